@@ -1,0 +1,1 @@
+"""mgb: trace, fuse, compile."""

@@ -1,0 +1,202 @@
+"""`apply`: the one place where an op meets its arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+from .errors import ConversionError, DeviceError
+from .ir import Kind, Op, Spec
+from .tensor import CONSTANT, Session, Tensor, wrap
+
+#: The trace that records or replays in this context, or None.
+ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=None)
+
+_SCALARS = (bool, int, float)
+_PACKAGE = str(Path(__file__).parent)
+_targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]]] = {}
+_cast: Callable[..., Tensor]
+
+
+def apply(op: Op, *args: Any, **params: Any) -> Tensor:
+    """Run `op`, and tell the active trace and the gradient tapes of it.
+
+    Parameters
+    ----------
+    op : Op
+    *args : Tensor, array-like or Python scalar
+        The arrays. Operands are promoted by the op's own rule.
+    **params
+        Everything that is not an array.
+
+    Returns
+    -------
+    Tensor
+    """
+    session = ACTIVE.get()
+    if session is not None:
+        out = session.shortcut(op, args, params)
+        if out is not None:
+            return out
+    inputs = _promoted(op, args)
+    tracked = False
+    for tensor in inputs:
+        if tensor._tape:
+            tracked = True
+            break
+    if tracked and op.grad is None and op.body is not None and op.differentiable:
+        result: Tensor = op.body(*inputs, **params)
+        return result
+    if session is not None:
+        out = session.step(op, inputs, params)
+    else:
+        device = inputs[0]._device if inputs else params.get("device", "xpux:0")
+        out = wrap(evaluate(op, [t._data if t._session is None else t._array() for t in inputs], params), device)
+    if tracked and op.differentiable:
+        record(op, inputs, out, params)
+    return out
+
+
+def record(op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
+    """Tell every gradient tape that sees one of `inputs` what was done."""
+    tapes: dict[Any, None] = {}
+    for tensor in inputs:
+        if tensor._tape:
+            tapes.update(dict.fromkeys(tensor._tape))
+    for tape in sorted(tapes, key=lambda t: t.level):
+        if tape.recording:
+            tape.record(op, inputs, out, params)
+
+
+def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The array that `op` gives on `arrays`, now, by its eager rule or its body."""
+    if op.eager is None:
+        return _evaluate_body(op, arrays, params)
+    try:
+        if op.kind is not Kind.LAYOUT and any(a.dtype in dtypes.HALVES for a in arrays):
+            return _evaluate_half(op, arrays, params)
+        with np.errstate(all="ignore"):
+            return _as_array(op.eager(*arrays, **params))
+    except (ValueError, IndexError, TypeError):
+        op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names the op and the shapes
+        raise
+
+
+def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    """16-bit floats are computed in float32 and rounded once."""
+    assert op.eager is not None
+    spec = op.infer(*(_spec_of(a) for a in arrays), **params)
+    if op.name in _TOUCHES_BITS:
+        return _as_array(op.eager(*arrays, **params))
+    wide = [a.astype(np.float32) if a.dtype in dtypes.HALVES else a for a in arrays]
+    with np.errstate(all="ignore"):
+        return _as_array(op.eager(*wide, **params)).astype(spec.dtype, copy=False)
+
+
+_TOUCHES_BITS = frozenset({"cast", "bitcast"})
+
+
+def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    assert op.body is not None
+    half = next((a.dtype for a in arrays if a.dtype in dtypes.HALVES), None)
+    wide = [a.astype(np.float32) if a.dtype in dtypes.HALVES else a for a in arrays]
+    token = ACTIVE.set(None)
+    try:
+        out = op.body(*(wrap(a, "xpux:0") for a in wide), **params)._data
+    finally:
+        ACTIVE.reset(token)
+    if half is not None:
+        dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
+        out = out.astype(dtype, copy=False)
+    return out
+
+
+def _as_array(value: Any) -> Any:
+    return value if hasattr(value, "strides") and not isinstance(value, np.generic) else np.asarray(value)
+
+
+def _spec_of(array: Any) -> Spec:
+    return Spec(array.shape, array.dtype)
+
+
+# promotion
+
+
+def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The arguments as Tensors of the dtypes that `op` computes in."""
+    operands: list[Any] = []
+    device: str | None = None
+    tensors = args
+    for i, a in enumerate(args):
+        if isinstance(a, Tensor):
+            operands.append(a._data.dtype if a._data is not None else a.spec.dtype)
+            if device is None:
+                device = a._device
+            elif device != a._device:
+                raise DeviceError(f"{op.name}: ambiguous device: {device} and {a._device}; move one with .to(device)")
+        elif type(a) in _SCALARS:
+            operands.append(type(a))
+        else:
+            converted = _operand(op, a)
+            tensors = (*tensors[:i], converted, *tensors[i + 1 :])
+            operands.append(converted.dtype)
+    if op.promote is None:
+        return tuple(a if isinstance(a, Tensor) else Tensor(a) for a in tensors)
+    key = (op, *operands)
+    targets = _targets.get(key)
+    if targets is None:
+        targets = _targets[key] = _wanted(op, operands)
+    return tuple(
+        (a if d == t else _cast(a, dtype=t)) if isinstance(a, Tensor) else _scalar(a, t, device)
+        for a, d, t in zip(tensors, operands, targets, strict=True)
+    )
+
+
+def _wanted(op: Op, operands: Sequence[Any]) -> Sequence[np.dtype[Any]]:
+    assert op.promote is not None
+    try:
+        return op.promote(operands)
+    except ConversionError as error:
+        raise ConversionError(f"{op.name}: {error}") from None
+
+
+def _operand(op: Op, value: Any) -> Tensor:
+    if value is None:
+        raise TypeError("the operand is None and is not supported.")
+    if isinstance(value, tuple):
+        raise TypeError(f"{op.name}: a tuple is not an array; make a list or a Tensor of it")
+    return _constant(Tensor(value))
+
+
+def _scalar(value: Any, dtype: np.dtype[Any], device: str | None) -> Tensor:
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(value, dtype)
+    except OverflowError as error:
+        raise ConversionError(f"{value} does not fit in {dtype}") from error
+    return _constant(wrap(array, device or "xpux:0"))
+
+
+def _constant(tensor: Tensor) -> Tensor:
+    tensor._index = CONSTANT
+    return tensor
+
+
+def install_cast(cast: Callable[..., Tensor]) -> None:
+    """Called once by `mgb.ops`: promotion casts by an op like any other, so it is traced and differentiated."""
+    global _cast
+    _cast = cast
+
+
+def caller() -> str:
+    """``file:line`` of the innermost frame outside mgb, for messages."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,141 @@
+"""What a codegen backend is. With `mgb.codegen`, `mgb.ir` and `mgb.plugins` this is the public backend API."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from . import dtypes
+from .ir import Graph, Kind
+
+#: The version of this API. A backend built for another one is refused before any of its graphs is compiled.
+API_VERSION = 1
+
+
+class Scope(Enum):
+    """How large a group a backend takes."""
+
+    DOMAIN = "domain"  # one loop domain: element-wise nodes and reductions over one set of its axes
+    GRAPH = "graph"  # any set of nodes it accepts, connected or not
+
+
+class Specialize(Enum):
+    """What a kernel is compiled for; everything else is a runtime argument."""
+
+    SHAPE = "shape"  # the exact shapes
+    NDIM = "ndim"  # the number of axes, and which of them have length 1
+    NONE = "none"  # nothing: only the ops and dtypes
+
+
+class Strided(Enum):
+    """Which memory layouts of its inputs a kernel reads without a copy. Outputs are always row-major."""
+
+    CONTIGUOUS = "contiguous"
+    MONOTONE = "monotone"  # strides that do not grow from axis to axis; 0 is allowed
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """All that the core must know of a backend before it hands it a graph.
+
+    Attributes
+    ----------
+    vocabulary : frozenset of str
+        Ops that it prints itself, beside ``const``, ``iota`` and ``cast``, which every backend prints. What is not in it
+        is spelt out by the core. The keys of the printing table, as a rule.
+    kinds : frozenset of Kind
+    dtypes : frozenset of str
+        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is spelt in float32 by the core: a kernel meets
+        them only in inputs, outputs and casts.
+    devices : frozenset of str
+        ``"cpu"``, ``"gpu"``.
+    scope, specialize, strided
+        See `Scope`, `Specialize`, `Strided`.
+    min_ops : int
+        Smaller groups run eagerly.
+    max_inputs : int
+        More inputs than this are split over several groups.
+    ieee : bool
+        NaN, infinities and -0 behave; the conformance suite checks what is claimed.
+    priority : int
+        The highest available wins on a device when the user names none.
+    api_version : int
+        The `API_VERSION` the backend was written for.
+    """
+
+    vocabulary: frozenset[str]
+    kinds: frozenset[Kind] = frozenset({Kind.ELEMENTWISE})
+    dtypes: frozenset[str] = frozenset({"float32", "bool"})
+    devices: frozenset[str] = frozenset({"cpu"})
+    scope: Scope = Scope.DOMAIN
+    specialize: Specialize = Specialize.SHAPE
+    strided: Strided = Strided.CONTIGUOUS
+    min_ops: int = 2
+    max_inputs: int = 64
+    ieee: bool = True
+    priority: int = 0
+    api_version: int = API_VERSION
+
+
+ALL_DTYPES = frozenset(d.name for d in dtypes.DTYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled Graph.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(*arrays, out) -> None``. `arrays` are the graph's inputs; `out` is a tuple of row-major arrays, one for each
+        output, which it fills. An output may be the very memory of an input of the same shape and dtype; otherwise
+        memory never overlaps. It may be called from several threads at once.
+    source : str
+        Readable text, for `explain` and tests.
+    state : object
+        Whatever the backend wants to keep with it, for `Backend.save`.
+    """
+
+    run: Callable[..., None]
+    source: str = ""
+    state: Any = field(default=None, repr=False)
+
+
+class Backend(ABC):
+    """Turns graphs into kernels. Say what you accept in `traits`; you are never given anything else.
+
+    A graph that reaches `compile` holds only ops of the vocabulary, ``const``, ``iota`` and ``cast``. Under
+    `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set of axes of one
+    domain, every shape broadcasts to that domain, and at least one node is not a leaf.
+    """
+
+    name: str
+    traits: Traits
+
+    def probe(self) -> str | None:
+        """Why it cannot run here, with the command that mends it; None when it can. Imports no toolchain if it can help it."""
+        return None
+
+    @abstractmethod
+    def compile(self, graph: Graph) -> Kernel:
+        """Compile `graph`.
+
+        Under `Specialize.NDIM` the kernel must serve every graph with the same `structure_key`: sizes and strides come
+        from the arrays at run time.
+        """
+
+    def version(self) -> str:
+        """Of the backend and its toolchain: part of the key of the on-disk cache."""
+        return "0"
+
+    def save(self, kernel: Kernel) -> bytes | None:
+        """The compiled code as bytes for the on-disk cache, or None when it cannot be kept."""
+        return None
+
+    def load(self, graph: Graph, blob: bytes) -> Kernel:
+        """The kernel that `save` made `blob` of, maybe in another process; any exception means: compile again."""
+        raise NotImplementedError

@@ -1,0 +1,199 @@
+"""The data that every other module speaks: Spec, Kind, Op, Node, Graph. No behaviour beyond reading itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+Value = TypeVar("Value")
+
+
+class Kind(Enum):
+    """What an op does to the iteration domain; the fusion rules are written in these words."""
+
+    LEAF = "leaf"  # input, const, iota: reads no other value
+    ELEMENTWISE = "elementwise"  # one output element for each (broadcast) input element
+    REDUCE = "reduce"  # folds axes to length 1
+    LAYOUT = "layout"  # moves elements, computes nothing
+    CONTRACT = "contract"  # matmul, convolution
+    OPAQUE = "opaque"  # everything else: sort, gather, pooling, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The static type of a value."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    device: str = "xpux:0"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Op:
+    """One operation, declared once; backends learn of it only through `name`, `kind` and `body`.
+
+    Attributes
+    ----------
+    infer : callable
+        ``(*specs, **params) -> Spec``; raises `ShapeError` or `ConversionError`.
+    eager : callable or None
+        ``(*arrays, **params) -> array`` over NumPy arrays; None: run `body`.
+    grad : callable or None
+        ``(g, y, *xs, **params) -> tuple`` of a gradient or None for each input. A parameter whose name starts with an
+        underscore gets only the `Spec` of that value, which need not be kept until the backward pass.
+        None: differentiate `body`.
+    body : callable or None
+        The same op in simpler ops, ``(*tensors, **params) -> Tensor``; None: a primitive.
+    promote : callable or None
+        ``(operands) -> dtypes``: the dtype each operand is cast to before the op sees it; None: taken as they are.
+    differentiable : bool
+        False: the result does not depend smoothly on any input, the gradient stops here.
+    """
+
+    name: str
+    kind: Kind
+    infer: Callable[..., Spec]
+    eager: Callable[..., Any] | None = None
+    grad: Callable[..., Sequence[Any]] | None = None
+    body: Callable[..., Any] | None = None
+    promote: Callable[[Sequence[Any]], Sequence[np.dtype[Any]]] | None = None
+    differentiable: bool = True
+
+    @property
+    def is_primitive(self) -> bool:
+        return self.body is None
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """One application of an op. Nodes are immutable; a rewrite makes new ones."""
+
+    op: Op
+    inputs: tuple[Node, ...]
+    params: Mapping[str, Any]
+    spec: Spec
+    source: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name}: {self.spec}>"
+
+
+def _no_infer(*_specs: Spec, **_params: Any) -> Spec:
+    raise AssertionError("a leaf carries its own spec")
+
+
+INPUT = Op("input", Kind.LEAF, _no_infer, differentiable=False)
+CONST = Op("const", Kind.LEAF, _no_infer, differentiable=False)
+
+
+def input_node(spec: Spec, source: str = "") -> Node:
+    """A placeholder for a value that comes from outside."""
+    return Node(INPUT, (), {}, spec, source)
+
+
+def const_node(value: Any, dtype: np.dtype[Any], device: str = "xpux:0") -> Node:
+    """A typed constant; its array is a read-only copy."""
+    array = np.array(value, dtype)
+    array.flags.writeable = False
+    return Node(CONST, (), {"value": array}, Spec(array.shape, dtype, device))
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Inputs, outputs and everything between. A fusion group is a Graph too."""
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node but the inputs, each after the nodes it reads; dead code does not exist."""
+        given = frozenset(self.inputs)
+        order: dict[Node, None] = {}
+        stack = [(output, False) for output in reversed(self.outputs)]
+        while stack:
+            node, ready = stack.pop()
+            if node in order or node in given:
+                continue
+            if ready:
+                order[node] = None
+            else:
+                stack.append((node, True))
+                stack.extend((i, False) for i in reversed(node.inputs))
+        return tuple(order)
+
+    @cached_property
+    def readers(self) -> Mapping[Node, tuple[Node, ...]]:
+        """The nodes that read each node, in order; a node that reads twice stands twice."""
+        readers: dict[Node, list[Node]] = {n: [] for n in (*self.inputs, *self.nodes)}
+        for node in self.nodes:
+            for i in node.inputs:
+                readers[i].append(node)
+        return {n: tuple(r) for n, r in readers.items()}
+
+    def fold(self, rule: Callable[..., Value], args: Sequence[Value]) -> tuple[Value, ...]:
+        """Give the graph a meaning: ``rule(node, *values)`` is the value of a node.
+
+        Running, printing, rewriting, differentiating and emitting code are all folds.
+        """
+        values = dict(zip(self.inputs, args, strict=True))
+        for node in self.nodes:
+            values[node] = rule(node, *(values[i] for i in node.inputs))
+        return tuple(values[o] for o in self.outputs)
+
+    @cached_property
+    def key(self) -> str:
+        """Equal keys mean equal graphs: names, params, constants by content, specs, wiring."""
+        return hashlib.sha256(self._text(_exact).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return self._text(_readable)
+
+    def _text(self, show: Callable[[Any], str]) -> str:
+        names = {n: f"%{i}" for i, n in enumerate(dict.fromkeys((*self.inputs, *self.nodes)))}
+        head = ", ".join(f"{names[n]}: {n.spec}" for n in self.inputs)
+        lines = [f"graph({head})"]
+        for node in self.nodes:
+            args = [names[i] for i in node.inputs] + [f"{k}={show(v)}" for k, v in sorted(node.params.items())]
+            lines.append(f"  {names[node]}: {node.spec} = {node.op.name}({', '.join(args)})")
+        return "\n".join([*lines, f"  return {', '.join(names[o] for o in self.outputs)}"])
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return str(value.item()) if value.size == 1 else f"<{value.dtype.name}{list(value.shape)}>"
+    return value.name if isinstance(value, np.dtype) else repr(value)
+
+
+def _exact(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.name}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+    return value.name if isinstance(value, np.dtype) else repr(value)

@@ -1,0 +1,219 @@
+"""How an op is declared: `primitive` for the words, `@composite` for the sentences, `declare` for the rest."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, update_wrapper
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..apply import apply
+from ..errors import ConversionError, ShapeError
+from ..ir import Kind, Op, Spec
+from ..tensor import Tensor
+from ..tracing import graph_of
+
+#: Every op by name; a third party's `mgb_ops` hook adds to it through `register`.
+OPS: dict[str, Op] = {}
+
+Dtypes = Sequence[np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Typing:
+    """The dtypes of an element-wise op.
+
+    Attributes
+    ----------
+    promote : callable
+        From the operands' dtypes (a Python scalar stands as its type) to the dtypes the op computes on.
+    result : callable
+        From those to the dtype of the result.
+    """
+
+    promote: Callable[[Sequence[dtypes.Operand]], Dtypes]
+    result: Callable[[Dtypes], np.dtype[Any]]
+
+
+def _same(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    return (dtypes.common(operands),) * len(operands)
+
+
+def _floating(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    dtype = dtypes.common(operands)
+    return (dtype if dtype in dtypes.FLOATS else dtypes.float32,) * len(operands)
+
+
+def _numeric(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    dtype = dtypes.common(operands)
+    return (dtypes.int32 if dtype == dtypes.bool_ else dtype,) * len(operands)
+
+
+def _logical(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    return (dtypes.bool_,) * len(operands)
+
+
+def _integer(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    dtype = dtypes.common(operands)
+    if dtype in dtypes.FLOATS:
+        raise ConversionError(f"needs integers, got {dtype}")
+    return (dtype,) * len(operands)
+
+
+def _select(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    return (dtypes.bool_, *_same(operands[1:]))
+
+
+def _first(given: Dtypes) -> np.dtype[Any]:
+    return given[0]
+
+
+def _last(given: Dtypes) -> np.dtype[Any]:
+    return given[-1]
+
+
+def _bool(_given: Dtypes) -> np.dtype[Any]:
+    return dtypes.bool_
+
+
+SAME = Typing(_same, _first)  # maximum: any category
+NUMERIC = Typing(_numeric, _first)  # add: bool counts as int32
+FLOATING = Typing(_floating, _first)  # exp: integers become float32
+COMPARE = Typing(_same, _bool)  # lt
+LOGICAL = Typing(_logical, _bool)  # logical_and
+INTEGER = Typing(_integer, _first)  # shl
+SELECT = Typing(_select, _last)  # where
+
+
+def primitive(
+    name: str, eager: Callable[..., Any], typing: Typing, grad: Callable[..., Any] | None = None
+) -> Callable[..., Tensor]:
+    """An element-wise op that every backend must print or be given a body for."""
+    op = Op(name, Kind.ELEMENTWISE, _infer(name, typing.result), eager, grad, promote=typing.promote,
+            differentiable=grad is not None)  # fmt: skip
+    return declare(op)
+
+
+def composite(
+    typing: Typing,
+    *,
+    eager: Callable[..., Any] | None = None,
+    grad: Callable[..., Any] | None = None,
+    name: str | None = None,
+    differentiable: bool = True,
+) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """An element-wise op defined by the decorated body; `eager` and `grad` only for speed or stability."""
+
+    def decorate(body: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        op_name = name or body.__name__
+
+        def infer(*specs: Spec, **params: Any) -> Spec:
+            shape = broadcast_shapes(op_name, *(s.shape for s in specs))
+            return Spec(shape, _body_dtype(body, tuple(s.dtype for s in specs), tuple(sorted(params.items()))))
+
+        op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable)
+        return update_wrapper(declare(op), body, updated=())
+
+    return decorate
+
+
+@lru_cache(maxsize=4096)
+def _body_dtype(
+    body: Callable[..., Tensor], given: tuple[np.dtype[Any], ...], params: tuple[tuple[str, Any], ...]
+) -> np.dtype[Any]:
+    graph = graph_of(lambda *xs: body(*xs, **dict(params)), *(Spec((), d) for d in given))
+    return graph.outputs[0].spec.dtype
+
+
+def register(op: Op) -> Op:
+    """Add `op` to `OPS`.
+
+    Raises
+    ------
+    ValueError
+        Another op has this name.
+    """
+    if OPS.setdefault(op.name, op) is not op:
+        raise ValueError(f"op {op.name!r} is declared twice")
+    return op
+
+
+def declare(op: Op, signature: Callable[..., Any] | None = None) -> Callable[..., Tensor]:
+    """Register `op` and return the function that applies it: arrays positional, everything else by keyword."""
+    register(op)
+
+    def call(*args: Any, **params: Any) -> Tensor:
+        return apply(op, *args, **params)
+
+    call.__name__ = call.__qualname__ = op.name
+    call.op = op  # type: ignore[attr-defined]
+    if signature is not None:
+        call.__signature__ = inspect.signature(signature)  # type: ignore[attr-defined]
+    return call
+
+
+def op_of(function: Callable[..., Tensor]) -> Op:
+    """The Op behind a function that `primitive`, `composite` or `declare` returned."""
+    op: Op = function.op  # type: ignore[attr-defined]
+    return op
+
+
+def arity(op: Op) -> int:
+    """How many arrays `op` takes.
+
+    Raises
+    ------
+    TypeError
+        The op takes any number of arrays.
+    """
+    function = op.body or op.eager
+    assert function is not None
+    if isinstance(function, np.ufunc):
+        return function.nin
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        raise TypeError(f"{op.name} takes any number of arrays")
+    return sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's broadcasting.
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not broadcast; the message names the op and every shape.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " and ".join(map(str, shapes))
+        raise ShapeError(f"{name}: bad input shape for polyadic operator: {listed} do not broadcast") from None
+
+
+def _infer(name: str, result: Callable[[Dtypes], np.dtype[Any]]) -> Callable[..., Spec]:
+    def infer(*specs: Spec) -> Spec:
+        return Spec(broadcast_shapes(name, *(s.shape for s in specs)), result([s.dtype for s in specs]))
+
+    return infer
+
+
+def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """`axis` as sorted non-negative integers; None is every axis.
+
+    Raises
+    ------
+    ShapeError
+        An axis is out of range or stands twice.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    given = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
+    axes = sorted(int(a) + ndim if a < 0 else int(a) for a in given)
+    if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
+        raise ShapeError(f"{name}: axis {axis} is not one of the {ndim} axes, or stands twice")
+    return tuple(axes)

@@ -1,0 +1,154 @@
+"""Ops that move elements and compute nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..ir import Kind, Op, Spec
+from ..tensor import Tensor
+from .declare import declare
+from .reduce import sum_to
+
+Shape = tuple[int, ...]
+
+
+def _reshape_infer(x: Spec, shape: Shape) -> Spec:
+    if Spec(shape, x.dtype).size != x.size:
+        raise ShapeError(f"reshape: {x.shape} has {x.size} elements and does not fit in {shape}")
+    return Spec(shape, x.dtype)
+
+
+#: ``reshape(x, shape=)``; `shape` holds no -1 here.
+reshape = declare(
+    Op(
+        "reshape",
+        Kind.LAYOUT,
+        _reshape_infer,
+        lambda x, shape: np.reshape(x, shape),
+        lambda g, _y, _x, shape: (reshape(g, shape=_x.shape),),
+    )
+)
+
+
+def _transpose_infer(x: Spec, axes: Shape) -> Spec:
+    if sorted(axes) != list(range(x.ndim)):
+        raise ShapeError(f"transpose: {axes} is not a permutation of the axes of {x.shape}")
+    return Spec(tuple(x.shape[a] for a in axes), x.dtype)
+
+
+#: ``transpose(x, axes=)``; `axes` is a full permutation of non-negative integers.
+transpose = declare(
+    Op(
+        "transpose",
+        Kind.LAYOUT,
+        _transpose_infer,
+        lambda x, axes: np.transpose(x, axes),
+        lambda g, _y, _x, axes: (transpose(g, axes=tuple(int(a) for a in np.argsort(axes))),),
+    )
+)
+
+
+def _broadcast_infer(x: Spec, shape: Shape) -> Spec:
+    try:
+        fits = np.broadcast_shapes(x.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"broadcast_to: {x.shape} does not broadcast to {shape}")
+    return Spec(shape, x.dtype)
+
+
+#: ``broadcast_to(x, shape=)``.
+broadcast_to = declare(
+    Op(
+        "broadcast_to",
+        Kind.LAYOUT,
+        _broadcast_infer,
+        lambda x, shape: np.broadcast_to(x, shape),
+        lambda g, _y, _x, shape: (sum_to(g, _x.shape),),
+    )
+)
+
+#: ``(start, stop, step)`` along each axis, already clipped; a negative step counts down, `stop` -1 there means "to the end".
+Window = tuple[tuple[int, int, int], ...]
+
+
+def slices(window: Window) -> tuple[slice, ...]:
+    """`window` as Python slices."""
+    return tuple(slice(a, None if step < 0 and b < 0 else b, step) for a, b, step in window)
+
+
+def _slice_infer(x: Spec, window: Window) -> Spec:
+    if len(window) != x.ndim:
+        raise ShapeError(f"slice: {len(window)} ranges for {x.ndim} axes")
+    return Spec(tuple(len(range(a, b, step)) for a, b, step in window), x.dtype)
+
+
+#: ``slice(x, window=)``: basic indexing with a range along each axis.
+slice_ = declare(
+    Op(
+        "slice",
+        Kind.LAYOUT,
+        _slice_infer,
+        lambda x, window: x[slices(window)],
+        lambda g, _y, _x, window: (unslice(g, shape=_x.shape, window=window),),
+    )
+)
+
+
+def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
+    out = np.zeros(shape, x.dtype)
+    out[slices(window)] = x
+    return out
+
+
+#: ``unslice(x, shape=, window=)``: zeros of `shape` with `x` in `window`; the transpose of ``slice``, and padding.
+unslice = declare(
+    Op(
+        "unslice",
+        Kind.LAYOUT,
+        lambda x, shape, window: Spec(shape, x.dtype),
+        _unslice_eager,
+        lambda g, _y, _x, shape, window: (slice_(g, window=window),),
+    )
+)
+
+
+def _concat_infer(*xs: Spec, axis: int) -> Spec:
+    first = xs[0].shape
+    rest = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs]
+    if any(r != rest[0] or x.ndim != len(first) for r, x in zip(rest, xs, strict=True)):
+        raise ShapeError(f"concat: {' and '.join(str(x.shape) for x in xs)} differ beside axis {axis}")
+    return Spec((*first[:axis], sum(x.shape[axis] for x in xs), *first[axis + 1 :]), xs[0].dtype)
+
+
+def _concat_grad(g: Tensor, _y: Spec, *_xs: Spec, axis: int) -> tuple[Tensor, ...]:
+    parts, start = [], 0
+    for x in _xs:
+        stop = start + x.shape[axis]
+        window = tuple((start, stop, 1) if i == axis else (0, d, 1) for i, d in enumerate(_y.shape))
+        parts.append(slice_(g, window=window))
+        start = stop
+    return tuple(parts)
+
+
+def _one_dtype(operands: Any) -> Any:
+    from .declare import SAME
+
+    return SAME.promote(operands)
+
+
+#: ``concat(*xs, axis=)``.
+concat = declare(
+    Op(
+        "concat",
+        Kind.LAYOUT,
+        _concat_infer,
+        lambda *xs, axis: np.concatenate(xs, axis),
+        _concat_grad,
+        promote=_one_dtype,
+    )
+)

@@ -1,0 +1,81 @@
+"""The words: what every other element-wise op is spelt in. Columns: name, NumPy, dtypes, gradient.
+
+In a gradient, ``g`` is the gradient of the result, ``y`` the result, then the inputs; a name with a leading underscore
+is only looked at for its shape and dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..apply import install_cast
+from ..ir import Kind, Op, Spec
+from ..tensor import Tensor
+from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, SELECT, declare, primitive
+from .eager import bitcast as eager_bitcast
+from .eager import cast as eager_cast
+from .eager import fma as eager_fma
+from .eager import iota as eager_iota
+from .eager import mulhi as eager_mulhi
+from .eager import shl as eager_shl
+from .eager import shr as eager_shr
+from .eager import where as eager_where
+
+# fmt: off
+add = primitive("add", np.add,         NUMERIC,  lambda g, _y, _a, _b: (g, g))
+sub = primitive("sub", np.subtract,    NUMERIC,  lambda g, _y, _a, _b: (g, neg(g)))
+mul = primitive("mul", np.multiply,    NUMERIC,  lambda g, _y, a, b: (g * b, g * a))
+div = primitive("div", np.true_divide, FLOATING, lambda g, y, _a, b: (g / b, neg(g * y / b)))
+neg = primitive("neg", np.negative,    NUMERIC,  lambda g, _y, _x: (neg(g),))
+fma = primitive("fma", eager_fma,      NUMERIC,  lambda g, _y, a, b, _c: (g * b, g * a, g))
+
+floor_div = primitive("floor_div", np.floor_divide, NUMERIC)
+mod       = primitive("mod",       np.remainder,    NUMERIC, lambda g, _y, a, b: (g, neg(g * floor(a / b))))
+
+maximum = primitive("maximum", np.maximum, SAME, lambda g, _y, a, b: (where(le(b, a), g, 0), where(lt(a, b), g, 0)))
+minimum = primitive("minimum", np.minimum, SAME, lambda g, _y, a, b: (where(le(a, b), g, 0), where(lt(b, a), g, 0)))
+
+lt = primitive("lt", np.less,       COMPARE)
+le = primitive("le", np.less_equal, COMPARE)
+eq = primitive("eq", np.equal,      COMPARE)
+logical_and = primitive("logical_and", np.logical_and, LOGICAL)
+logical_or  = primitive("logical_or",  np.logical_or,  LOGICAL)
+logical_not = primitive("logical_not", np.logical_not, LOGICAL)
+
+where = primitive("where", eager_where, SELECT, lambda g, _y, c, _a, _b: (None, where(c, g, 0), where(c, 0, g)))
+
+floor = primitive("floor", np.floor, FLOATING)
+round = primitive("round", np.rint,  FLOATING)  # halfway cases go to the even neighbour
+sqrt  = primitive("sqrt",  np.sqrt,  FLOATING, lambda g, y, _x: (0.5 * g / y,))
+
+bit_and = primitive("bit_and", np.bitwise_and, INTEGER)
+bit_or  = primitive("bit_or",  np.bitwise_or,  INTEGER)
+bit_xor = primitive("bit_xor", np.bitwise_xor, INTEGER)
+shl     = primitive("shl",     eager_shl,      INTEGER)  # the shift counts modulo the width
+shr     = primitive("shr",     eager_shr,      INTEGER)  # arithmetic on signed integers, likewise
+mulhi   = primitive("mulhi",   eager_mulhi,    INTEGER)  # the high half of the double-width product
+# fmt: on
+
+
+def _cast_grad(g: Tensor, _y: Spec, _x: Spec, dtype: np.dtype[Any]) -> tuple[Tensor | None]:
+    return (cast(g, dtype=_x.dtype) if _x.dtype.kind in "fV" and dtype.kind in "fV" else None,)
+
+
+cast = declare(Op("cast", Kind.ELEMENTWISE, lambda x, dtype: Spec(x.shape, dtype), eager_cast, _cast_grad))
+bitcast = declare(
+    Op("bitcast", Kind.ELEMENTWISE, lambda x, dtype: Spec(x.shape, dtype), eager_bitcast, differentiable=False)
+)
+install_cast(cast)
+
+#: ``iota(shape=, dtype=)``: each element's place in row-major order, 0, 1, 2, ...
+iota = declare(
+    Op(
+        "iota",
+        Kind.LEAF,
+        lambda shape, dtype, device="xpux:0": Spec(shape, dtype, device),
+        eager_iota,
+        differentiable=False,
+    )
+)

@@ -1,0 +1,113 @@
+"""Reductions. Inside the IR every reduction keeps its axes with length 1, so that groups have one domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..ir import Kind, Op, Spec
+from ..tensor import Tensor
+from .declare import declare
+from .primitives import cast, eq, where
+
+Axes = tuple[int, ...]
+
+
+def reduced_shape(shape: tuple[int, ...], axis: Axes) -> tuple[int, ...]:
+    """`shape` with length 1 along `axis`."""
+    return tuple(1 if i in axis else d for i, d in enumerate(shape))
+
+
+def _reduction(name: str, function: Callable[..., Any], grad: Callable[..., Any], promote: Any) -> Callable[..., Tensor]:
+    def infer(x: Spec, axis: Axes) -> Spec:
+        return Spec(reduced_shape(x.shape, axis), x.dtype)
+
+    def eager(x: Any, axis: Axes) -> Any:
+        return function(x, axis=axis, keepdims=True)
+
+    return declare(Op(name, Kind.REDUCE, infer, eager, grad, promote=promote))
+
+
+def _count(operands: Sequence[dtypes.Operand]) -> Sequence[np.dtype[Any]]:
+    dtype = dtypes.common(operands)
+    return (dtypes.int32 if dtype == dtypes.bool_ else dtype,)
+
+
+def _as_is(operands: Sequence[dtypes.Operand]) -> Sequence[np.dtype[Any]]:
+    return (dtypes.common(operands),)
+
+
+def _sum(x: Any, axis: Axes, keepdims: bool) -> Any:
+    return np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+
+
+def _prod(x: Any, axis: Axes, keepdims: bool) -> Any:
+    return np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+
+
+def _max(x: Any, axis: Axes, keepdims: bool) -> Any:
+    return np.max(x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype))
+
+
+def _min(x: Any, axis: Axes, keepdims: bool) -> Any:
+    return np.min(x, axis=axis, keepdims=keepdims, initial=highest(x.dtype))
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """What the maximum of nothing is: minus infinity, or the least integer."""
+    return False if dtype == dtypes.bool_ else -np.inf if dtype.kind in "fV" else np.iinfo(dtype).min
+
+
+def highest(dtype: np.dtype[Any]) -> Any:
+    """What the minimum of nothing is: infinity, or the greatest integer."""
+    return True if dtype == dtypes.bool_ else np.inf if dtype.kind in "fV" else np.iinfo(dtype).max
+
+
+# fmt: off
+reduce_sum  = _reduction("reduce_sum",  _sum,  lambda g, _y, _x, axis: (_spread(g, _x),), _count)
+reduce_prod = _reduction("reduce_prod", _prod, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),), _count)
+reduce_max  = _reduction("reduce_max",  _max,  lambda g, y, x, axis: (where(eq(x, y), g, 0),), _as_is)
+reduce_min  = _reduction("reduce_min",  _min,  lambda g, y, x, axis: (where(eq(x, y), g, 0),), _as_is)
+# fmt: on
+
+
+def _extent_infer(x: Spec, axis: Axes) -> Spec:
+    return Spec(reduced_shape(x.shape, axis), x.dtype if x.dtype in dtypes.FLOATS else dtypes.float32)
+
+
+def _extent_eager(x: Any, axis: Axes) -> Any:
+    spec = _extent_infer(x, axis)
+    return np.full(spec.shape, np.prod([x.shape[a] for a in axis], dtype=np.int64), spec.dtype)
+
+
+#: ``extent(x, axis=)``: how many elements a reduction over `axis` folds, as a float. It reads no data; it is an op so that
+#: a kernel for ``mean`` serves every batch size.
+extent = declare(Op("extent", Kind.REDUCE, _extent_infer, _extent_eager, differentiable=False))
+
+
+def _spread(g: Tensor, like: Spec) -> Tensor:
+    from .layout import broadcast_to
+
+    return broadcast_to(g, shape=like.shape)
+
+
+def _prod_grad(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
+    """``g * y / x`` without the division where one factor is 0: there, the product of the others."""
+    is_zero = eq(x, 0)
+    zeros = reduce_sum(cast(is_zero, dtype=dtypes.int32), axis=axis)
+    others = reduce_prod(where(is_zero, 1, x), axis=axis)
+    return g * where(is_zero, where(eq(zeros, 1), others, 0), where(eq(zeros, 0), y / where(is_zero, 1, x), 0))
+
+
+def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Undo a broadcast: sum `g` over the axes along which `shape` was stretched."""
+    from .layout import reshape
+
+    if g.shape == shape:
+        return g
+    lead = g.ndim - len(shape)
+    axis = tuple(i for i, d in enumerate(g.shape) if i < lead or (d != 1 and shape[i - lead] == 1))
+    return reshape(reduce_sum(g, axis=axis) if axis else g, shape=shape)

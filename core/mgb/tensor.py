@@ -1,0 +1,285 @@
+"""Tensor: what users hold. Its arithmetic is attached by `mgb.ops.operators`, one floor up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from . import device as devices
+from . import dtypes
+from .errors import ConversionError
+from .ir import Op, Spec
+
+
+#: `Tensor._index` of a Tensor made of a literal (a Python number, a list): a trace compares its value, never feeds it.
+CONSTANT = -2
+
+
+class Session(Protocol):
+    """A trace that is recording or replaying; `apply` and `Tensor` speak to it, `mgb.jit` implements it."""
+
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        """Replay's fast path: the result when this very call was recorded here and no tape looks on, else None."""
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        """Record or match one op on exact inputs."""
+
+    def read(self, tensor: Tensor) -> Any:
+        """The array of `tensor`, whose value is wanted inside the body."""
+
+    def adopt(self, tensor: Tensor) -> None:
+        """Told of one more Tensor that stands for a place in this trace."""
+
+
+class Tensor:
+    """An n-dimensional array, or a place in the active trace.
+
+    Parameters
+    ----------
+    data : array-like, scalar or Tensor
+        Copied. 64-bit numbers become 32-bit unless `dtype` says otherwise, as in MegEngine.
+    dtype : dtype, optional
+    device : str, optional
+        ``"xpux"`` (the default device), ``"cpux"``, ``"gpu0"``, ...
+    is_const, no_cache, format
+        Accepted for MegEngine's sake; they change nothing.
+    name : str, optional
+
+    Raises
+    ------
+    ConversionError
+        `data` has a dtype that mgb does not know, or is ragged.
+    """
+
+    __slots__ = ("_data", "_device", "_index", "_session", "_spec", "_tape", "grad", "name", "__weakref__")
+    __array_priority__ = 1000
+
+    _data: Any
+    _device: str
+    _index: int
+    _session: Session | None
+    _spec: Spec | None
+    _tape: dict[Any, Any] | None
+    grad: Tensor | None
+    name: str | None
+
+    def __init__(
+        self,
+        data: Any,
+        dtype: Any = None,
+        device: str | None = None,
+        is_const: bool = False,
+        no_cache: bool = False,
+        name: str | None = None,
+        format: str = "default",
+    ) -> None:
+        self._session = self._spec = self._tape = self.grad = None
+        self._index = -1
+        self.name = name
+        if isinstance(data, Tensor):
+            if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
+                raise RuntimeError(f"a Tensor of {data.dtype} cannot be rebuilt as {dtype}: use astype")
+            self._data, self._device = None, data._device
+            self._reset(data)
+            return
+        array = as_array(data, dtype)
+        self._device = devices.canonical(device) if device is not None else devices.of_array(array)
+        self._data = devices.place(array, self._device)
+
+    # what it is
+
+    @property
+    def spec(self) -> Spec:
+        """Shape, dtype and device together."""
+        if self._spec is None:
+            self._spec = Spec(self._data.shape, self._data.dtype, self._device)
+        return self._spec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape if self._data is not None else self.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._data.dtype if self._data is not None else self.spec.dtype
+
+    @property
+    def device(self) -> str:
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.spec.size
+
+    @property
+    def format(self) -> str:
+        """Always ``"default"``: data is row-major."""
+        return "default"
+
+    @property
+    def qparams(self) -> None:
+        """Always None: there are no quantised dtypes."""
+        return None
+
+    @property
+    def _tuple_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    # its value
+
+    def _array(self) -> Any:
+        """The NumPy or CuPy array; inside a trace this is a read, which the trace records."""
+        if self._session is not None:
+            return self._session.read(self)
+        return self._data
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The value as a read-only NumPy array.
+
+        Inside a trace this splits the program: what comes before runs first.
+        """
+        array = self._array()
+        host = array if isinstance(array, np.ndarray) else array.get()
+        view: np.ndarray[Any, Any] = host.view()
+        view.flags.writeable = False
+        return view
+
+    def item(self, *args: int) -> Any:
+        """The value as a Python scalar."""
+        return self._array().item(*args)
+
+    def tolist(self) -> Any:
+        """The value as nested Python lists."""
+        return self._array().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self._array())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise TypeError("only a 0-d integer Tensor can be used as an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("ndim is 0")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))  # type: ignore[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        array = self._array()
+        return array.copy().__dlpack__(**kwargs) if not _exportable(array) else array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self._array().__dlpack_device__()
+        return device
+
+    def __repr__(self) -> str:
+        text = np.array2string(self.numpy(), separator=", ", prefix=f"{type(self).__name__}(")
+        dtype = "" if self.dtype == np.float32 else f", dtype={self.dtype.name}"
+        return f"{type(self).__name__}({text}{dtype}, device={self._device})"
+
+    __hash__ = object.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.numpy().copy(), self.dtype, self._device, False, False, self.name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        copy = type(self)(self.numpy().copy(), self.dtype, self._device, name=self.name)
+        memo[id(self)] = copy
+        return copy
+
+    # rebinding
+
+    def _reset(self, other: Tensor) -> None:
+        """Take the value of `other` and keep this identity: how every in-place operator works."""
+        self._data, self._session, self._index = other._data, other._session, other._index
+        self._spec, self._tape, self._device = other._spec, other._tape, other._device
+        if self._session is not None:
+            self._session.adopt(self)
+
+    def _alias(self, tape: dict[Any, Any] | None = None) -> Tensor:
+        """Another Tensor of the same value, seen by the gradient tapes in `tape` only."""
+        alias = wrap(self._data, self._device)
+        alias._session, alias._index, alias._spec, alias._tape = self._session, self._index, self._spec, tape
+        if self._session is not None:
+            self._session.adopt(alias)
+        return alias
+
+    def detach(self) -> Tensor:
+        """The same value, cut off from every gradient tape."""
+        return self._alias()
+
+    @property
+    def requires_grad(self) -> bool:
+        raise AttributeError("requires_grad is reserved: attach tensors to a GradManager instead")
+
+
+class Parameter(Tensor):
+    """A Tensor that a Module trains; results of ops are plain Tensors."""
+
+    __slots__ = ()
+
+
+def wrap(array: Any, device: str) -> Tensor:
+    """A Tensor around `array` itself, without a copy or a check: the result of an op."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._data = array
+    tensor._device = device
+    tensor._session = tensor._spec = tensor._tape = tensor.grad = tensor.name = None
+    tensor._index = -1
+    return tensor
+
+
+def place(session: Session, index: int, spec: Spec) -> Tensor:
+    """A Tensor that stands for step `index` of a trace and has no value yet."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._data = tensor._tape = tensor.grad = tensor.name = None
+    tensor._device = spec.device
+    tensor._session = session
+    tensor._index = index
+    tensor._spec = spec
+    return tensor
+
+
+def as_array(data: Any, dtype: Any = None) -> Any:
+    """`data` as a fresh array of a dtype that mgb knows."""
+    if hasattr(data, "__cuda_array_interface__"):
+        return data.astype(dtypes.as_dtype(dtype)) if dtype is not None else data.copy()
+    try:
+        array = np.array(data)
+        wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(dtypes.as_dtype(array.dtype))
+        return array.astype(wanted, copy=False) if array.dtype != wanted else array
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ConversionError):
+            raise
+        raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
+
+
+def _exportable(array: Any) -> bool:
+    return not isinstance(array, np.ndarray) or array.flags.writeable and array.dtype.kind != "V"
+
+
+def tensor(
+    data: Any, dtype: Any = None, device: str | None = None, is_const: bool = False, name: str | None = None
+) -> Tensor:
+    """Make a `Tensor` of `data`; see there."""
+    return Tensor(data, dtype=dtype, device=device, is_const=is_const, name=name)

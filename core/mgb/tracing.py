@@ -1,0 +1,78 @@
+"""The smallest session: call a function on symbolic tensors and keep what it did as a Graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .apply import ACTIVE
+from .errors import ForeignTensorError, SymbolicReadError
+from .ir import Graph, Node, Op, Spec, const_node, input_node
+from .tensor import Tensor, place
+
+
+class Builder:
+    """A session that only makes nodes; passes rewrite graphs with it."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+
+    def tensor(self, node: Node) -> Tensor:
+        """A Tensor that stands for `node`."""
+        self._nodes.append(node)
+        return place(self, len(self._nodes) - 1, node.spec)
+
+    def node(self, tensor: Tensor) -> Node:
+        """The node that `tensor` stands for; a concrete tensor becomes a constant."""
+        if tensor._session is self:
+            return self._nodes[tensor._index]
+        if tensor._data is None:
+            raise ForeignTensorError("this tensor belongs to another trace, which has not finished")
+        return const_node(tensor._data, tensor.dtype, tensor.device)
+
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        return None
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        return self.tensor(make_node(op, tuple(self.node(t) for t in inputs), params))
+
+    def read(self, tensor: Tensor) -> Any:
+        raise SymbolicReadError("the value of a symbolic tensor was wanted; it has none until the graph runs")
+
+    def adopt(self, tensor: Tensor) -> None:
+        """Nothing to do: values never arrive here."""
+
+
+def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
+    """A node whose spec is inferred and whose device is that of its inputs."""
+    spec = op.infer(*(i.spec for i in inputs), **params)
+    if inputs and spec.device != inputs[0].spec.device:
+        spec = Spec(spec.shape, spec.dtype, inputs[0].spec.device)
+    return Node(op, inputs, params, spec, source)
+
+
+def graph_of(function: Callable[..., Any], *specs: Spec) -> Graph:
+    """Call `function` on symbolic tensors of `specs`; it returns a Tensor or a sequence of them."""
+    return rebuild(function, tuple(input_node(s) for s in specs))
+
+
+def rebuild(function: Callable[..., Any], inputs: Sequence[Node]) -> Graph:
+    """As `graph_of`, over input nodes that exist already: every Graph -> Graph pass ends here."""
+    builder = Builder()
+    token = ACTIVE.set(builder)
+    try:
+        out = function(*(builder.tensor(n) for n in inputs))
+        outputs = out if isinstance(out, tuple | list) else (out,)
+        return Graph(tuple(inputs), tuple(builder.node(o) for o in outputs))
+    finally:
+        ACTIVE.reset(token)
+
+
+def copy_node(node: Node, *values: Tensor) -> Tensor:
+    """The fold rule that changes nothing; only inside `rebuild`."""
+    builder = ACTIVE.get()
+    assert isinstance(builder, Builder)
+    inputs = tuple(builder.node(v) for v in values)
+    if inputs == node.inputs:
+        return builder.tensor(node)
+    return builder.tensor(Node(node.op, inputs, node.params, node.spec, node.source))
