@@ -1,1 +1,5 @@
 """mgb: trace, fuse, compile."""
+
+from .tensor import Parameter, Tensor, tensor
+
+__all__ = ["Parameter", "Tensor", "tensor"]

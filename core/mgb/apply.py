@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,12 @@ import numpy as np
 from . import dtypes
 from .errors import ConversionError, DeviceError
 from .ir import Kind, Op, Spec
-from .tensor import CONSTANT, Session, Tensor, wrap
-
-#: The trace that records or replays in this context, or None.
-ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=None)
+from .tensor import ACTIVE, CONSTANT, Tensor, wrap
 
 _SCALARS = (bool, int, float)
+_HALVES = frozenset(dtypes.HALVES)
 _PACKAGE = str(Path(__file__).parent)
-_targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]]] = {}
+_targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
 _cast: Callable[..., Tensor]
 
 
@@ -76,16 +73,26 @@ def record(op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]
 
 def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """The array that `op` gives on `arrays`, now, by its eager rule or its body."""
-    if op.eager is None:
+    eager = op.eager
+    if eager is None:
         return _evaluate_body(op, arrays, params)
     try:
-        if op.kind is not Kind.LAYOUT and any(a.dtype in dtypes.HALVES for a in arrays):
-            return _evaluate_half(op, arrays, params)
-        with np.errstate(all="ignore"):
-            return _as_array(op.eager(*arrays, **params))
+        if op.kind is Kind.LAYOUT:
+            value = eager(*arrays, **params)
+        else:
+            for a in arrays:
+                if a.dtype in _HALVES:
+                    return _evaluate_half(op, arrays, params)
+            value = _quietly(eager, arrays, params)
     except (ValueError, IndexError, TypeError):
         op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names the op and the shapes
         raise
+    return value if type(value) is np.ndarray else _as_array(value)
+
+
+@np.errstate(all="ignore")  # as a decorator it costs half of what `with` costs
+def _quietly(eager: Callable[..., Any], arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    return eager(*arrays, **params)
 
 
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -94,9 +101,8 @@ def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any
     spec = op.infer(*(_spec_of(a) for a in arrays), **params)
     if op.name in _TOUCHES_BITS:
         return _as_array(op.eager(*arrays, **params))
-    wide = [a.astype(np.float32) if a.dtype in dtypes.HALVES else a for a in arrays]
-    with np.errstate(all="ignore"):
-        return _as_array(op.eager(*wide, **params)).astype(spec.dtype, copy=False)
+    wide = [a.astype(np.float32) if a.dtype in _HALVES else a for a in arrays]
+    return _as_array(_quietly(op.eager, wide, params)).astype(spec.dtype, copy=False)
 
 
 _TOUCHES_BITS = frozenset({"cast", "bitcast"})
@@ -104,8 +110,8 @@ _TOUCHES_BITS = frozenset({"cast", "bitcast"})
 
 def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     assert op.body is not None
-    half = next((a.dtype for a in arrays if a.dtype in dtypes.HALVES), None)
-    wide = [a.astype(np.float32) if a.dtype in dtypes.HALVES else a for a in arrays]
+    half = next((a.dtype for a in arrays if a.dtype in _HALVES), None)
+    wide = [a.astype(np.float32) if a.dtype in _HALVES else a for a in arrays]
     token = ACTIVE.set(None)
     try:
         out = op.body(*(wrap(a, "xpux:0") for a in wide), **params)._data
@@ -130,9 +136,8 @@ def _spec_of(array: Any) -> Spec:
 
 def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """The arguments as Tensors of the dtypes that `op` computes in."""
-    operands: list[Any] = []
+    operands: list[Any] = [op]
     device: str | None = None
-    tensors = args
     for i, a in enumerate(args):
         if isinstance(a, Tensor):
             operands.append(a._data.dtype if a._data is not None else a.spec.dtype)
@@ -143,41 +148,46 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         elif type(a) in _SCALARS:
             operands.append(type(a))
         else:
-            converted = _operand(op, a)
-            tensors = (*tensors[:i], converted, *tensors[i + 1 :])
-            operands.append(converted.dtype)
-    if op.promote is None:
-        return tuple(a if isinstance(a, Tensor) else Tensor(a) for a in tensors)
-    key = (op, *operands)
-    targets = _targets.get(key)
+            return _promoted(op, (*args[:i], _operand(op, a, args), *args[i + 1 :]))
+    key = tuple(operands)
+    try:
+        targets = _targets[key]
+    except KeyError:
+        targets = _targets[key] = _wanted(op, operands[1:])
     if targets is None:
-        targets = _targets[key] = _wanted(op, operands)
+        return args
     return tuple(
-        (a if d == t else _cast(a, dtype=t)) if isinstance(a, Tensor) else _scalar(a, t, device)
-        for a, d, t in zip(tensors, operands, targets, strict=True)
+        (a if a.dtype == t else _cast(a, dtype=t)) if isinstance(a, Tensor) else _scalar(a, t, device)
+        for a, t in zip(args, targets, strict=True)
     )
 
 
-def _wanted(op: Op, operands: Sequence[Any]) -> Sequence[np.dtype[Any]]:
-    assert op.promote is not None
+def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
+    """The dtypes that the operands are cast to; None when they are taken as they are."""
+    if op.promote is None:
+        weak = [d for d in operands if isinstance(d, type)]
+        return [dtypes.common([d]) for d in operands] if weak else None
     try:
-        return op.promote(operands)
+        wanted = op.promote(operands)
     except ConversionError as error:
         raise ConversionError(f"{op.name}: {error}") from None
+    return None if list(wanted) == operands else wanted
 
 
-def _operand(op: Op, value: Any) -> Tensor:
+def _operand(op: Op, value: Any, args: Sequence[Any]) -> Tensor:
+    """A list or an array among `args` as a Tensor, on the device of the Tensors there."""
     if value is None:
-        raise TypeError("the operand is None and is not supported.")
+        raise TypeError(f"{op.name}: the operand is None and is not supported.")
     if isinstance(value, tuple):
         raise TypeError(f"{op.name}: a tuple is not an array; make a list or a Tensor of it")
-    return _constant(Tensor(value))
+    device = next((a._device for a in args if isinstance(a, Tensor)), None)
+    return _constant(Tensor(value, device=device))
 
 
+@np.errstate(over="ignore")
 def _scalar(value: Any, dtype: np.dtype[Any], device: str | None) -> Tensor:
     try:
-        with np.errstate(over="ignore"):
-            array = np.array(value, dtype)
+        array = np.array(value, dtype)
     except OverflowError as error:
         raise ConversionError(f"{value} does not fit in {dtype}") from error
     return _constant(wrap(array, device or "xpux:0"))

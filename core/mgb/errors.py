@@ -39,6 +39,10 @@ class BackendImportError(BackendError, ImportError):
     """The backend's package is installed and fails to import."""
 
 
+class BackendConflictError(BackendError, RuntimeError):
+    """Two installed packages provide a backend of one name."""
+
+
 class BackendUnavailableError(BackendError, RuntimeError):
     """The backend is installed and cannot run on this machine."""
 

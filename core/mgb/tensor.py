@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,19 @@ class Session(Protocol):
 
     def adopt(self, tensor: Tensor) -> None:
         """Told of one more Tensor that stands for a place in this trace."""
+
+    def rebound(self, tensor: Tensor) -> None:
+        """Told of a Tensor that is about to take a place in this trace as its new value."""
+
+    def created(self, tensor: Tensor) -> None:
+        """Told of a Tensor that was made of data inside the body."""
+
+    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+        """Told that `tensor`, just made, holds what `source` returns now and is to be asked for at every call."""
+
+
+#: The trace that records or replays in this context, or None.
+ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=None)
 
 
 class Tensor:
@@ -87,6 +101,9 @@ class Tensor:
         array = as_array(data, dtype)
         self._device = devices.canonical(device) if device is not None else devices.of_array(array)
         self._data = devices.place(array, self._device)
+        session = ACTIVE.get()
+        if session is not None:
+            session.created(self)
 
     # what it is
 
@@ -211,10 +228,10 @@ class Tensor:
 
     def _reset(self, other: Tensor) -> None:
         """Take the value of `other` and keep this identity: how every in-place operator works."""
+        if other._session is not None:
+            other._session.rebound(self)
         self._data, self._session, self._index = other._data, other._session, other._index
         self._spec, self._tape, self._device = other._spec, other._tape, other._device
-        if self._session is not None:
-            self._session.adopt(self)
 
     def _alias(self, tape: dict[Any, Any] | None = None) -> Tensor:
         """Another Tensor of the same value, seen by the gradient tapes in `tape` only."""

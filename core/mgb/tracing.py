@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .apply import ACTIVE
 from .errors import ForeignTensorError, SymbolicReadError
 from .ir import Graph, Node, Op, Spec, const_node, input_node
-from .tensor import Tensor, place
+from .tensor import ACTIVE, Tensor, place
 
 
 class Builder:
@@ -42,6 +41,15 @@ class Builder:
     def adopt(self, tensor: Tensor) -> None:
         """Nothing to do: values never arrive here."""
 
+    def rebound(self, tensor: Tensor) -> None:
+        """Nothing to do, likewise."""
+
+    def created(self, tensor: Tensor) -> None:
+        """Nothing to do: a concrete tensor becomes a constant."""
+
+    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+        """Nothing to do: a graph that a pass builds is run once."""
+
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
     """A node whose spec is inferred and whose device is that of its inputs."""
@@ -49,6 +57,18 @@ def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: 
     if inputs and spec.device != inputs[0].spec.device:
         spec = Spec(spec.shape, spec.dtype, inputs[0].spec.device)
     return Node(op, inputs, params, spec, source)
+
+
+def live(source: Callable[[], float]) -> Tensor:
+    """A 0-d float32 Tensor of what `source` returns now; inside a trace it is asked again at every call.
+
+    This is how a hyper-parameter that lives in Python, such as a learning rate, stays live in a compiled step.
+    """
+    tensor = Tensor(source(), dtype="float32")
+    session = ACTIVE.get()
+    if session is not None:
+        session.live(tensor, source)
+    return tensor
 
 
 def graph_of(function: Callable[..., Any], *specs: Spec) -> Graph:

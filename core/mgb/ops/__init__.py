@@ -1,0 +1,2 @@
+from . import operators as operators
+from . import transcendental as transcendental

@@ -1,0 +1,7 @@
+"""``python -m mgb``."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,127 @@
+"""The command `mgb`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="mgb", description="trace, fuse, compile")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    demo = commands.add_parser("demo", help="train a small network on digits, eagerly and compiled")
+    demo.add_argument("--quick", action="store_true", help="two epochs, no demand on the accuracy")
+    demo.set_defaults(run=_demo)
+
+    explain = commands.add_parser("explain", help="print every stage of a traced function")
+    explain.add_argument("target", metavar="FILE:FUNCTION")
+    explain.add_argument(
+        "--shapes", default="", help="of the arguments, such as 'f32[64,784] i32[64]'; else FILE's example_inputs()"
+    )
+    explain.set_defaults(run=_explain)
+
+    backends = commands.add_parser("backends", help="list the backends, and why one cannot run here")
+    backends.set_defaults(run=_backends)
+
+    variables = commands.add_parser("env", help="list the environment variables that mgb reads")
+    variables.set_defaults(run=_env)
+
+    cache = commands.add_parser("cache", help="the on-disk cache of compiled kernels")
+    cache.add_argument("action", choices=["info", "clear"])
+    cache.set_defaults(run=_cache)
+
+    arguments = parser.parse_args(argv)
+    status: int = arguments.run(arguments)
+    return status
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from .demo import main as demo
+
+    return demo(quick=arguments.quick)
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from .jit import trace
+
+    path, _, name = arguments.target.rpartition(":")
+    if not path or not Path(path).is_file():
+        print(f"mgb explain: {arguments.target!r} is not FILE:FUNCTION with a FILE that exists", file=sys.stderr)
+        return 2
+    module = _load(Path(path))
+    function = getattr(module, name, None)
+    if not callable(function):
+        print(f"mgb explain: {path} has no function {name!r}", file=sys.stderr)
+        return 2
+    if arguments.shapes:
+        inputs = _inputs(arguments.shapes)
+    elif hasattr(module, "example_inputs"):
+        inputs = list(module.example_inputs())
+    else:
+        print("mgb explain: give --shapes, or define example_inputs() in the file", file=sys.stderr)
+        return 2
+    traced = function if hasattr(function, "explain") else trace(function)
+    print(traced.explain(*inputs))
+    return 0
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+_SHORT = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
+
+
+def _inputs(shapes: str) -> list[Any]:
+    """One Tensor of ones for each word such as ``f32[2,3]``."""
+    import numpy as np
+
+    from .dtypes import as_dtype
+    from .tensor import tensor
+
+    made = []
+    for word in shapes.split():
+        name, _, extents = word.rstrip("]").partition("[")
+        shape = tuple(int(n) for n in extents.split(",") if n)
+        dtype = as_dtype(_SHORT.get(name, name))
+        made.append(tensor(np.ones(shape, dtype), dtype=dtype))
+    return made
+
+
+def _backends(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from .plugins import status
+
+    table = Table("backend", "distribution", "here")
+    for entry in status():
+        table.add_row(entry.name, entry.distribution, entry.reason or "runs")
+    Console().print(table)
+    return 0
+
+
+def _env(arguments: argparse.Namespace) -> int:
+    from .config import VARIABLES
+
+    for variable in VARIABLES:
+        print(f"{variable.name}={variable.get()}\n    {variable.meaning}; default {variable.default!r}")
+    return 0
+
+
+def _cache(arguments: argparse.Namespace) -> int:
+    from . import cache
+
+    print(cache.clear() if arguments.action == "clear" else cache.info())
+    return 0

@@ -1,0 +1,54 @@
+"""EAGER: the fold over NumPy behind the interface of a backend. Slow, clear, the definition of right."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from . import device as devices
+from .apply import evaluate
+from .backend import ALL_DTYPES, Backend, Kernel, Scope, Strided, Traits
+from .ir import CONST, Graph, Kind, Node
+from .ops.declare import OPS
+
+_TRAITS = Traits(
+    vocabulary=frozenset(),
+    kinds=frozenset(Kind),
+    dtypes=ALL_DTYPES,
+    devices=frozenset({"cpu", "gpu"}),
+    scope=Scope.GRAPH,
+    strided=Strided.ANY,
+    min_ops=1,
+    max_inputs=sys.maxsize,
+    priority=-1000,
+)
+
+
+class EagerBackend(Backend):
+    """Runs each node with its own eager rule; compiles nothing."""
+
+    name = "eager"
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """Everything, and so every op that is declared by now."""
+        return replace(_TRAITS, vocabulary=frozenset(OPS))
+
+    def compile(self, graph: Graph) -> Kernel:
+        """The fold of `mgb.apply.evaluate` over `graph`."""
+
+        def run(*arrays: Any, out: tuple[Any, ...]) -> None:
+            values = graph.fold(_value, arrays)
+            if len(out) > 1:  # a value may be a view of an input whose memory another output takes over
+                values = tuple(v.copy() for v in values)
+            for target, value in zip(out, values, strict=True):
+                target[...] = value
+
+        return Kernel(run, source=str(graph))
+
+
+def _value(node: Node, *arrays: Any) -> Any:
+    if node.op is CONST:
+        return devices.place(node.params["value"], node.spec.device)
+    return evaluate(node.op, arrays, dict(node.params))

@@ -1,0 +1,143 @@
+"""What a trace remembers: the sequence of ops, how they are wired, and where the program splits."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..ir import Kind, Node, Op, Spec
+from ..tensor import Tensor
+
+
+def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
+    raise AssertionError("a cut makes no value")
+
+
+#: Pseudo-ops in the sequence: the program splits here. ``required`` are the steps whose values leave the program.
+READ = Op("read of a value", Kind.OPAQUE, _no_spec)
+EXCLUDE = Op("exclude_from_trace", Kind.OPAQUE, _no_spec)
+END = Op("end", Kind.OPAQUE, _no_spec)
+CUTS = frozenset({READ, EXCLUDE, END})
+
+
+@dataclass(slots=True)
+class Literal:
+    """A constant operand: `array` as the op saw it, `raw` the Python scalar it was made of, if that is known."""
+
+    array: Any
+    raw: Any = None
+
+    def matches(self, other: Any) -> bool:
+        """Is `other` the same constant? NaN equals NaN."""
+        mine = self.array
+        if mine is other:
+            return True
+        if mine.dtype != other.dtype or mine.shape != other.shape:
+            return False
+        return bool(np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f"))
+
+    def __str__(self) -> str:
+        return str(self.array.item()) if self.array.size == 1 else f"a constant of shape {self.array.shape}"
+
+
+#: An operand: the step that made it (0, 1, ...), an external input (-1 is the first, -2 the second, ...), or a constant.
+Ref = int | Literal
+
+
+def external_ref(number: int) -> int:
+    """The `Ref` of external input `number`."""
+    return -1 - number
+
+
+@dataclass(slots=True)
+class Entry:
+    """One recorded step: an op with its operands, or a cut."""
+
+    op: Op
+    args: tuple[Ref, ...]
+    params: dict[str, Any]
+    node: Node | None
+    source: str
+    required: tuple[int, ...] = ()
+
+    @property
+    def spec(self) -> Spec:
+        assert self.node is not None
+        return self.node.spec
+
+    def __str__(self) -> str:
+        params = "".join(f", {k}={v}" for k, v in self.params.items())
+        names = ", ".join(_show(a) for a in self.args)
+        return f"{self.op.name}({names}{params})"
+
+
+def _show(ref: Ref) -> str:
+    if isinstance(ref, Literal):
+        return str(ref)
+    return f"step {ref}" if ref >= 0 else f"input {-1 - ref}"
+
+
+@dataclass(slots=True)
+class External:
+    """A value that comes from outside the recorded ops.
+
+    Attributes
+    ----------
+    leaf : int or None
+        The place among the flattened arguments, when it is one.
+    owner : weak reference or None
+        The Tensor that held it, when that Tensor lives outside the body.
+    origin : callable or None
+        Asked for the value at each call: a live hyper-parameter.
+    """
+
+    node: Node
+    leaf: int | None = None
+    owner: weakref.ref[Tensor] | None = None
+    origin: Callable[[], float] | None = None
+    source: str = ""
+
+
+@dataclass(slots=True)
+class Binding:
+    """A Tensor outside that the call leaves with a new value: its own, or its ``grad``'s.
+
+    Attributes
+    ----------
+    step : int
+        Where the new value comes from.
+    owner : weak reference
+        The Tensor.
+    leaf : int or None
+        Its place among the flattened arguments: at the next call another Tensor may stand there.
+    external : int or None
+        The external input that held its old value.
+    """
+
+    step: int
+    owner: weakref.ref[Tensor]
+    leaf: int | None = None
+    external: int | None = None
+    is_grad: bool = False
+
+
+@dataclass(slots=True)
+class Record:
+    """The recorded sequence for one set of input shapes."""
+
+    entries: list[Entry] = field(default_factory=list)
+    externals: list[External] = field(default_factory=list)
+    bindings: list[Binding] = field(default_factory=list)
+
+    @property
+    def signature(self) -> tuple[Spec, ...]:
+        """The specs of everything that comes from outside."""
+        return tuple(e.node.spec for e in self.externals)
+
+    def updates(self) -> Mapping[int, int]:
+        """For each step that replaces the value of an external input: which one."""
+        return {b.step: b.external for b in self.bindings if b.external is not None and not b.is_grad}

@@ -1,0 +1,229 @@
+"""The first call: run the ops, or only note them, and keep the sequence."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..apply import caller, evaluate
+from ..errors import SymbolicReadError, TraceError, UnknownInputError
+from ..ir import Node, Op, Spec, const_node, input_node
+from ..tensor import CONSTANT, Tensor, place, wrap
+from ..tracing import make_node
+from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
+from .session import CallSession
+
+
+class Recording(CallSession):
+    """A session that writes a `Record`.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments of the call.
+    symbolic : bool
+        Note the ops and run none of them.
+    capture_as_const : bool
+        Tensors that are not arguments become constants.
+    without_host : bool
+        The body will not run again: refuse what it alone could supply.
+    """
+
+    def __init__(
+        self, leaves: Sequence[Any], *, symbolic: bool, capture_as_const: bool, without_host: bool
+    ) -> None:
+        super().__init__(Record())
+        self._symbolic = symbolic
+        self._capture_as_const = capture_as_const
+        self._without_host = without_host
+        self._leaves = {id(t._data): n for n, t in reversed(list(enumerate(leaves))) if isinstance(t, Tensor)}
+        self._leaf_tensors = {id(t): n for n, t in enumerate(leaves) if isinstance(t, Tensor)}
+        self._numbers: dict[int, int] = {}
+        self._made: dict[int, Any] = {}
+        self._origins: dict[int, Callable[[], float]] = {}
+        self._rebound: list[weakref.ref[Tensor]] = []
+        self._own: set[int] = set()  # ids of Tensors made in the body; one that is reused belongs to another such
+        self._raw: tuple[Op, tuple[Any, ...]] | None = None
+        self._before: dict[int, tuple[Tensor, Any, Any, Tensor | None]] = {}
+
+    # the Session protocol
+
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        self._raw = (op, args)
+        return None
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        args = self._refs(op, inputs)
+        node = make_node(op, tuple(self._node(r) for r in args), params, caller())
+        index = len(self.record.entries)
+        self.record.entries.append(Entry(op, args, params, node, node.source))
+        if self._symbolic:
+            out = place(self, index, node.spec)
+        else:
+            out = wrap(evaluate(op, [t._data for t in inputs], params), node.spec.device)
+            out._session, out._index = self, index
+        self.adopt(out)
+        return out
+
+    def read(self, tensor: Tensor) -> Any:
+        if self._symbolic and tensor._data is None:
+            if self._finished:
+                raise self.unreadable(tensor)
+            raise SymbolicReadError(
+                f"tensor invalid, can not infer value of this tensor under trace(symbolic=True) ({caller()}). "
+                "You can try to use trace(symbolic=False) to avoid this issue."
+            )
+        if not self.paused and tensor._index not in self._readable():
+            self._cut(READ, (tensor._index,))
+        return tensor._data
+
+    def adopt(self, tensor: Tensor) -> None:
+        super().adopt(tensor)
+        self._own.add(id(tensor))
+
+    def rebound(self, tensor: Tensor) -> None:
+        super().rebound(tensor)
+        if id(tensor) not in self._own:
+            self._rebound.append(weakref.ref(tensor))
+            self._remember(tensor)
+
+    def created(self, tensor: Tensor) -> None:
+        self._own.add(id(tensor))
+        self._made[id(tensor._data)] = tensor._data
+
+    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+        self._origins[id(tensor._data)] = source
+
+    # cuts
+
+    def _readable(self) -> set[int]:
+        return {i for e in self.record.entries for i in e.required}
+
+    def _cut(self, op: Op, steps: tuple[int, ...]) -> None:
+        self.record.entries.append(Entry(op, (), {}, None, caller(), steps))
+
+    def pause(self) -> None:
+        """Enter `exclude_from_trace`: everything alive gets its value."""
+        if self._without_host:
+            raise TraceError("exclude_from_trace needs the Python body at every call; use trace(without_host=False)")
+        wanted = tuple(sorted({t._index for t in self.alive()}))
+        if self._symbolic:
+            self.evaluate(wanted)
+        self.release()
+        self._cut(EXCLUDE, wanted)
+        self.paused = True
+
+    def resume(self) -> None:
+        """Leave `exclude_from_trace`."""
+        self.paused = False
+
+    # the end
+
+    def finish(self) -> Record:
+        """Close the sequence: what is alive now leaves the program at every call."""
+        alive = self.alive()
+        self.record.bindings = [*self._value_bindings(), *self._grad_bindings()]
+        self._cut(END, tuple(sorted({t._index for t in alive})))
+        return self.record
+
+    def release(self) -> None:
+        for tensor in self.alive():
+            if tensor._data is not None:
+                self.values[tensor._index] = tensor._data
+        super().release()
+
+    def abandon(self) -> None:
+        """The body raised: no half record is left, and what it had done stands."""
+        if self._symbolic:
+            self.evaluate({t._index for t in self.alive() if t._data is None})
+        self.settle()
+
+    def _value_bindings(self) -> list[Binding]:
+        owners = {}
+        for number, external in enumerate(self.record.externals):
+            owner = external.owner() if external.owner is not None else None
+            if owner is not None:
+                owners[id(owner)] = number
+        found = {id(t): t for r in self._rebound if (t := r()) is not None and t._session is self}
+        return [
+            Binding(t._index, weakref.ref(t), self._leaf_tensors.get(key), owners.get(key))
+            for key, t in found.items()
+        ]
+
+    def _grad_bindings(self) -> list[Binding]:
+        bindings = []
+        for external in self.record.externals:
+            owner = external.owner() if external.owner is not None else None
+            if owner is not None and owner.grad is not None and owner.grad._session is self:
+                leaf = self._leaf_tensors.get(id(owner))
+                bindings.append(Binding(owner.grad._index, weakref.ref(owner), leaf, is_grad=True))
+        return bindings
+
+    def _remember(self, tensor: Tensor) -> None:
+        if tensor._session is None:
+            self._before.setdefault(id(tensor), (tensor, tensor._data, tensor._tape, tensor.grad))
+
+    def undo(self) -> None:
+        """Leave every Tensor outside as it was before the call."""
+        for tensor, data, tape, grad in self._before.values():
+            tensor._data, tensor._tape, tensor.grad = data, tape, grad
+            tensor._session, tensor._index, tensor._spec = None, -1, None
+        self.settle()
+
+    # operands
+
+    def _refs(self, op: Op, inputs: tuple[Tensor, ...]) -> tuple[Ref, ...]:
+        raw: tuple[Any, ...] = ()
+        if self._raw is not None and self._raw[0] is op and len(self._raw[1]) == len(inputs):
+            raw = self._raw[1]
+        self._raw = None
+        refs = []
+        for position, tensor in enumerate(inputs):
+            ref = self._ref(tensor)
+            if raw and isinstance(ref, Literal) and type(raw[position]) in (bool, int, float):
+                ref.raw = raw[position]
+            refs.append(ref)
+        return tuple(refs)
+
+    def _ref(self, tensor: Tensor) -> Ref:
+        if tensor._session is self:
+            return tensor._index
+        if tensor._index == CONSTANT:
+            return Literal(tensor._data)
+        self.check_foreign(tensor)
+        number = self._numbers.get(id(tensor._data))
+        if number is not None:
+            return external_ref(number)
+        leaf = self._leaves.get(id(tensor._data))
+        if self._capture_as_const and leaf is None:
+            return Literal(tensor._data)
+        return external_ref(self._new_external(tensor, leaf))
+
+    def _new_external(self, tensor: Tensor, leaf: int | None) -> int:
+        key = id(tensor._data)
+        made_here = key in self._made
+        origin = self._origins.get(key)
+        if self._without_host and made_here and origin is None:
+            raise UnknownInputError(
+                f"have some unknown input tensors in trace result: the one used at {caller()} was made of data inside "
+                "the function, which will not run again. Make it outside, pass it as an argument, or set "
+                "`capture_as_const=True`"
+            )
+        owner = None if made_here else weakref.ref(tensor)
+        self._remember(tensor)
+        spec = Spec(tensor.shape, tensor.dtype, tensor.device)
+        source = caller()
+        self.record.externals.append(External(input_node(spec, source), leaf, owner, origin, source))
+        self.fed.append(tensor._data)
+        self._numbers[key] = len(self.fed) - 1
+        return len(self.fed) - 1
+
+    def _node(self, ref: Ref) -> Node:
+        if isinstance(ref, Literal):
+            return const_node(ref.array, ref.array.dtype)
+        if ref < 0:
+            return self.record.externals[-1 - ref].node
+        node = self.record.entries[ref].node
+        assert node is not None
+        return node

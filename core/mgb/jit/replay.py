@@ -1,0 +1,230 @@
+"""A later call: match each op against the record, and run the compiled segments when their values are wanted."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from ..apply import caller, evaluate
+from ..errors import TraceMismatchError
+from ..ir import Node, Op, Spec, const_node, input_node
+from ..tensor import CONSTANT, Tensor, place
+from ..tracing import make_node
+from .record import END, EXCLUDE, READ, Entry, External, Literal, Record, Ref
+from .session import CallSession
+from .variant import Variant
+
+_REMEDY = {
+    "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a captured constant",
+    "too many instructions": "the traced function must do the same ops at every call; move the rest outside",
+    "mismature end": "the traced function must do the same ops at every call; move the rest outside",
+    "value unreadable": "read the same values at every call, or put the code in `with exclude_from_trace():`",
+}
+_USUAL = "put code that differs from call to call in `with exclude_from_trace():`, or trace it as a function of its own"
+
+
+class Replay(CallSession):
+    """A session that follows a `Variant`.
+
+    When an input comes with another shape, the rest of the call grows a new record: the ops and their wiring are still
+    checked, while specs, shape parameters and Python numbers are taken as they come.
+
+    Parameters
+    ----------
+    variant : Variant
+    regrow : callable
+        Makes the Variant of a record that grows over the segments of `variant`.
+    imperative : bool
+        Match, and run each op eagerly.
+    """
+
+    def __init__(
+        self, variant: Variant, regrow: Callable[[Record, Variant], Variant], imperative: bool
+    ) -> None:
+        super().__init__(variant.record)
+        self.variant = variant
+        self.grown = False
+        self._regrow = regrow
+        self._imperative = imperative
+        self._entries = variant.record.entries
+        self._cursor = 0
+        self._segment = 0
+
+    # the Session protocol
+
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        entry = self._entries[self._cursor]
+        if entry.op is not op or self.grown or len(args) != len(entry.args) or entry.params != params:
+            return None
+        for a, ref in zip(args, entry.args):  # noqa: B905
+            if isinstance(a, Tensor):
+                if a._tape:
+                    return None
+                if a._session is self:
+                    if a._index != ref:
+                        return None
+                elif ref.__class__ is not int or ref >= 0 or self.fed[-1 - ref] is not a._data:  # type: ignore[operator]
+                    return None
+            elif ref.__class__ is int or ref.raw != a or ref.raw.__class__ is not a.__class__:  # type: ignore[union-attr]
+                return None
+        return self._result(entry)
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        entry = self._expect(op, inputs, params)
+        for tensor, ref in zip(inputs, entry.args, strict=True):
+            self._match(tensor, ref, entry)
+        if self.grown:
+            entry = self._grow_entry(entry, inputs, params)
+        elif entry.params != params:
+            self._mismatch("operator mismatch", entry, f"{op.name} with {params}")
+        return self._result(entry)
+
+    def read(self, tensor: Tensor) -> Any:
+        step = tensor._index
+        if self._imperative or step in self.values:
+            self._skip_read(step)
+            return self.values[step]
+        if self._finished or self.paused:
+            raise self.unreadable(tensor)
+        entry = self._entries[self._cursor]
+        if entry.op is not READ or entry.required != (step,):
+            self._mismatch("value unreadable", entry, f"the value of step {step} was read")
+        self._run_to_cut()
+        return self.values[step]
+
+    # cuts
+
+    def pause(self) -> None:
+        """Enter `exclude_from_trace`: everything that was alive here when recorded gets its value."""
+        entry = self._entries[self._cursor]
+        if entry.op is not EXCLUDE:
+            self._mismatch("operator mismatch", entry, "exclude_from_trace")
+        self._run_to_cut()
+        self.release()
+        self.paused = True
+
+    def resume(self) -> None:
+        """Leave `exclude_from_trace`."""
+        self.paused = False
+
+    def finish(self) -> None:
+        """The body is done: check that nothing is missing and run what has not run."""
+        entry = self._entries[self._cursor]
+        if entry.op is not END:
+            self._mismatch("mismature end", entry, "the end of the function")
+        self._run_to_cut()
+        self.settle()
+
+    def _run_to_cut(self) -> None:
+        if self.grown:
+            self.record.entries.append(self._entries[self._cursor])
+        if not self._imperative:
+            self.variant.run(self._segment, self.fed, self.values)
+        self._segment += 1
+        self._cursor += 1
+
+    def _skip_read(self, step: int) -> None:
+        if self._finished:
+            return
+        entry = self._entries[self._cursor]
+        if entry.op is READ and entry.required == (step,):
+            self._run_to_cut()
+
+    # matching
+
+    def _expect(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Entry:
+        entry = self._entries[self._cursor]
+        if entry.op is not op:
+            reason = "too many instructions" if entry.op is END else "operator mismatch"
+            self._mismatch(reason, entry, op.name)
+        if len(inputs) != len(entry.args):
+            self._mismatch("inputs size mismatch", entry, f"{op.name} of {len(inputs)} operands")
+        return entry
+
+    def _match(self, tensor: Tensor, ref: Ref, entry: Entry) -> None:
+        if isinstance(ref, Literal):
+            self._match_literal(tensor, ref, entry)
+        elif tensor._session is self:
+            if ref < 0:
+                self._mismatch("expect external node, got internal", entry, f"the result of step {tensor._index}")
+            if tensor._index != ref:
+                self._mismatch("input id mismatch", entry, f"the result of step {tensor._index}")
+        elif tensor._index == CONSTANT:
+            self._mismatch("operator mismatch", entry, f"the constant {tensor._data}")
+        else:
+            self.check_foreign(tensor)
+            if ref >= 0:
+                self._mismatch("expect internal node, got external", entry, "a tensor from outside")
+            self._feed(-1 - ref, tensor, entry)
+
+    def _match_literal(self, tensor: Tensor, ref: Literal, entry: Entry) -> None:
+        if tensor._session is self:
+            self._mismatch("expect external node, got internal", entry, f"the result of step {tensor._index}")
+        self.check_foreign(tensor)
+        if not self.grown and not ref.matches(tensor._data):
+            self._mismatch("tensors not equals", entry, str(Literal(tensor._data)))
+
+    def _feed(self, number: int, tensor: Tensor, entry: Entry) -> None:
+        array = tensor._data
+        if self.fed[number] is not None:
+            if self.fed[number] is not array:
+                self._mismatch("input id mismatch", entry, "another tensor than before in its place")
+            return
+        recorded = self.record.externals[number].node.spec
+        if array.dtype != recorded.dtype:
+            self._mismatch(f"dtype mismatch: {recorded.dtype} vs {array.dtype}", entry, f"input {number}")
+        if tensor._device != recorded.device:
+            self._mismatch(f"comp_node mismatch: {recorded.device} vs {tensor._device}", entry, f"input {number}")
+        self.fed[number] = array
+        if array.shape != recorded.shape:
+            self._regrow_with(number, Spec(array.shape, array.dtype, tensor._device))
+
+    def _result(self, entry: Entry) -> Tensor:
+        index = self._cursor
+        self._cursor = index + 1
+        out = place(self, index, entry.node.spec)  # type: ignore[union-attr]
+        self._tensors.append(weakref.ref(out))
+        if self._imperative:
+            self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params)
+        return out
+
+    def _mismatch(self, reason: str, entry: Entry, came: str) -> NoReturn:
+        raise TraceMismatchError(
+            reason,
+            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
+            f"  now: {came}  at {caller()}\n"
+            f"  remedy: {_REMEDY.get(reason, _USUAL)}",
+        )
+
+    # other shapes
+
+    def _regrow_with(self, number: int, spec: Spec) -> None:
+        if not self.grown:
+            record = Record(list(self._entries[: self._cursor]), list(self.record.externals), self.record.bindings)
+            self.record = record
+            self.variant = self._regrow(record, self.variant)
+            self.grown = True
+        old = self.record.externals[number]
+        self.record.externals[number] = External(
+            input_node(spec, old.source), old.leaf, old.owner, old.origin, old.source
+        )
+
+    def _grow_entry(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> Entry:
+        args = tuple(
+            Literal(t._data, r.raw if r.matches(t._data) else None) if isinstance(r, Literal) else r
+            for t, r in zip(inputs, entry.args, strict=True)
+        )
+        node = make_node(entry.op, tuple(self._node(r) for r in args), params, caller())
+        grown = Entry(entry.op, args, params, node, node.source)
+        self.record.entries.append(grown)
+        return grown
+
+    def _node(self, ref: Ref) -> Node:
+        if isinstance(ref, Literal):
+            return const_node(ref.array, ref.array.dtype)
+        node = self.record.externals[-1 - ref].node if ref < 0 else self.record.entries[ref].node
+        assert node is not None
+        return node
+
+

@@ -1,0 +1,112 @@
+"""What a first call and a replayed one have in common: the values in flight and the Tensors that stand for them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..apply import evaluate
+from ..errors import ForeignTensorError, TraceMismatchError
+from ..ir import Op
+from ..tensor import Tensor
+from .record import Entry, Literal, Record
+
+
+class CallSession:
+    """One call of a traced function."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.fed: list[Any] = [None] * len(record.externals)
+        self.values: dict[int, Any] = {}
+        self.paused = False
+        self._finished = False
+        self._tensors: list[weakref.ref[Tensor]] = []
+
+    # the Session protocol, as far as it is common
+
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        return None
+
+    def adopt(self, tensor: Tensor) -> None:
+        self._tensors.append(weakref.ref(tensor))
+
+    def rebound(self, tensor: Tensor) -> None:
+        self._tensors.append(weakref.ref(tensor))
+
+    def created(self, tensor: Tensor) -> None:
+        pass
+
+    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+        pass
+
+    # Tensors in flight
+
+    def alive(self) -> list[Tensor]:
+        """The Tensors that stand for a place in this trace and still exist."""
+        found = (r() for r in self._tensors)
+        return [t for t in found if t is not None and t._session is self]
+
+    def check_foreign(self, tensor: Tensor) -> None:
+        """Refuse a Tensor that another trace has not finished."""
+        if tensor._session is not None:
+            raise ForeignTensorError(
+                "a tensor of another trace, whose call has not finished, was used here; return it from there first"
+            )
+
+    def settle(self) -> None:
+        """The end: give every living Tensor its value; one that no program computes cannot be read any more."""
+        self._finished = True
+        self.release()
+        self._tensors.clear()
+
+    def release(self) -> None:
+        """Give every living Tensor that has a value that value: from here on it is like any Tensor from outside."""
+        for tensor in self.alive():
+            array = self.values.get(tensor._index)
+            if array is not None:
+                tensor._data = array
+                tensor._session = None
+                tensor._index = -1
+
+    def unreadable(self, tensor: Tensor) -> TraceMismatchError:
+        """The error for a value that was dead when the call was recorded."""
+        return TraceMismatchError(
+            "data unreadable",
+            f"the result of step {tensor._index} ({self.entry(tensor._index)}) was not kept when the call was recorded, "
+            "so the compiled program does not return it; return it from the traced function at every call",
+        )
+
+    def entry(self, step: int) -> Entry:
+        """The recorded step."""
+        return self.record.entries[step]
+
+    # values without a program
+
+    def evaluate(self, steps: Iterable[int]) -> None:
+        """Compute `steps` op by op, with all they need: for a call that ended early."""
+        stack = list(steps)
+        while stack:
+            step = stack[-1]
+            if step in self.values:
+                stack.pop()
+                continue
+            entry = self.entry(step)
+            missing = [r for r in entry.args if isinstance(r, int) and r >= 0 and r not in self.values]
+            if missing:
+                stack.extend(missing)
+                continue
+            self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params)
+            stack.pop()
+
+    def operands(self, args: Sequence[Any]) -> list[Any]:
+        """The arrays that `args` refer to."""
+        return [
+            r.array if isinstance(r, Literal) else self.values[r] if r >= 0 else self.fed[-1 - r] for r in args
+        ]
+
+    def abandon(self) -> None:
+        """The body raised: what it had done so far stands, as in eager code."""
+        self.evaluate({t._index for t in self.alive()} - self.values.keys())
+        self.settle()

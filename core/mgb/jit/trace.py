@@ -1,0 +1,347 @@
+"""`trace`: record a function once, run it compiled from then on."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..autodiff.tape import any_open
+from ..errors import TraceInputError
+from ..executor import Options, Program, compile_program
+from ..ir import Graph
+from ..tensor import ACTIVE, Tensor
+from .config import GraphOptimizationConfig
+from .hostless import HostlessCall, results_of
+from .record import Record
+from .recording import Recording
+from .replay import Replay
+from .tree import Structure, flatten
+from .variant import Variant
+
+#: Options of MegEngine's `trace` that are accepted with this value only.
+_FIXED = {
+    "record_only": False,
+    "sublinear_memory_config": None,
+    "dtr_config": None,
+    "profiling": False,
+    "symbolic_shape": False,
+}
+
+
+class trace:  # noqa: N801 - MegEngine's name
+    """Decorator that records what a function does and runs it compiled from then on.
+
+    The first call runs the body and records every op, those of the gradient and of the optimizer included. Later calls
+    run the body again, match each op against the record, and run the compiled program when a value is wanted. With
+    ``without_host=True`` later calls skip the body.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and returns anything; what is traced are the ops on Tensors.
+    symbolic : bool
+        Run nothing on the first call until it returns: the first call runs compiled too, and no value can be read in it.
+    capture_as_const : bool
+        Tensors from outside become constants, whose values are compared in replay. Positional arguments must be Tensors.
+    without_host : bool
+        Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that reads values,
+        or is called while a `GradManager` outside records it, keeps running Python.
+    imperative : bool
+        Match as usual, but run op by op: for debugging.
+    opt_level : int
+        0: nothing; 1: algebraic identities; 2: and rewrites of the whole graph; 3 (the default): and fusion.
+    graph_opt_config : GraphOptimizationConfig, optional
+    backend : str, optional
+        Overrides ``MGB_JIT_BACKEND`` for this function.
+    **options
+        MegEngine's other options, at their defaults only: ``record_only``, ``sublinear_memory_config``, ``dtr_config``,
+        ``profiling``, ``symbolic_shape``.
+
+    Raises
+    ------
+    TraceMismatchError
+        On a later call: the body did something else than before. The trace stays usable.
+    TraceInputError
+        An option or argument that this trace cannot take.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not args and "function" not in kwargs:
+            return functools.partial(cls, **kwargs)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        symbolic: bool = False,
+        capture_as_const: bool = False,
+        without_host: bool = False,
+        imperative: bool = False,
+        opt_level: int = 3,
+        graph_opt_config: GraphOptimizationConfig | None = None,
+        backend: str | None = None,
+        **options: Any,
+    ) -> None:
+        _check_fixed(options)
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        config = graph_opt_config or GraphOptimizationConfig()
+        self.options = Options(
+            opt_level=opt_level,
+            fuse_reduce=config.jit_fuse_reduce,
+            fuse_dimshuffle=config.jit_fuse_dimshuffle,
+            backend=backend,
+        )
+        self.symbolic = symbolic
+        self.capture_as_const = capture_as_const
+        self.without_host = without_host
+        self.imperative = imperative
+        self._settings = {
+            "symbolic": symbolic,
+            "capture_as_const": capture_as_const,
+            "without_host": without_host,
+            "imperative": imperative,
+            "opt_level": opt_level,
+            "graph_opt_config": graph_opt_config,
+            "backend": backend,
+        }
+        self._variants: dict[bool, dict[tuple[Any, ...], Variant]] = {False: {}, True: {}}
+        self._hostless: dict[tuple[Any, ...], HostlessCall | None] = {}
+        self._kept: list[list[Any]] = []  # arguments whose id is part of a key of `_hostless`
+        self._bound: weakref.WeakKeyDictionary[Any, trace] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()
+        self._calls = 0
+        self._records = 0
+
+    def __get__(self, instance: Any, owner: type | None = None) -> trace | BoundTrace:
+        """A method: one record for each instance."""
+        if instance is None:
+            return self
+        if instance not in self._bound:
+            self._bound[instance] = trace(_bind(self.__wrapped__, instance), **self._settings)
+        return BoundTrace(instance, self._bound[instance])
+
+    # calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if ACTIVE.get() is not None:
+            return self.__wrapped__(*args, **kwargs)
+        self._calls += 1
+        leaves, structure = flatten((args, kwargs))
+        if self.capture_as_const:
+            _check_tensors(args)
+        if self.without_host and not any_open():
+            return self._call_hostless(args, kwargs, leaves, structure)
+        return self._call_with_host(args, kwargs, leaves)
+
+    def _call_with_host(self, args: Any, kwargs: Any, leaves: list[Any]) -> Any:
+        variants = self._variants[any_open()]
+        if not variants:
+            with self._lock:
+                if not variants:
+                    result, variant = self._record(args, kwargs, leaves, without_host=False)
+                    variants[shapes_of(leaves)] = variant
+                    return result
+        key = shapes_of(leaves)
+        variant = variants.get(key) or next(iter(variants.values()))
+        session = Replay(variant, self._regrown, self.imperative)
+        result = self._run_body(session, args, kwargs)
+        try:
+            session.finish()
+        except BaseException:
+            session.abandon()
+            raise
+        if session.grown:
+            variants.setdefault(key, session.variant)
+        return result
+
+    def _call_hostless(self, args: Any, kwargs: Any, leaves: list[Any], structure: Structure) -> Any:
+        key = (structure, shared_places(leaves), *map(_leaf_key, leaves))
+        call = self._hostless.get(key)
+        if call is not None:
+            fed = call.feed(leaves)
+            if call.fits(fed):
+                return call.run(leaves, fed)
+            del self._hostless[key]
+        elif key in self._hostless:
+            return self._call_with_host(args, kwargs, leaves)
+        with self._lock:
+            result, variant, call = self._record_hostless(args, kwargs, leaves)
+            self._hostless[key] = call
+            self._kept.append([leaf for leaf in leaves if not isinstance(leaf, Tensor)])
+        if call is None:
+            self._variants[False].setdefault(shapes_of(leaves), variant)
+        return result
+
+    def _run_body(self, session: Recording | Replay, args: Any, kwargs: Any) -> Any:
+        token = ACTIVE.set(session)
+        try:
+            return self.__wrapped__(*args, **kwargs)
+        except BaseException:
+            ACTIVE.set(None)
+            session.abandon()
+            raise
+        finally:
+            ACTIVE.reset(token)
+
+    # recording
+
+    def _record(self, args: Any, kwargs: Any, leaves: list[Any], *, without_host: bool) -> tuple[Any, Variant]:
+        session = self._recording(leaves, without_host=without_host)
+        result = self._run_body(session, args, kwargs)
+        if self.capture_as_const:
+            results_of(result, session, session.fed)
+        return result, self._close(session)
+
+    def _record_hostless(
+        self, args: Any, kwargs: Any, leaves: list[Any]
+    ) -> tuple[Any, Variant, HostlessCall | None]:
+        session = self._recording(leaves, without_host=True)
+        result = self._run_body(session, args, kwargs)
+        try:
+            structure, refs = results_of(result, session, session.fed)
+        except Exception:
+            session.abandon()
+            raise
+        variant = self._close(session)
+        call = HostlessCall(variant, structure, refs) if len(variant.segments) == 1 else None
+        return result, variant, call
+
+    def _recording(self, leaves: list[Any], *, without_host: bool) -> Recording:
+        return Recording(
+            leaves, symbolic=self.symbolic, capture_as_const=self.capture_as_const, without_host=without_host
+        )
+
+    def _close(self, session: Recording) -> Variant:
+        variant = Variant(session.finish(), self._compile)
+        if self.symbolic:
+            for number in range(len(variant.segments)):
+                variant.run(number, session.fed, session.values)
+        session.settle()
+        self._records += 1
+        return variant
+
+    def _regrown(self, record: Record, base: Variant) -> Variant:
+        return Variant(record, self._compile, base.segments)
+
+    def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
+        return compile_program(graph, self.options, updates)
+
+    # looking at it
+
+    def variants(self) -> list[Variant]:
+        """Every recorded variant, oldest first."""
+        hosted = [v for kept in self._variants.values() for v in kept.values()]
+        return hosted + [c.variant for c in self._hostless.values() if c is not None]
+
+    def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
+        """Record one call without running its ops: the body runs, no Tensor outside is changed."""
+        leaves, _ = flatten((args, kwargs))
+        session = Recording(
+            leaves, symbolic=True, capture_as_const=self.capture_as_const, without_host=self.without_host
+        )
+        token = ACTIVE.set(session)
+        try:
+            result = self.__wrapped__(*args, **kwargs)
+            record = session.finish()
+            del result
+        finally:
+            ACTIVE.reset(token)
+            session.undo()
+        return Variant(record, self._compile)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Every stage of one call as text: recorded, simplified, groups, kernels, memory; nothing is run."""
+        from .explain import explain
+
+        return explain(self.dry_run(*args, **kwargs))
+
+    @property
+    def backend(self) -> str:
+        """The backends that compiled something, in order; empty before the first compiled call."""
+        names = [n for v in self.variants() for p in v.programs for n in p.backends]
+        return ", ".join(dict.fromkeys(names))
+
+    @property
+    def graph(self) -> Graph | None:
+        """What was recorded first, before any rewriting; None before the first call."""
+        variants = self.variants()
+        return variants[0].graph(variants[0].segments[-1])[0] if variants else None
+
+    def stats(self) -> dict[str, int]:
+        """Counts of ``calls``, ``records``, ``variants`` (sets of input shapes) and compiled ``programs``."""
+        variants = self.variants()
+        programs = sum(len(v.programs) for v in variants)
+        return {
+            "calls": self._calls,
+            "records": self._records,
+            "variants": len(variants),
+            "programs": programs,
+        }
+
+
+class BoundTrace:
+    """A traced method of one instance; everything but the call is that instance's `trace`."""
+
+    def __init__(self, instance: Any, traced: trace) -> None:
+        self.__self__ = instance
+        self._traced = traced
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._traced(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._traced, name)
+
+
+def _bind(function: Callable[..., Any], instance: Any) -> Callable[..., Any]:
+    """`function` as a method that does not keep its instance alive."""
+    reference = weakref.ref(instance)
+
+    @functools.wraps(function)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(reference(), *args, **kwargs)
+
+    return method
+
+
+def shapes_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """The shapes of the Tensors among `leaves`."""
+    return tuple([t._data.shape for t in leaves if isinstance(t, Tensor)])
+
+
+def shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """For each Tensor the first place where the same array stands; empty when all differ."""
+    arrays = [id(t._data) for t in leaves if isinstance(t, Tensor)]
+    return tuple(map(arrays.index, arrays)) if len(set(arrays)) < len(arrays) else ()
+
+
+def _leaf_key(leaf: Any) -> Any:
+    """What must be equal for a recorded call to serve another one: an object is itself, a number its value."""
+    if isinstance(leaf, Tensor):
+        return leaf._data.shape, leaf._data.dtype, leaf._device
+    if leaf is None or isinstance(leaf, bool | int | float | str | bytes):
+        return type(leaf), leaf
+    return id(leaf)
+
+
+def _check_tensors(args: tuple[Any, ...]) -> None:
+    for position, value in enumerate(args):
+        if not isinstance(value, Tensor):
+            raise TraceInputError(
+                "Only support tensor type args when capture_as_const is enabled: "
+                f"args[{position}] is a {type(value).__name__}; pass it by keyword"
+            )
+
+
+def _check_fixed(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in _FIXED:
+            raise TraceInputError(f"trace has no option {name!r}")
+        if value != _FIXED[name]:
+            raise TraceInputError(f"trace({name}={value!r}) is not supported; leave {name} out")
+

@@ -1,0 +1,121 @@
+"""A record cut into segments, each compiled to a Program when its values are first wanted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..executor import Program
+from ..ir import Graph, Node, input_node
+from .record import CUTS, Literal, Record, external_ref
+
+#: ``compile(graph, updates)``: `updates` says which outputs take the place of which inputs.
+Compile = Callable[[Graph, Mapping[int, int]], Program]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The steps from `start` up to the cut at `stop`, and which of their values are wanted later."""
+
+    start: int
+    stop: int
+    outputs: tuple[int, ...]
+
+
+def split(record: Record) -> tuple[Segment, ...]:
+    """Cut the sequence at its cuts; a value leaves its segment if a later step or a cut wants it."""
+    last_use: dict[int, int] = {}
+    for position, entry in enumerate(record.entries):
+        wanted = entry.required if entry.op in CUTS else entry.args
+        last_use.update((ref, position) for ref in wanted if not isinstance(ref, Literal))
+    segments, start = [], 0
+    for position, entry in enumerate(record.entries):
+        if entry.op in CUTS:
+            outputs = tuple(i for i in range(start, position) if last_use.get(i, -1) >= position)
+            segments.append(Segment(start, position, outputs))
+            start = position + 1
+    return tuple(segments)
+
+
+class Variant:
+    """One record with its programs; all variants of a trace share their segments.
+
+    The record may still grow while its first segments run already.
+    """
+
+    def __init__(self, record: Record, compile: Compile, segments: tuple[Segment, ...] | None = None) -> None:
+        self.record = record
+        self.segments = split(record) if segments is None else segments
+        self._compile = compile
+        self._programs: list[tuple[Program, tuple[int, ...]] | None] = [None] * len(self.segments)
+        self._lock = threading.Lock()
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """What has been compiled so far, in order."""
+        return tuple(p[0] for p in self._programs if p is not None)
+
+    def program(self, number: int) -> tuple[Program, tuple[int, ...]]:
+        """The Program of a segment, and the refs of the values it reads."""
+        found = self._programs[number]
+        if found is None:
+            with self._lock:
+                found = self._programs[number]
+                if found is None:
+                    found = self._programs[number] = self._build(self.segments[number])
+        return found
+
+    def run(self, number: int, fed: Sequence[Any], values: dict[int, Any]) -> None:
+        """Run a segment on the external arrays `fed` and the values of earlier segments; add its own to `values`."""
+        outputs = self.segments[number].outputs
+        if outputs:
+            program, reads = self.program(number)
+            arrays = program.run(*[values[r] if r >= 0 else fed[-1 - r] for r in reads])
+            values.update(zip(outputs, arrays, strict=True))
+
+    def _build(self, segment: Segment) -> tuple[Program, tuple[int, ...]]:
+        graph, reads = self.graph(segment)
+        inputs_of = {ref: position for position, ref in enumerate(reads)}
+        updates = {
+            segment.outputs.index(step): inputs_of[external_ref(external)]
+            for step, external in self.record.updates().items()
+            if step in segment.outputs and external_ref(external) in inputs_of
+        }
+        return self._compile(graph, updates), reads
+
+    def graph(self, segment: Segment) -> tuple[Graph, tuple[int, ...]]:
+        """The segment as a Graph, and the refs of its inputs."""
+        record = self.record
+        boundary = {e.node: external_ref(i) for i, e in enumerate(record.externals)}
+        for earlier in self.segments:
+            if earlier.stop <= segment.start:
+                boundary.update((_node(record, i), i) for i in earlier.outputs)
+        return cut_out(tuple(_node(record, i) for i in segment.outputs), boundary)
+
+
+def _node(record: Record, step: int) -> Node:
+    node = record.entries[step].node
+    assert node is not None
+    return node
+
+
+def cut_out(outputs: tuple[Node, ...], boundary: Mapping[Node, int]) -> tuple[Graph, tuple[int, ...]]:
+    """The graph that computes `outputs` from the nodes of `boundary`, which become its inputs.
+
+    Returns
+    -------
+    graph : Graph
+    refs : tuple of int
+        For each input of `graph`, what `boundary` maps it to.
+    """
+    reach = Graph(tuple(boundary), outputs)
+    read = {i for n in reach.nodes for i in n.inputs} | set(outputs)
+    inputs = {n: input_node(n.spec, n.source) for n in boundary if n in read}
+    copies: dict[Node, Node] = dict(inputs)
+    for node in reach.nodes:
+        args = tuple(copies[i] for i in node.inputs)
+        copies[node] = node if args == node.inputs else Node(node.op, args, node.params, node.spec, node.source)
+    graph = Graph(tuple(inputs.values()), tuple(copies[o] for o in outputs))
+    return graph, tuple(boundary[n] for n in inputs)

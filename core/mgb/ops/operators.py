@@ -1,0 +1,190 @@
+"""Arithmetic on `Tensor`: every operator, and the one table that attaches them.
+
+An operator is a direct call of `apply`; during replay of a trace each microsecond of it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..apply import apply
+from ..tensor import Tensor
+from . import primitives as p
+from .declare import op_of
+
+ADD, SUB, MUL, DIV, NEG = (op_of(f) for f in (p.add, p.sub, p.mul, p.div, p.neg))
+FLOOR_DIV, MOD = op_of(p.floor_div), op_of(p.mod)
+LT, LE, EQ = op_of(p.lt), op_of(p.le), op_of(p.eq)
+AND, OR, NOT = op_of(p.logical_and), op_of(p.logical_or), op_of(p.logical_not)
+BIT_AND, BIT_OR, BIT_XOR, SHL, SHR = (op_of(f) for f in (p.bit_and, p.bit_or, p.bit_xor, p.shl, p.shr))
+
+Binary = Callable[[Tensor, Any], Tensor]
+
+
+# arithmetic
+
+
+def _add(self: Tensor, other: Any) -> Tensor:
+    return apply(ADD, self, other)
+
+
+def _radd(self: Tensor, other: Any) -> Tensor:
+    return apply(ADD, other, self)
+
+
+def _sub(self: Tensor, other: Any) -> Tensor:
+    return apply(SUB, self, other)
+
+
+def _rsub(self: Tensor, other: Any) -> Tensor:
+    return apply(SUB, other, self)
+
+
+def _mul(self: Tensor, other: Any) -> Tensor:
+    return apply(MUL, self, other)
+
+
+def _rmul(self: Tensor, other: Any) -> Tensor:
+    return apply(MUL, other, self)
+
+
+def _div(self: Tensor, other: Any) -> Tensor:
+    return apply(DIV, self, other)
+
+
+def _rdiv(self: Tensor, other: Any) -> Tensor:
+    return apply(DIV, other, self)
+
+
+def _floor_div(self: Tensor, other: Any) -> Tensor:
+    return apply(FLOOR_DIV, self, other)
+
+
+def _rfloor_div(self: Tensor, other: Any) -> Tensor:
+    return apply(FLOOR_DIV, other, self)
+
+
+def _neg(self: Tensor) -> Tensor:
+    return apply(NEG, self)
+
+
+def _pos(self: Tensor) -> Tensor:
+    return self
+
+
+# comparisons; > and >= are < and <= with the sides exchanged
+
+
+def _lt(self: Tensor, other: Any) -> Tensor:
+    return apply(LT, self, other)
+
+
+def _le(self: Tensor, other: Any) -> Tensor:
+    return apply(LE, self, other)
+
+
+def _gt(self: Tensor, other: Any) -> Tensor:
+    return apply(LT, other, self)
+
+
+def _ge(self: Tensor, other: Any) -> Tensor:
+    return apply(LE, other, self)
+
+
+def _eq(self: Tensor, other: Any) -> Tensor:
+    return apply(EQ, self, other)
+
+
+def _ne(self: Tensor, other: Any) -> Tensor:
+    return apply(NOT, apply(EQ, self, other))
+
+
+# bits and truth values
+
+
+def _both_bool(a: Any, b: Any) -> bool:
+    return all(type(x) is bool or getattr(x, "dtype", None) == dtypes.bool_ for x in (a, b))
+
+
+def _and(self: Tensor, other: Any) -> Tensor:
+    return apply(AND if _both_bool(self, other) else BIT_AND, self, other)
+
+
+def _or(self: Tensor, other: Any) -> Tensor:
+    return apply(OR if _both_bool(self, other) else BIT_OR, self, other)
+
+
+def _xor(self: Tensor, other: Any) -> Tensor:
+    return _ne(self, other) if _both_bool(self, other) else apply(BIT_XOR, self, other)
+
+
+def _invert(self: Tensor) -> Tensor:
+    if self.dtype == dtypes.bool_:
+        return apply(NOT, self)
+    ones = np.iinfo(self.dtype).max if self.dtype in dtypes.UNSIGNED else -1
+    return apply(BIT_XOR, self, ones)
+
+
+def _shl(self: Tensor, other: Any) -> Tensor:
+    return apply(SHL, self, other)
+
+
+def _rshl(self: Tensor, other: Any) -> Tensor:
+    return apply(SHL, other, self)
+
+
+def _shr(self: Tensor, other: Any) -> Tensor:
+    return apply(SHR, self, other)
+
+
+def _rshr(self: Tensor, other: Any) -> Tensor:
+    return apply(SHR, other, self)
+
+
+# in place: a new value under the old identity
+
+
+def _in_place(operator: Binary) -> Binary:
+    def assign(self: Tensor, other: Any) -> Tensor:
+        self._reset(operator(self, other))
+        return self
+
+    return assign
+
+
+_BINARY: dict[str, tuple[Binary, Binary]] = {
+    "add": (_add, _radd),
+    "sub": (_sub, _rsub),
+    "mul": (_mul, _rmul),
+    "truediv": (_div, _rdiv),
+    "floordiv": (_floor_div, _rfloor_div),
+    "and": (_and, _and),
+    "or": (_or, _or),
+    "xor": (_xor, _xor),
+    "lshift": (_shl, _rshl),
+    "rshift": (_shr, _rshr),
+}
+
+METHODS: dict[str, Any] = {
+    "__neg__": _neg,
+    "__pos__": _pos,
+    "__invert__": _invert,
+    "__lt__": _lt,
+    "__le__": _le,
+    "__gt__": _gt,
+    "__ge__": _ge,
+    "__eq__": _eq,
+    "__ne__": _ne,
+}
+
+for _name, (_left, _right) in _BINARY.items():
+    METHODS[f"__{_name}__"] = _left
+    METHODS[f"__r{_name}__"] = _right
+    METHODS[f"__i{_name}__"] = _in_place(_left)
+
+for _name, _method in METHODS.items():
+    setattr(Tensor, _name, _method)

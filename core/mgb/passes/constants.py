@@ -1,0 +1,51 @@
+"""Constant folding: what depends on nothing but constants is computed now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..apply import evaluate
+from ..ir import CONST, Graph, Node, const_node
+from ..ops.declare import op_of
+from ..ops.layout import broadcast_to
+from .rewrite import with_inputs
+
+#: Constants of this many elements or more are computed when the program runs: they would bloat the graph.
+LARGE = 1024
+_BROADCAST = op_of(broadcast_to)
+
+
+def fold_constants(graph: Graph, below: int = LARGE) -> Graph:
+    """Replace each node that reads only constants, and has fewer than `below` elements, by its value.
+
+    A value that is the same number everywhere stays one number, broadcast: kernels then read nothing for it.
+    """
+
+    def visit(node: Node, *inputs: Node) -> Node:
+        copy = with_inputs(node, inputs)
+        if not inputs or node.spec.size >= below or _value(copy) is not None:
+            return copy
+        values = [_value(i) for i in inputs]
+        if any(v is None for v in values):
+            return copy
+        return _constant(evaluate(node.op, values, dict(node.params)), node)
+
+    return Graph(graph.inputs, graph.fold(visit, graph.inputs))
+
+
+def _value(node: Node) -> Any | None:
+    if node.op is CONST:
+        return node.params["value"]
+    if node.op is _BROADCAST and node.inputs[0].op is CONST and node.inputs[0].spec.size == 1:
+        return np.broadcast_to(node.inputs[0].params["value"], node.spec.shape)
+    return None
+
+
+def _constant(value: Any, node: Node) -> Node:
+    dtype, shape, device = node.spec.dtype, node.spec.shape, node.spec.device
+    if value.size > 1 and len({element.tobytes() for element in value.reshape(-1)}) == 1:
+        one = const_node(value.reshape(-1)[0], dtype, device)
+        return Node(_BROADCAST, (one,), {"shape": shape}, node.spec, node.source)
+    return const_node(value, dtype, device)

@@ -1,0 +1,133 @@
+"""Level 1: identities of arithmetic, and formulas that have an op of their own.
+
+They hold for real numbers. As in MegEngine, ``x - x`` is 0 and ``x * 0`` is 0 even where x is infinite or NaN;
+``log(exp(x))`` does not overflow.
+"""
+
+from __future__ import annotations
+
+from ..apply import apply
+from ..dtypes import FLOATS
+from ..ir import Graph, Node
+from ..ops.declare import OPS
+from ..tensor import Tensor
+from .rewrite import Rule, by_name, constant_of, full, inputs_of, node_of, rewrite, shaped
+
+
+def identities(graph: Graph) -> Graph:
+    """Apply the table below once to every node."""
+    return rewrite(graph, _RULE)
+
+
+def _is(value: Tensor, number: float) -> bool:
+    known = constant_of(node_of(value))
+    return known is not None and bool(known == number)
+
+
+def _named(name: str, *args: Tensor) -> Tensor:
+    return apply(OPS[name], *args)
+
+
+# rules that are made to measure
+
+
+def _same(number: float) -> Rule:
+    """An op on x and x gives `number`."""
+    return lambda node, a, b: full(number, node.spec) if node_of(a) is node_of(b) else None
+
+
+def _left(number: float) -> Rule:
+    """`number` on the left changes nothing."""
+    return lambda node, a, b: shaped(b, node.spec.shape) if _is(a, number) else None
+
+
+def _right(number: float) -> Rule:
+    """`number` on the right changes nothing."""
+    return lambda node, a, b: shaped(a, node.spec.shape) if _is(b, number) else None
+
+
+def _absorbing(number: float) -> Rule:
+    """`number` on either side is the result."""
+    return lambda node, a, b: full(number, node.spec) if _is(a, number) or _is(b, number) else None
+
+
+def _undoes(name: str) -> Rule:
+    """The op of that name is its inverse."""
+
+    def rule(_node: Node, x: Tensor) -> Tensor | None:
+        inner = inputs_of(x, name)
+        return None if inner is None else inner[0]
+
+    return rule
+
+
+# rules for one op
+
+
+def _either(_node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+    return a if node_of(a) is node_of(b) else None
+
+
+def _branches(node: Node, _condition: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
+    return shaped(a, node.spec.shape) if node_of(a) is node_of(b) else None
+
+
+def _power_zero(node: Node, _x: Tensor, exponent: Tensor) -> Tensor | None:
+    return full(1, node.spec) if _is(exponent, 0) else None
+
+
+def _whole(node: Node, x: Tensor, divisor: Tensor) -> Tensor | None:
+    if not _is(divisor, 1):
+        return None
+    return shaped(_named("floor", x) if x.dtype in FLOATS else x, node.spec.shape)
+
+
+def _expm1(_node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+    power = inputs_of(a, "exp")
+    return _named("expm1", power[0]) if power and _is(b, 1) and b.ndim <= a.ndim else None
+
+
+def _log_of_sum(_node: Node, x: Tensor) -> Tensor | None:
+    terms = inputs_of(x, "add")
+    if terms is None:
+        return None
+    a, b = terms
+    powers = inputs_of(a, "exp"), inputs_of(b, "exp")
+    if powers[0] and powers[1]:
+        return _named("logaddexp", powers[0][0], powers[1][0])
+    if _is(a, 1) and x.shape == b.shape:
+        return _named("log1p", b)
+    return _named("log1p", a) if _is(b, 1) and x.shape == a.shape else None
+
+
+def _log_of_product(_node: Node, x: Tensor) -> Tensor | None:
+    a, b = inputs_of(x, "mul") or (x, x)
+    for power, factor in ((inputs_of(a, "exp"), b), (inputs_of(b, "exp"), a)):
+        if power and factor is not x:
+            return _named("add", power[0], _named("log", factor))
+    return None
+
+
+def _log_of_quotient(_node: Node, x: Tensor) -> Tensor | None:
+    a, b = inputs_of(x, "div") or (x, x)
+    power = inputs_of(a, "exp") if a is not x else None
+    return _named("sub", power[0], _named("log", b)) if power else None
+
+
+# fmt: off
+_TABLE: dict[str, tuple[Rule, ...]] = {
+    "add":         (_left(0), _right(0)),
+    "sub":         (_same(0), _right(0), _expm1),
+    "mul":         (_left(1), _right(1), _absorbing(0)),
+    "div":         (_same(1), _right(1)),
+    "floor_div":   (_same(1), _whole),
+    "pow":         (_power_zero, _right(1)),
+    "neg":         (_undoes("neg"),),
+    "logical_not": (_undoes("logical_not"),),
+    "maximum":     (_either,),
+    "minimum":     (_either,),
+    "where":       (_branches,),
+    "log":         (_undoes("exp"), _log_of_sum, _log_of_product, _log_of_quotient),
+}
+# fmt: on
+_RULE = by_name(_TABLE)

@@ -1,0 +1,99 @@
+"""What passes share: the nodes behind tensors, constants, and the way to write a pass as a fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..ir import CONST, Graph, Node, Spec
+from ..ops.layout import broadcast_to, reshape
+from ..tensor import ACTIVE, Tensor, wrap
+from ..tracing import Builder, copy_node, rebuild
+
+#: From a node and the new values of its inputs to its new value; None: not my business.
+Rule = Callable[..., Tensor | None]
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Give each node to `rule`, which says what takes its place; a node for which it says None stays."""
+
+    def visit(node: Node, *values: Tensor) -> Tensor:
+        found = rule(node, *values)
+        return copy_node(node, *values) if found is None else found
+
+    return rebuild(lambda *xs: graph.fold(visit, xs), graph.inputs)
+
+
+def by_name(table: Mapping[str, tuple[Rule, ...]]) -> Rule:
+    """The rule that asks those listed under the name of the node's op; the first that answers counts."""
+
+    def rule(node: Node, *values: Tensor) -> Tensor | None:
+        for candidate in table.get(node.op.name, ()):
+            found = candidate(node, *values)
+            if found is not None:
+                return found
+        return None
+
+    return rule
+
+
+# between nodes and tensors
+
+
+def _builder() -> Builder:
+    builder = ACTIVE.get()
+    assert isinstance(builder, Builder)
+    return builder
+
+
+def node_of(value: Tensor) -> Node:
+    """The node that `value` stands for while a graph is rebuilt."""
+    return _builder().node(value)
+
+
+def value_of(node: Node) -> Tensor:
+    """A tensor that stands for `node` while a graph is rebuilt."""
+    return _builder().tensor(node)
+
+
+def inputs_of(value: Tensor, name: str) -> tuple[Tensor, ...] | None:
+    """The values that `value` was computed from if the op of that name computed it."""
+    node = node_of(value)
+    return tuple(map(value_of, node.inputs)) if node.op.name == name else None
+
+
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The same application of the same op to `inputs`, which have the specs of those it had."""
+    return node if inputs == node.inputs else Node(node.op, inputs, node.params, node.spec, node.source)
+
+
+# values
+
+
+def constant_of(node: Node) -> Any | None:
+    """The one number that every element of `node` is known to be, as a NumPy scalar; else None.
+
+    It is seen through reshapes and broadcasts.
+    """
+    while node.op.name in ("reshape", "broadcast_to"):
+        (node,) = node.inputs
+    return node.params["value"].reshape(())[()] if node.op is CONST and node.spec.size == 1 else None
+
+
+def full(value: Any, spec: Spec) -> Tensor:
+    """The constant `value` in every place of `spec`."""
+    return shaped(wrap(np.asarray(value, spec.dtype), spec.device), spec.shape)
+
+
+def shaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`value` in `shape`: axes of length 1 may come and go, then it is stretched."""
+    if value.ndim > len(shape):
+        value = reshape(value, shape=value.shape[value.ndim - len(shape) :])
+    return value if value.shape == shape else broadcast_to(value, shape=shape)
+
+
+def reshaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`value` with its elements in `shape`."""
+    return value if value.shape == shape else reshape(value, shape=shape)

@@ -1,0 +1,76 @@
+"""16-bit floats live in float32 inside a kernel: they widen where they enter and round where they leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import dtypes
+from ..apply import apply
+from ..ir import CONST, Graph, Node
+from ..ops.primitives import cast, iota
+from ..tensor import Tensor, wrap
+from ..tracing import copy_node, rebuild
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """A value as it is carried.
+
+    `value` never has 16 bits; `narrow` is the same number in 16 bits, where it has been rounded to them.
+    """
+
+    value: Tensor
+    narrow: Tensor | None = None
+
+    def rounded(self, dtype: np.dtype[np.generic]) -> Tensor:
+        """The value in `dtype`."""
+        if self.narrow is not None and self.narrow.dtype == dtype:
+            return self.narrow
+        return self.value if self.value.dtype == dtype else cast(self.value, dtype=dtype)
+
+
+def widen(graph: Graph) -> Graph:
+    """Compute float16 and bfloat16 in float32.
+
+    Nothing is rounded between two ops; a cast to a 16-bit dtype rounds where it stands: the user wrote it.
+    """
+    if not any(n.spec.dtype in dtypes.HALVES for n in (*graph.inputs, *graph.nodes)):
+        return graph
+
+    def build(*inputs: Tensor) -> list[Tensor]:
+        out = graph.fold(_visit, [_carry(x) for x in inputs])
+        return [wide.rounded(o.spec.dtype) for wide, o in zip(out, graph.outputs, strict=True)]
+
+    return rebuild(build, graph.inputs)
+
+
+def _carry(value: Tensor) -> Wide:
+    if value.dtype not in dtypes.HALVES:
+        return Wide(value)
+    return Wide(cast(value, dtype=dtypes.float32), value)
+
+
+def _visit(node: Node, *inputs: Wide) -> Wide:
+    dtype = node.spec.dtype
+    if node.op is CONST and dtype in dtypes.HALVES:
+        return Wide(wrap(node.params["value"].astype(np.float32), node.spec.device))
+    if node.op.name == "iota" and dtype in dtypes.HALVES:
+        return _carry(cast(iota(**{**node.params, "dtype": dtypes.float32}), dtype=dtype))
+    if node.op.name == "cast":
+        return _cast(inputs[0], node)
+    if node.op.name == "bitcast":
+        (source,) = node.inputs
+        return _carry(apply(node.op, inputs[0].rounded(source.spec.dtype), **node.params))
+    if not any(i.spec.dtype in dtypes.HALVES for i in (node, *node.inputs)):
+        return Wide(copy_node(node, *(i.value for i in inputs)))
+    out = apply(node.op, *(i.value for i in inputs), **node.params)
+    return _carry(out)
+
+
+def _cast(value: Wide, node: Node) -> Wide:
+    dtype = node.spec.dtype
+    if dtype in dtypes.HALVES:
+        return _carry(value.rounded(dtype))
+    return Wide(value.value if value.value.dtype == dtype else cast(value.value, dtype=dtype))

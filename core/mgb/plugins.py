@@ -1,0 +1,306 @@
+"""The seam between the core and its plugins: three hooks, and how a backend is found by its name.
+
+A plugin is a module (or any object) with functions marked `hookimpl`. A distribution announces one for each
+of its backends in the entry-point group ``mgb.backends``, by the name of the backend. Only the plugin that was
+asked for is imported. ``manager.register(plugin, name="mine")`` does without a distribution.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+import pluggy
+
+from . import config
+from .backend import API_VERSION, Backend, Kernel
+from .eager_backend import EagerBackend
+from .errors import (
+    BackendConflictError,
+    BackendError,
+    BackendImportError,
+    BackendNotInstalledError,
+    BackendUnavailableError,
+    BackendVersionError,
+    UnknownBackendError,
+)
+from .ir import Graph, Op
+from .ops.declare import register as register_op
+
+GROUP = "mgb.backends"
+
+#: The backends that this project publishes, and the extra of ``mgb`` that installs each.
+EXTRAS = {
+    "cpu_numba": "cpu",
+    "nvrtc": "nvrtc",
+    "triton": "triton",
+    "mlir": "mlir",
+    "halide": "halide",
+    "xla": "xla",
+}
+
+hookspec = pluggy.HookspecMarker("mgb")
+hookimpl = pluggy.HookimplMarker("mgb")
+
+_log = logging.getLogger("mgb.backend")
+
+
+class Hooks:
+    """What a plugin may implement; it may take fewer arguments than are given here."""
+
+    @hookspec(firstresult=True)
+    def mgb_backend(self, name: str) -> Backend | None:
+        """Return the backend called `name` (lower case), or None when it is not yours."""
+
+    @hookspec
+    def mgb_ops(self) -> Iterable[Op]:  # type: ignore[empty-body]
+        """Return the ops that you add, the same objects each time; each has a body or is yours to print."""
+
+    @hookspec
+    def mgb_compiled(self, backend: Backend, graph: Graph, kernel: Kernel, seconds: float) -> None:
+        """Told of each compilation, for dumps, profilers and benchmarks."""
+
+
+class _Builtin:
+    """The one backend that is always there comes through the hook like every other."""
+
+    @hookimpl
+    def mgb_backend(self, name: str) -> Backend | None:
+        return EagerBackend() if name == "eager" else None
+
+
+manager = pluggy.PluginManager("mgb")
+manager.add_hookspecs(Hooks)
+manager.register(_Builtin(), name="eager")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One line of `status`: a backend, where it comes from, and why it cannot be used, if it cannot."""
+
+    name: str
+    distribution: str
+    devices: tuple[str, ...] = ()
+    priority: int = 0
+    version: str = ""
+    problem: str = ""
+
+
+def installed() -> Mapping[str, str]:
+    """The name of each backend that is here and the distribution it comes from; imports none of them."""
+    by_hand = {n: _package(p) for n, p in manager.list_name_plugin() if hasattr(p, "mgb_backend")}
+    return by_hand | {name: " and ".join(sorted(points)) for name, points in _entry_points().items()}
+
+
+def load_backend(name: str) -> Backend:
+    """The backend called `name`, ready to compile.
+
+    Parameters
+    ----------
+    name : str
+        Case does not matter.
+
+    Raises
+    ------
+    UnknownBackendError, BackendNotInstalledError, BackendConflictError
+        There is no such package, or more than one.
+    BackendImportError, BackendVersionError
+        The package is broken, or of another time.
+    BackendUnavailableError
+        It says that it cannot run here. Every message has the command that mends it.
+    """
+    backend = import_backend(name)
+    problem = backend.probe()
+    if problem is not None:
+        raise BackendUnavailableError(f"backend {backend.name!r} cannot run here: {problem}")
+    return backend
+
+
+def import_backend(name: str) -> Backend:
+    """As `load_backend`, without asking whether it can run on this machine: for its traits."""
+    return _imported(name.strip().lower())
+
+
+@cache
+def _imported(name: str) -> Backend:
+    plugin = manager.get_plugin(name) or _import_plugin(name, _entry_point(name))
+    backend = _ask(name, plugin)
+    _check_version(name, backend)
+    for ops in manager.hook.mgb_ops():
+        for op in ops:
+            register_op(op)
+    return backend
+
+
+def _import_plugin(name: str, point: EntryPoint) -> object:
+    try:
+        manager.load_setuptools_entrypoints(GROUP, point.name)
+        plugin = manager.get_plugin(point.name)
+        unknown = [hook.name for hook in manager.get_hookcallers(plugin) or () if not hook.has_spec()]
+        if unknown:
+            raise AttributeError(f"there is no hook called {', '.join(unknown)}")
+        return plugin
+    except Exception as error:
+        if manager.get_plugin(point.name) is not None:
+            manager.unregister(name=point.name)
+        raise BackendImportError(
+            f"backend {name!r} ({_source(name)}) cannot be imported: {type(error).__name__}: {error}; "
+            f"try: pip install --force-reinstall {_source(name)}"
+        ) from error
+
+
+def _ask(name: str, plugin: object) -> Backend:
+    """What `plugin` itself answers to `name`; no other plugin can answer in its place or get in its way."""
+    others = [p for _, p in manager.list_name_plugin() if p is not plugin]
+    try:
+        backend = manager.subset_hook_caller("mgb_backend", others)(name=name)
+    except Exception as error:
+        raise BackendImportError(
+            f"backend {name!r} ({_source(name)}) cannot be made: {type(error).__name__}: {error}; "
+            f"try: pip install --force-reinstall {_source(name)}"
+        ) from error
+    if not isinstance(backend, Backend):
+        raise BackendImportError(
+            f"the plugin {name!r} ({_source(name)}) gave {backend!r} where a Backend was expected; "
+            f"its mgb_backend(name) must return one when `name` is the name of its entry point, in lower case"
+        )
+    return backend
+
+
+def _entry_point(name: str) -> EntryPoint:
+    points = _entry_points().get(name)
+    if points is None:
+        raise _not_found(name)
+    if len(points) > 1:
+        first, *others = sorted(points)
+        raise BackendConflictError(
+            f"backend {name!r} is provided by {' and by '.join((first, *others))}; "
+            f"keep one: pip uninstall {' '.join(others)}"
+        )
+    return next(iter(points.values()))
+
+
+def _not_found(name: str) -> BackendError:
+    here = ", ".join(sorted(installed()))
+    if name in EXTRAS:
+        return BackendNotInstalledError(f"backend {name!r} is not installed ({here} are): {_pip(name)}")
+    near = difflib.get_close_matches(name, sorted({*installed(), *EXTRAS}), n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    wanted = next((n for n in near if n in EXTRAS), next(iter(EXTRAS)))
+    return UnknownBackendError(
+        f"no backend is called {name!r}{meant} Installed: {here}. To install {wanted}: {_pip(wanted)}"
+    )
+
+
+def _check_version(name: str, backend: Backend) -> None:
+    wanted = backend.traits.api_version
+    if wanted == API_VERSION:
+        return
+    older = "mgb" if wanted > API_VERSION else _source(name)
+    raise BackendVersionError(
+        f"backend {name!r} ({_source(name)}) was written for version {wanted} of the backend API, "
+        f"this mgb has version {API_VERSION}: pip install --upgrade {older}"
+    )
+
+
+@cache
+def _entry_points() -> Mapping[str, Mapping[str, EntryPoint]]:
+    """By lower-case name, each distribution that announces it; a slow scan, so done once."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        distribution = point.dist.name if point.dist is not None else point.value
+        found.setdefault(point.name.lower(), {})[distribution] = point
+    return found
+
+
+def _package(plugin: object) -> str:
+    module: str = getattr(plugin, "__name__", type(plugin).__module__)
+    return module.partition(".")[0]
+
+
+def _source(name: str) -> str:
+    return installed()[name]
+
+
+def _pip(name: str) -> str:
+    return f'pip install "mgb[{EXTRAS[name]}]"'
+
+
+# choosing
+
+
+def choose_backend(device_type: str, names: str | Sequence[str] | None = None) -> Backend:
+    """The backend for a kind of device.
+
+    Parameters
+    ----------
+    device_type : str
+        ``"cpu"`` or ``"gpu"``.
+    names : str or sequence of str, optional
+        In order of preference; a string is split at commas. None: what ``MGB_JIT_BACKEND`` says now.
+        Empty: the best one that works.
+
+    Returns
+    -------
+    Backend
+        The first of `names` whose traits have the device. It is never replaced: if it cannot be imported or
+        cannot run, that is an error. The answer is kept for each question.
+
+    Raises
+    ------
+    BackendError
+        As `load_backend`, or none of `names` serves this kind of device.
+    """
+    given = config.BACKEND.get() if names is None else names
+    listed = given.split(",") if isinstance(given, str) else given
+    return _chosen(device_type, tuple(n for n in (name.strip().lower() for name in listed) if n))
+
+
+@cache
+def _chosen(device_type: str, names: tuple[str, ...]) -> Backend:
+    return _first_serving(device_type, names) if names else _best(device_type)
+
+
+def _first_serving(device_type: str, names: Sequence[str]) -> Backend:
+    for name in names:
+        backend = import_backend(name)
+        if device_type in backend.traits.devices:
+            _log.info("%s serves device %s, as asked", backend.name, device_type)
+            return load_backend(name)
+    serves = ", ".join(f"{n} ({'/'.join(sorted(import_backend(n).traits.devices))})" for n in names)
+    raise BackendUnavailableError(
+        f"no named backend serves device {device_type!r}: {serves}; "
+        f"add one that does, or eager: {config.BACKEND.name}={','.join(names)},eager"
+    )
+
+
+def _best(device_type: str) -> Backend:
+    able = []
+    for line in status():
+        if line.problem and line.distribution:
+            _log.info("%s is skipped: %s", line.name, line.problem)
+        elif device_type in line.devices:
+            able.append(line)
+    best = max(able, key=lambda line: (line.priority, line.name))
+    _log.info("%s serves device %s; %s names another", best.name, device_type, config.BACKEND.name)
+    return load_backend(best.name)
+
+
+def status() -> tuple[Status, ...]:
+    """Every backend that is installed or known, sorted by name; imports all that are installed."""
+    return tuple(_status(name) for name in sorted({*installed(), *EXTRAS}))
+
+
+def _status(name: str) -> Status:
+    distribution = installed().get(name, "")
+    try:
+        backend = import_backend(name)
+        traits, problem = backend.traits, backend.probe() or ""
+        version = "" if problem else backend.version()
+        return Status(name, distribution, tuple(sorted(traits.devices)), traits.priority, version, problem)
+    except BackendError as error:
+        return Status(name, distribution, problem=str(error))

@@ -1,0 +1,270 @@
+"""How a backend is found by name, and what is said when it is not. Distributions are made up on the fly."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+from mgb import errors, plugins
+from mgb.apply import apply
+from mgb.backend import API_VERSION, Backend, Kernel, Traits
+from mgb.dtypes import float32
+from mgb.ir import Spec
+from mgb.ops import reduce
+from mgb.ops.declare import OPS
+from mgb.tracing import graph_of
+
+PLUGIN = """
+from mgb.backend import Backend, Kernel, Traits
+from mgb.plugins import hookimpl
+
+class Mine(Backend):
+    name = {name!r}
+    traits = Traits(frozenset(), devices=frozenset({devices!r}), priority={priority}, api_version={version})
+    def probe(self):
+        return {problem!r}
+    def compile(self, graph):
+        return Kernel(lambda *arrays, out: None)
+
+@hookimpl
+def {hook}(name):
+    return Mine() if name == {name!r} else None
+"""
+
+DEFAULTS = {
+    "devices": ["cpu"],
+    "priority": 5000,
+    "version": API_VERSION,
+    "problem": None,
+    "hook": "mgb_backend",
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """A folder for distributions, and the plugin manager as it was, afterwards."""
+    monkeypatch.delenv("MGB_JIT_BACKEND", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "manager", _new_manager())
+    _forget()
+    yield
+    _forget()
+    for module in [m for m in sys.modules if m.startswith("made_up_")]:
+        del sys.modules[module]
+
+
+def _new_manager():
+    import pluggy
+
+    manager = pluggy.PluginManager("mgb")
+    manager.add_hookspecs(plugins.Hooks)
+    manager.register(plugins._Builtin(), name="eager")
+    return manager
+
+
+def _forget():
+    for cached in (plugins._imported, plugins._entry_points, plugins._chosen):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def distribution(tmp_path):
+    """Install a made-up distribution with one backend."""
+
+    def install(name, dist=None, source=PLUGIN, entry=None, **fields):
+        dist = dist or f"mgb-{name}"
+        module = "made_up_" + dist.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(source.format(**(DEFAULTS | {"name": name} | fields)))
+        info = tmp_path / f"{dist.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[mgb.backends]\n{entry or name} = {module}\n")
+        _forget()
+        return module
+
+    return install
+
+
+def test_eager_is_always_there_through_the_hook():
+    assert plugins.installed()["eager"] == "mgb"
+    assert plugins.load_backend("EAGER").name == "eager"
+    assert plugins.manager.hook.mgb_backend(name="eager").name == "eager"
+
+
+def test_case_and_spaces_do_not_matter(distribution):
+    distribution("mine", entry="Mine")
+    assert plugins.load_backend(" MINE ") is plugins.load_backend("mine")
+
+
+def test_only_the_named_plugin_is_imported(distribution):
+    first, second = distribution("first"), distribution("second")
+    plugins.load_backend("second")
+    assert second in sys.modules and first not in sys.modules
+    assert {"first", "second"} <= set(plugins.installed())
+    assert plugins.installed()["first"] == "mgb-first"
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest(distribution):
+    distribution("mine")
+    with pytest.raises(errors.UnknownBackendError, match=r"'mnie'; did you mean 'mine'\?.*eager, mine.*pip"):
+        plugins.load_backend("mnie")
+
+
+def test_a_known_backend_that_is_not_installed_has_its_command(monkeypatch):
+    monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
+    with pytest.raises(errors.BackendNotInstalledError, match=r'pip install "mgb\[far\]"'):
+        plugins.load_backend("FARAWAY")
+
+
+def test_a_plugin_that_raises_at_import_disturbs_no_other(distribution):
+    distribution("broken", source="raise OSError('no libbroken.so')")
+    distribution("mine")
+    for _ in range(2):
+        with pytest.raises(errors.BackendImportError, match=r"mgb-broken.*OSError: no libbroken") as caught:
+            plugins.load_backend("broken")
+        assert isinstance(caught.value.__cause__, OSError)
+    assert plugins.load_backend("mine").name == "mine"
+
+
+def test_a_misspelt_hook_is_an_error(distribution):
+    distribution("mine", hook="mgb_bakcend")
+    with pytest.raises(errors.BackendImportError, match="no hook called mgb_bakcend"):
+        plugins.load_backend("mine")
+    assert plugins.load_backend("eager").name == "eager"
+
+
+def test_a_plugin_must_answer_to_its_own_name(distribution):
+    distribution("mine", entry="other")
+    with pytest.raises(errors.BackendImportError, match="gave None"):
+        plugins.load_backend("other")
+
+
+def test_no_plugin_answers_in_place_of_another(distribution):
+    class Greedy:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend(priority=9)
+
+    distribution("mine")
+    plugins.load_backend("mine")
+    plugins.manager.register(Greedy(), name="greedy")
+    plugins._imported.cache_clear()
+    assert plugins.load_backend("mine").name == "mine"
+
+
+@pytest.mark.parametrize(("version", "package"), [(API_VERSION + 1, "mgb"), (API_VERSION - 1, "mgb-mine")])
+def test_another_api_version_is_refused(distribution, version, package):
+    distribution("mine", version=version)
+    with pytest.raises(errors.BackendVersionError, match=rf"pip install --upgrade {package}$"):
+        plugins.load_backend("mine")
+
+
+def test_a_failing_probe_is_an_error_of_its_own(distribution):
+    distribution("mine", problem="no compiler: apt install gcc")
+    with pytest.raises(errors.BackendUnavailableError, match="apt install gcc"):
+        plugins.load_backend("mine")
+
+
+def test_two_distributions_of_one_name_are_both_named(distribution):
+    distribution("mine", dist="mgb-mine")
+    distribution("mine", dist="their-mine")
+    with pytest.raises(
+        errors.BackendConflictError, match=r"mgb-mine and by their-mine.*uninstall their-mine"
+    ):
+        plugins.load_backend("mine")
+
+
+# choosing
+
+
+def test_the_environment_is_read_at_each_choice(distribution, monkeypatch):
+    distribution("mine")
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+    assert plugins.choose_backend("cpu").name == "eager"
+    monkeypatch.setenv("MGB_JIT_BACKEND", "mine")
+    assert plugins.choose_backend("cpu").name == "mine"
+    assert plugins.choose_backend("cpu", "eager").name == "eager"
+
+
+def test_each_device_takes_the_first_name_that_serves_it(distribution):
+    distribution("forgpu", devices=["gpu"])
+    distribution("forcpu", devices=["cpu"])
+    assert plugins.choose_backend("cpu", "FORGPU, FORCPU").name == "forcpu"
+    assert plugins.choose_backend("gpu", ["forgpu", "forcpu"]).name == "forgpu"
+    with pytest.raises(errors.BackendUnavailableError, match=r"forgpu \(gpu\).*MGB_JIT_BACKEND=forgpu,eager"):
+        plugins.choose_backend("cpu", "forgpu")
+
+
+def test_a_named_backend_never_falls_back(distribution):
+    distribution("mine", problem="no toolchain")
+    with pytest.raises(errors.BackendUnavailableError, match="no toolchain"):
+        plugins.choose_backend("cpu", "mine,eager")
+    with pytest.raises(errors.UnknownBackendError):
+        plugins.choose_backend("cpu", "nowhere,eager")
+
+
+def test_unset_takes_the_best_that_works_and_says_so_once(distribution, caplog):
+    distribution("better", priority=9000, problem="no toolchain")
+    distribution("good", priority=8000)
+    distribution("broken", source="import nowhere_to_be_found")
+    with caplog.at_level(logging.INFO, "mgb.backend"):
+        assert plugins.choose_backend("cpu").name == "good"
+        assert plugins.choose_backend("cpu").name == "good"
+    assert caplog.text.count("good serves device cpu") == 1
+    assert "better is skipped: no toolchain" in caplog.text
+    assert "broken is skipped" in caplog.text and "nowhere_to_be_found" in caplog.text
+
+
+def test_status_lists_all_with_their_problems(distribution, monkeypatch):
+    monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
+    distribution("mine", problem="no toolchain")
+    lines = {line.name: line for line in plugins.status()}
+    assert lines["eager"].problem == "" and lines["eager"].devices == ("cpu", "gpu")
+    assert lines["mine"].problem == "no toolchain" and lines["mine"].distribution == "mgb-mine"
+    assert "mgb[far]" in lines["faraway"].problem and lines["faraway"].distribution == ""
+
+
+# the other hooks
+
+
+def test_a_plugin_adds_ops(monkeypatch):
+    from mgb.ir import Kind, Op
+
+    monkeypatch.setattr("mgb.ops.declare.OPS", dict(OPS))
+    double = Op("double_it", Kind.ELEMENTWISE, lambda x: x, eager=lambda x: x + x)
+
+    class Adds:
+        @plugins.hookimpl
+        def mgb_ops(self):
+            return [double]
+
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend()
+
+    plugins.manager.register(Adds(), name="adds")
+    plugins.load_backend("adds")
+    from mgb.ops import declare
+
+    assert declare.OPS["double_it"] is double
+    assert apply(double, np.float32(2)).numpy() == 4
+
+
+def _backend(**fields) -> Backend:
+    class Small(Backend):
+        name, traits = "small", Traits(frozenset(), **fields)
+
+        def compile(self, graph):
+            return Kernel(lambda *arrays, out: None)
+
+    return Small()
+
+
+def test_eager_runs_a_graph_also_over_the_memory_of_its_inputs():
+    graph = graph_of(lambda x: (x + 1, reduce.reduce_sum(x, axis=(0,)), x), Spec((3,), float32))
+    x = np.arange(3, dtype=np.float32)
+    total, same = np.empty((1,), np.float32), np.empty_like(x)
+    plugins.load_backend("eager").compile(graph).run(x, out=(x, total, same))
+    assert x.tolist() == [1, 2, 3] and total.tolist() == [3] and same.tolist() == [0, 1, 2]

@@ -1,0 +1,544 @@
+"""What `trace` promises, judged against the same function run without it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from mgb import tensor
+from mgb.errors import (
+    ForeignTensorError,
+    SymbolicReadError,
+    TraceError,
+    TraceInputError,
+    TraceMismatchError,
+    TraceOutputError,
+    UnknownInputError,
+)
+from mgb.jit import GraphOptimizationConfig, exclude_from_trace, trace
+
+MODES = [
+    {},
+    {"symbolic": True},
+    {"without_host": True},
+    {"symbolic": True, "without_host": True},
+    {"imperative": True},
+    {"opt_level": 0},
+    {"opt_level": 2},
+]
+HOSTED = [m for m in MODES if not m.get("without_host")]
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_results_equal_eager_at_every_call(mode: dict) -> None:
+    def function(x, y):
+        z = x * 2 + y
+        return z * z - x
+
+    traced = trace(function, **mode)
+    for call in range(4):
+        x, y = tensor(floats(3, 4, seed=call)), tensor(floats(4, seed=10 + call))
+        np.testing.assert_allclose(traced(x, y).numpy(), function(x, y).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_any_nesting_of_results(mode: dict) -> None:
+    @trace(**mode)
+    def function(x):
+        return {"a": x + 1, "b": [x * 2, (x - 1, None)]}
+
+    for call in range(3):
+        result = function(tensor([float(call)]))
+        assert result["a"].item() == call + 1
+        assert result["b"][0].item() == 2 * call
+        assert result["b"][1][0].item() == call - 1
+        assert result["b"][1][1] is None
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_a_tensor_outside_is_updated_at_every_call(mode: dict) -> None:
+    weight = tensor(np.zeros(3, np.float32))
+
+    @trace(**mode)
+    def step(x):
+        nonlocal weight
+        weight -= 0.5 * x
+        return weight * 1.0
+
+    for call in range(1, 5):
+        result = step(tensor([1.0, 2.0, 4.0]))
+        expected = -0.5 * call * np.array([1.0, 2.0, 4.0])
+        np.testing.assert_allclose(weight.numpy(), expected)
+        np.testing.assert_allclose(result.numpy(), expected)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_an_argument_changed_in_place_is_the_callers(mode: dict) -> None:
+    @trace(**mode)
+    def bump(x):
+        x += 1
+        return x * 2
+
+    for call in range(3):
+        x = tensor([float(call)])
+        assert bump(x).item() == 2 * (call + 1)
+        assert x.item() == call + 1
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_a_tensor_from_outside_is_not_baked_in(mode: dict) -> None:
+    scale = tensor([2.0])
+
+    @trace(**mode)
+    def function(x):
+        return x * scale
+
+    assert function(tensor([3.0])).item() == 6
+    scale._reset(tensor([5.0]))
+    assert function(tensor([3.0])).item() == 15
+    scale._reset(tensor([7.0]))
+    assert function(tensor([3.0])).item() == 21
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_new_shapes_need_no_new_record(mode: dict) -> None:
+    @trace(**mode)
+    def function(x):
+        return x.reshape(x.shape[0] * 2, -1) * x.shape[1]
+
+    for rows in (2, 3, 2, 5):
+        x = floats(rows, 4)
+        np.testing.assert_allclose(function(tensor(x)).numpy(), x.reshape(rows * 2, -1) * 4, rtol=1e-6)
+    assert function.stats()["variants"] == 3
+    if not mode.get("without_host"):
+        assert function.stats()["records"] == 1
+
+
+def test_dtype_and_device_changes_are_mismatches_in_replay_and_new_records_without_host() -> None:
+    def function(x):
+        return x + x
+
+    hosted = trace(function)
+    hosted(tensor([1.0]))
+    with pytest.raises(TraceMismatchError, match="dtype mismatch: float32 vs int32"):
+        hosted(tensor([1]))
+    with pytest.raises(TraceMismatchError, match="comp_node mismatch"):
+        hosted(tensor([1.0], device="cpu0"))
+    assert hosted(tensor([2.0])).item() == 4
+    hostless = trace(function, without_host=True)
+    assert hostless(tensor([1.0])).dtype == np.float32
+    assert hostless(tensor([1])).dtype == np.int32
+    assert hostless.stats()["records"] == 2
+
+
+MISMATCHES = [
+    (lambda a, b, c: a + b + c, lambda a, b, c: a + b - c, "operator mismatch"),
+    (lambda a, b, c: a + 1, lambda a, b, c: a + 2, "tensors not equals"),
+    (lambda a, b, c: a + b + c, lambda a, b, c: a + b, "mismature end"),
+    (lambda a, b, c: a + b, lambda a, b, c: a + b + c, "too many instructions"),
+    (lambda a, b, c: (a + b) * c, lambda a, b, c: a + b + 0 * c, "operator mismatch"),
+    (lambda a, b, c: (a + b) * c, lambda a, b, c: ((a + b), c * c)[1], "expect internal node, got external"),
+    (lambda a, b, c: ((a + b), c * c)[1], lambda a, b, c: (a + b) * c, "expect external node, got internal"),
+    (lambda a, b, c: ((a + b), (a - b)) [0] * c, lambda a, b, c: _swapped(a, b, c), "input id mismatch"),
+]  # fmt: skip
+
+
+def _swapped(a, b, c):
+    _sum, difference = a + b, a - b
+    return difference * c
+
+
+@pytest.mark.parametrize("imperative", [False, True])
+@pytest.mark.parametrize(("recorded", "other", "reason"), MISMATCHES, ids=[m[2] for m in MISMATCHES])
+def test_a_mismatch_says_why_and_leaves_the_trace_usable(recorded, other, reason, imperative) -> None:
+    body = recorded
+
+    @trace(imperative=imperative)
+    def function(a, b, c):
+        return body(a, b, c)
+
+    a, b, c = (tensor([v]) for v in (2.0, 3.0, 4.0))
+    expected = recorded(a, b, c).item()
+    assert function(a, b, c).item() == expected
+    for _ in range(2):
+        body = other
+        with pytest.raises(TraceMismatchError) as caught:
+            function(a, b, c)
+        assert caught.value.reason == reason
+        assert str(caught.value).startswith(f"trace error because {reason}")
+        assert "test_trace.py:" in str(caught.value)
+        body = recorded
+        assert function(a, b, c).item() == expected
+
+
+def test_a_value_that_was_dead_when_recorded_cannot_be_read() -> None:
+    keep = []
+    want = False
+
+    @trace
+    def function(x):
+        y = x + 1
+        if want:
+            keep.append(y)
+        return y * 2
+
+    function(tensor([1.0]))
+    want = True
+    assert function(tensor([1.0])).item() == 4
+    with pytest.raises(TraceMismatchError, match="data unreadable"):
+        keep[0].numpy()
+
+
+def test_values_read_in_the_body_split_the_program() -> None:
+    seen = []
+
+    @trace
+    def function(x):
+        y = x * 2
+        seen.append(y.item())
+        z = y + 1
+        seen.append(float(z))
+        return z * y
+
+    for call in range(3):
+        assert function(tensor(float(call))).item() == (2 * call + 1) * 2 * call
+    assert seen == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_read_that_was_not_recorded_is_a_mismatch() -> None:
+    read = False
+
+    @trace
+    def function(x):
+        y = x * 2
+        if read:
+            y.item()
+        return y + 1
+
+    function(tensor(1.0))
+    read = True
+    with pytest.raises(TraceMismatchError, match="value unreadable"):
+        function(tensor(1.0))
+    read = False
+    assert function(tensor(1.0)).item() == 3
+
+
+def test_symbolic_has_no_values() -> None:
+    @trace(symbolic=True)
+    def function(x):
+        return (x + 1).numpy()
+
+    with pytest.raises(SymbolicReadError, match="symbolic=False"):
+        function(tensor(1.0))
+
+
+def test_without_host_skips_the_body_unless_it_reads() -> None:
+    calls = []
+
+    @trace(without_host=True)
+    def plain(x):
+        calls.append("plain")
+        return x + 1
+
+    @trace(without_host=True)
+    def reads(x):
+        calls.append("reads")
+        return x * (2.0 if (x + 1).item() > 0 else 2.0)
+
+    for value in (1.0, 2.0, 3.0):
+        assert plain(tensor(value)).item() == value + 1
+        assert reads(tensor(value)).item() == value * 2
+    assert calls.count("plain") == 1
+    assert calls.count("reads") == 3
+
+
+def test_without_host_keys_on_python_values_and_on_shared_arguments() -> None:
+    @trace(without_host=True)
+    def function(x, y, factor):
+        return x + y * factor
+
+    x, y = tensor([1.0]), tensor([10.0])
+    assert function(x, x, 2).item() == 3
+    assert function(x, y, 2).item() == 21
+    assert function(x, y, 3).item() == 31
+    assert function(x, x, 2).item() == 3
+
+
+def test_without_host_refuses_what_only_the_body_could_supply() -> None:
+    @trace(without_host=True)
+    def made_inside(x):
+        return x + tensor(np.ones(2, np.float32))
+
+    with pytest.raises(UnknownInputError, match="have some unknown input tensors in trace result"):
+        made_inside(tensor([1.0, 2.0]))
+
+    @trace(without_host=True)
+    def number(x):
+        return float(3)
+
+    with pytest.raises(TraceOutputError, match="return value of traced function must be tensor"):
+        number(tensor(1.0))
+
+    @trace(without_host=True)
+    def excluded(x):
+        with exclude_from_trace():
+            return x + 1
+
+    with pytest.raises(TraceError, match="exclude_from_trace"):
+        excluded(tensor(1.0))
+
+    @trace(without_host=True, capture_as_const=True)
+    def constant(x):
+        return x + tensor(np.ones(2, np.float32))
+
+    for _ in range(2):
+        np.testing.assert_array_equal(constant(tensor([1.0, 2.0])).numpy(), [2, 3])
+
+
+def test_capture_as_const_compares_what_it_captured() -> None:
+    scale = tensor([2.0])
+
+    @trace(capture_as_const=True)
+    def function(x):
+        return x * scale
+
+    assert function(tensor([3.0])).item() == 6
+    assert function(tensor([4.0])).item() == 8
+    scale._reset(tensor([5.0]))
+    with pytest.raises(TraceMismatchError, match="tensors not equals"):
+        function(tensor([3.0]))
+    with pytest.raises(TraceInputError, match="Only support tensor type args"):
+        function(3.0)
+
+
+@pytest.mark.parametrize("mode", HOSTED, ids=str)
+def test_exclude_from_trace(mode: dict) -> None:
+    @trace(**mode)
+    def function(x, i):
+        x += 1
+        with exclude_from_trace():
+            if i % 2 == 0:
+                x += 1
+        return x * 1
+
+    assert [function(tensor([1]), i).item() for i in range(5)] == [3, 2, 3, 2, 3]
+
+
+def test_exclude_from_trace_sees_every_living_value_and_survives_an_exception() -> None:
+    fail = False
+
+    @trace
+    def function(x):
+        y = x + 1
+        with exclude_from_trace():
+            total = float(y.numpy().sum() + x.numpy().sum())
+            if fail:
+                raise KeyError("inside")
+        return y * 2, total
+
+    for value in (1.0, 2.0):
+        result, total = function(tensor(value))
+        assert (result.item(), total) == (2 * (value + 1), 2 * value + 1)
+    fail = True
+    with pytest.raises(KeyError, match="inside"):
+        function(tensor(1.0))
+    fail = False
+    assert function(tensor(5.0))[0].item() == 12
+    with exclude_from_trace():
+        assert tensor(1.0).item() == 1
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_an_exception_in_any_call_leaves_the_trace_usable(mode: dict) -> None:
+    fail = True
+
+    @trace(**mode)
+    def function(x):
+        y = x + 1
+        if fail:
+            raise ValueError("mine")
+        return y * 2
+
+    with pytest.raises(ValueError, match="mine"):
+        function(tensor(1.0))
+    fail = False
+    assert function(tensor(1.0)).item() == 4
+    if not mode.get("without_host"):
+        for call in range(6):
+            fail = call % 2 == 0
+            if fail:
+                with pytest.raises(ValueError, match="mine"):
+                    function(tensor(1.0))
+            else:
+                assert function(tensor(float(call))).item() == 2 * (call + 1)
+
+
+@pytest.mark.parametrize("mode", HOSTED, ids=str)
+def test_what_was_done_before_an_exception_stands(mode: dict) -> None:
+    weight = tensor([1.0])
+    fail = False
+
+    @trace(**mode)
+    def function(x):
+        nonlocal weight
+        weight += x
+        if fail:
+            raise ValueError
+        return weight * 1
+
+    function(tensor([1.0]))
+    fail = True
+    with pytest.raises(ValueError):
+        function(tensor([2.0]))
+    assert weight.item() == 4
+    fail = False
+    assert function(tensor([1.0])).item() == 5
+
+
+def test_nested_traces_are_part_of_the_outer_one() -> None:
+    @trace
+    def inner(x):
+        return x * 2
+
+    @trace
+    def outer(x):
+        return inner(x) + inner(x + 1)
+
+    for value in (1.0, 2.0, 3.0):
+        assert outer(tensor(value)).item() == 4 * value + 2
+    assert inner.stats()["calls"] == 0
+    assert outer.stats()["programs"] == 1
+
+
+def test_a_method_has_a_record_for_each_instance() -> None:
+    class Scale:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @trace
+        def apply(self, x):
+            """Multiply."""
+            return x * self.factor
+
+    two, three = Scale(2.0), Scale(3.0)
+    for _ in range(3):
+        assert two.apply(tensor(5.0)).item() == 10
+        assert three.apply(tensor(5.0)).item() == 15
+    assert Scale(4.0).apply(tensor(5.0)).item() == 20
+    assert Scale.apply.__doc__ == "Multiply."
+    assert two.apply.stats()["records"] == 1
+    gone = weakref.ref(two)
+    del two
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_tensor_of_an_unfinished_trace_is_refused_elsewhere() -> None:
+    kept = []
+    wait, done = threading.Event(), threading.Event()
+
+    @trace(symbolic=True)
+    def slow(x):
+        kept.append(x + 1)
+        wait.set()
+        done.wait(10)
+        return x * 2
+
+    @trace
+    def other(x):
+        return x + kept[0]
+
+    worker = threading.Thread(target=slow, args=(tensor(1.0),))
+    worker.start()
+    wait.wait(10)
+    with pytest.raises(ForeignTensorError):
+        other(tensor(1.0))
+    done.set()
+    worker.join()
+    assert other(tensor(1.0)).item() == 3
+
+
+def test_threads_call_independently() -> None:
+    @trace
+    def function(x, y):
+        z = x * y
+        for _ in range(10):
+            z = z + x
+        return z
+
+    wrong = []
+
+    def work(seed: int) -> None:
+        for call in range(20):
+            rows = 1 + (seed + call) % 3
+            x, y = floats(rows, 8, seed=seed), floats(rows, 8, seed=call)
+            if not np.allclose(function(tensor(x), tensor(y)).numpy(), x * y + 10 * x, rtol=1e-4, atol=1e-5):
+                wrong.append((seed, call))
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(6)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not wrong
+    assert function.stats()["records"] == 1
+
+
+def test_every_spelling_of_the_decorator() -> None:
+    def function(x):
+        return x + 1
+
+    for spelled in (trace(function), trace(symbolic=True)(function), trace(function, symbolic=True)):
+        assert spelled(tensor(1.0)).item() == 2
+        assert spelled.__wrapped__ is function
+        assert spelled.__name__ == "function"
+
+
+def test_options_it_does_not_have_are_refused() -> None:
+    with pytest.raises(TraceInputError, match="no option 'speed'"):
+        trace(lambda x: x, speed=3)
+    assert trace(lambda x: x, profiling=False) is not None
+    config = GraphOptimizationConfig()
+    assert repr(config) == (
+        "GraphOptimizationConfig { jit_fuse_dimshuffle = UNSET, jit_fuse_reduce = UNSET }"
+    )
+
+
+def test_memory_of_a_call_is_freed_without_the_collector() -> None:
+    gc.disable()
+    try:
+        @trace
+        def function(x):
+            y = x + 1
+            references.append(weakref.ref(y))
+            return y * 2
+
+        references: list = []
+        for _ in range(3):
+            function(tensor(floats(8)))
+        assert all(r() is None for r in references)
+    finally:
+        gc.enable()
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    weight = tensor([1.0])
+
+    @trace
+    def step(x):
+        nonlocal weight
+        weight -= x
+        return weight * 2
+
+    step.dry_run(tensor([3.0]))
+    assert weight.item() == 1
+    assert step.stats()["records"] == 0
+    assert step(tensor([3.0])).item() == -4
+    step.dry_run(tensor([3.0]))
+    assert weight.item() == -2
