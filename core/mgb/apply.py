@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from . import device as devices
 from . import dtypes
 from .errors import ConversionError, DeviceError
 from .ir import Kind, Op, Spec
-from .tensor import ACTIVE, CONSTANT, Tensor, wrap
+from .tensor import ACTIVE, CONSTANT, Tensor, as_array, wrap
 
 _SCALARS = (bool, int, float)
 _HALVES = frozenset(dtypes.HALVES)
@@ -53,7 +54,7 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
     if session is not None:
         out = session.step(op, inputs, params)
     else:
-        device = inputs[0]._device if inputs else params.get("device", "xpux:0")
+        device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
         out = wrap(evaluate(op, [t._data if t._session is None else t._array() for t in inputs], params), device)
     if tracked and op.differentiable:
         record(op, inputs, out, params)
@@ -164,14 +165,12 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
     """The dtypes that the operands are cast to; None when they are taken as they are."""
-    if op.promote is None:
-        weak = [d for d in operands if isinstance(d, type)]
-        return [dtypes.common([d]) for d in operands] if weak else None
     try:
-        wanted = op.promote(operands)
+        targets = op.promote(operands) if op.promote else [dtypes.common([d]) for d in operands]
     except ConversionError as error:
         raise ConversionError(f"{op.name}: {error}") from None
-    return None if list(wanted) == operands else wanted
+    has_scalar = any(isinstance(d, type) for d in operands)
+    return targets if has_scalar or list(targets) != operands else None
 
 
 def _operand(op: Op, value: Any, args: Sequence[Any]) -> Tensor:
@@ -181,7 +180,7 @@ def _operand(op: Op, value: Any, args: Sequence[Any]) -> Tensor:
     if isinstance(value, tuple):
         raise TypeError(f"{op.name}: a tuple is not an array; make a list or a Tensor of it")
     device = next((a._device for a in args if isinstance(a, Tensor)), None)
-    return _constant(Tensor(value, device=device))
+    return literal(value, device=device)
 
 
 @np.errstate(over="ignore")
@@ -191,6 +190,13 @@ def _scalar(value: Any, dtype: np.dtype[Any], device: str | None) -> Tensor:
     except OverflowError as error:
         raise ConversionError(f"{value} does not fit in {dtype}") from error
     return _constant(wrap(array, device or "xpux:0"))
+
+
+def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
+    """A Tensor of a value that stands in the program text: a trace compares it and never feeds it."""
+    array = as_array(value, dtype)
+    device = device or devices.of_array(array)
+    return _constant(wrap(devices.place(array, device), device))
 
 
 def _constant(tensor: Tensor) -> Tensor:

@@ -55,6 +55,33 @@ class CompileError(BackendError, RuntimeError):
     """A backend failed to compile a graph that its traits accept."""
 
 
+class AttachError(MgbError, AssertionError):
+    """Something that has no gradient was given to ``GradManager.attach``."""
+
+
+class TapeError(MgbError, RuntimeError):
+    """A gradient tape was asked for something that its state does not allow."""
+
+
+class NoGradientError(MgbError, NotImplementedError):
+    """A gradient passes through an op that declares none."""
+
+
+class StateKeyError(MgbError, KeyError):
+    """A state dict and a module or an optimizer do not have the same entries."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ParameterError(MgbError, ValueError):
+    """Parameters that an optimizer cannot take."""
+
+
+class FileFormatError(MgbError, ValueError):
+    """A file that mgb did not write, or that is damaged."""
+
+
 class TraceError(MgbError, RuntimeError):
     """The root of what can go wrong while tracing."""
 

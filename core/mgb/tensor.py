@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from . import device as devices
 from . import dtypes
 from .errors import ConversionError
 from .ir import Op, Spec
-
 
 #: `Tensor._index` of a Tensor made of a literal (a Python number, a list): a trace compares its value, never feeds it.
 CONSTANT = -2
@@ -196,7 +195,7 @@ class Tensor:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self[i] for i in range(len(self)))  # type: ignore[index]
+        return (self[i] for i in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
@@ -223,6 +222,34 @@ class Tensor:
         copy = type(self)(self.numpy().copy(), self.dtype, self._device, name=self.name)
         memo[id(self)] = copy
         return copy
+
+    if TYPE_CHECKING:
+        # Attached by `mgb.ops`: see the tables METHODS in its operators.py and methods.py.
+
+        def _unary(self) -> Tensor: ...
+        def _binary(self, other: Any) -> Tensor: ...
+        def _reduction(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+
+        __neg__ = __pos__ = __abs__ = __invert__ = _unary
+        __add__ = __radd__ = __iadd__ = __sub__ = __rsub__ = __isub__ = _binary
+        __mul__ = __rmul__ = __imul__ = __truediv__ = __rtruediv__ = __itruediv__ = _binary
+        __floordiv__ = __rfloordiv__ = __ifloordiv__ = __mod__ = __rmod__ = __imod__ = _binary
+        __pow__ = __rpow__ = __ipow__ = __matmul__ = __rmatmul__ = __imatmul__ = _binary
+        __and__ = __rand__ = __iand__ = __or__ = __ror__ = __ior__ = __xor__ = __rxor__ = __ixor__ = _binary
+        __lshift__ = __rlshift__ = __ilshift__ = __rshift__ = __rrshift__ = __irshift__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = _binary
+        __eq__ = __ne__ = _binary  # type: ignore[assignment]
+        sum = prod = min = max = mean = _reduction
+
+        @property
+        def T(self) -> Tensor: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+        def astype(self, dtype: Any) -> Tensor: ...
+        def to(self, device: str) -> Tensor: ...
+        def reshape(self, *shape: Any) -> Tensor: ...
+        def transpose(self, *axes: Any) -> Tensor: ...
+        def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor: ...
 
     # rebinding
 

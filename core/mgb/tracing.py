@@ -54,7 +54,7 @@ class Builder:
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
     """A node whose spec is inferred and whose device is that of its inputs."""
     spec = op.infer(*(i.spec for i in inputs), **params)
-    if inputs and spec.device != inputs[0].spec.device:
+    if inputs and "device" not in params and spec.device != inputs[0].spec.device:
         spec = Spec(spec.shape, spec.dtype, inputs[0].spec.device)
     return Node(op, inputs, params, spec, source)
 

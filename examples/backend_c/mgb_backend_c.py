@@ -1,90 +1,99 @@
 """A whole backend: element-wise kernels in C, through the system compiler."""
 
 import ctypes
+import math
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
-
-import numpy as np
+from tempfile import TemporaryDirectory
 
 from mgb.backend import Backend, Kernel, Traits
+from mgb.codegen import C_TYPES, broadcast_strides, c_literal, collapse, domain, offset, row_major, statements
 from mgb.plugins import hookimpl
 
-TYPES = {f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-TYPES |= {"bool": "_Bool", "float32": "float", "float64": "double"}
-
-# {0} {1} {2} are the operands, all of them variables; {t} is the type of the result, {s} that of the first operand and
-# {bits} its width; {f} is the suffix of its functions in libm. A pair is for (integers, floats).
+# {0} {1} {2} are the operands, {t} is the type of the result, {s} that of the first operand, {bits} its
+# width; functions are those of tgmath.h; a pair is for (integers, floats). No integer division traps.
 WORDS = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
-    "fma": "{0} * {1} + {2}", "lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}",
-    "floor_div": ("FLOOR_DIV({t}, {0}, {1})", "floor_div{f}({0}, {1})"),
-    "mod": ("MOD({t}, {0}, {1})", "mod{f}({0}, {1})"), "where": "{0} ? {1} : {2}",
+    "lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}", "where": "{0} ? {1} : {2}", "cast": "({t}){0}",
+    "floor_div": ("DIV({t}, {0}, {1})", "FDIV({t}, {0}, {1})"), "fma": "{0} * {1} + {2}",
+    "mod": ("MOD({t}, {0}, {1})", "FMOD({t}, {0}, {1})"), "round": "rint({0})", "atan2": "atan2({0}, {1})",
     "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}", "minimum": "{0} != {0} || {0} < {1} ? {0} : {1}",
-    "logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_not": "!{0}",
-    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "cast": "({t}){0}",
+    "logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_not": "!{0}", "bit_and": "{0} & {1}",
+    "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bitcast": "((union {{ {s} from; {t} to; }}){{ {0} }}).to",
     "shl": "{0} << ({1} & {bits} - 1)", "shr": "{0} >> ({1} & {bits} - 1)",
-    "mulhi": "(__int128){0} * {1} >> {bits}", "bitcast": "((union {{ {s} from; {t} to; }}){{ {0} }}).to",
-    "round": "rint{f}({0})", "pow": "pow{f}({0}, {1})", "atan2": "atan2{f}({0}, {1})",
-} | {name: name + "{f}({0})" for name in ("floor", "sqrt", "exp", "log", "sin", "cos", "tanh", "erf")}  # fmt: skip
-
-# Quotients round down, remainders have the sign of the divisor, and no integer division traps.
-HEADER = r"""#include <math.h>
+    "mulhi": "(__int128){0} * {1} >> {bits}", "pow": "pow({0}, {1})",
+} | {w: w + "({0})" for w in ("sqrt", "floor", "exp", "log", "sin", "cos", "tanh", "erf")}  # fmt: skip
+HEADER = r"""#include <stdbool.h>
 #include <stdint.h>
-#define MINUS_1(t, b) ((t)-1 < 0 && b == (t)-1)
-#define FLOOR_DIV(t, a, b) (b == 0 ? 0 : MINUS_1(t, b) ? -a : a / b - (a % b != 0 && (a ^ b) < 0))
-#define MOD(t, a, b) (b == 0 || MINUS_1(t, b) ? 0 : a % b + (a % b != 0 && (a ^ b) < 0 ? b : 0))
-#define FLOATS(t, f) static t mod##f(t a, t b) { \
-    t m = fmod##f(a, b); return m ? m + ((b < 0) != (m < 0) ? b : 0) : copysign##f(m, b); } \
-  static t floor_div##f(t a, t b) { \
-    t m = fmod##f(a, b), q = (a - m) / b - (m && (b < 0) != (m < 0)), low = floor##f(q); \
-    return b == 0 ? a / b : q ? low + (q - low > 0.5) : copysign##f(0, a / b); }
-FLOATS(float, f) FLOATS(double, )
+#include <tgmath.h>
+#define DIV(t, a, b) (b == 0 ? 0 : (t)-1 < 0 && b == (t)-1 ? -a : a / b - (a % b != 0 && (a ^ b) < 0))
+#define MOD(t, a, b) (b == 0 ? 0 : a - b * DIV(t, a, b))
+#define FMOD(t, a, b) ({ t m = fmod(a, b); m ? m + ((b < 0) != (m < 0) ? b : 0) : copysign(m, b); })
+#define FDIV(t, a, b) ({ t m = fmod(a, b), q = (a - m) / b - (m && (b < 0) != (m < 0)), low = floor(q); \
+    b == 0 ? a / b : q ? low + (q - low > 0.5) : copysign((t)0, a / b); })
 """
-FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-fwrapv", "-w", "-shared", "-fPIC"]
+COMMAND = "cc -O3 -march=native -ffp-contract=off -fwrapv -w -shared -fPIC -x c - -lm -o kernel.so"
 
 
 class C(Backend):
-    name = "c"
-    traits = Traits(vocabulary=frozenset(WORDS), dtypes=frozenset(TYPES), max_inputs=200, priority=10)
+    name, traits = "c", Traits(frozenset(WORDS), dtypes=frozenset(C_TYPES), max_inputs=200, priority=10)
 
     def probe(self):
         return None if shutil.which("cc") else "there is no C compiler called cc: apt install gcc"
 
-    def version(self):
-        return subprocess.run(["cc", "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
-
     def compile(self, graph):
-        with tempfile.NamedTemporaryFile(suffix=".so") as file:
-            command = ["cc", *FLAGS, "-x", "c", "-", "-lm", "-o", file.name]
-            done = subprocess.run(command, input=print_kernel(graph), capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(done.stderr)
-            return self.load(graph, Path(file.name).read_bytes())
+        with TemporaryDirectory() as folder:
+            subprocess.run(COMMAND.split(), input=source(graph), text=True, cwd=folder, check=True)
+            return self.load(graph, Path(folder, "kernel.so").read_bytes())
 
     def save(self, kernel):
         return kernel.state
 
     def load(self, graph, blob):
-        with tempfile.NamedTemporaryFile(suffix=".so") as file:
-            Path(file.name).write_bytes(blob)
-            kernel = ctypes.CDLL(file.name).kernel
+        with TemporaryDirectory() as folder:
+            Path(folder, "kernel.so").write_bytes(blob)
+            kernel = ctypes.CDLL(f"{folder}/kernel.so").kernel
 
         def run(*arrays, out):
             kernel(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *out)))
 
-        return Kernel(run, print_kernel(graph), blob)
+        return Kernel(run, source(graph), blob)
 
 
-def print_kernel(graph):
-    domain = np.broadcast_shapes(*(n.spec.shape for n in (*graph.inputs, *graph.nodes)))
-    lines = []
+def source(graph):
+    arrays = (*graph.inputs, *graph.outputs)
+    counters = [n for n in graph.nodes if n.op.name == "iota"]
+    shapes = [n.spec.shape for n in (*arrays, *counters)]
+    loops = collapse(domain(graph), [broadcast_strides(s, row_major(s), domain(graph)) for s in shapes])
+    places = [offset("i", loops.shape, strides) for strides in loops.strides]
+    names = {n: f"v{k}" for k, n in enumerate(graph.inputs)}
+    body = [assign(n, name, f"a{k}[{places[k]}]") for k, (n, name) in enumerate(names.items())]
+    names |= {n: f"({place})" for n, place in zip(counters, places[len(arrays) :])}
+    body += statements(graph.nodes, names, TABLE, assign)
+    for k, node in enumerate(graph.outputs, len(graph.inputs)):
+        # An output smaller than the domain, which may be an input's memory, is written at the last visit.
+        steps = [0 if s else step for s, step in zip(loops.strides[k], row_major(loops.shape))]
+        last = sum((n - 1) * step for n, step in zip(loops.shape, steps))
+        body.append(f"if ({offset('i', loops.shape, steps)} == {last}) a{k}[{places[k]}] = {names[node]};")
+    parameters = ", ".join(f"{C_TYPES[n.spec.dtype.name]} *a{k}" for k, n in enumerate(arrays))
+    head = f"void kernel({parameters}) {{ for (long i = 0; i < {math.prod(loops.shape)}; ++i) {{\n"
+    return HEADER + head + "\n".join(body) + "\n}}\n"
 
-    def local(node, *operands, text=None):
-        lines.append(f"{TYPES[node.spec.dtype.name]} v{len(lines)} = {text or print_node(node, operands, domain)};")
-        return f"v{len(lines) - 1}"
 
-    places = [place(n.spec.shape, domain) for n in (*graph.inputs, *graph.outputs)]
-    names = [*(f"x{k}" for k in range(len(graph.inputs))), *(f"y{k}" for k in range(len(graph.outputs)))]
-    loads = [local(n, text=f"{x}[{at}]") for n, x, at in zip(graph.inputs, names, places)]
+def assign(node, name, text):
+    return f"{C_TYPES[node.spec.dtype.name]} {name} = {text};"
+
+
+def spell(node, *operands):
+    x, word = node.inputs[0].spec.dtype, WORDS[node.op.name]
+    text = word if isinstance(word, str) else word[x.kind == "f"]
+    return text.format(*operands, t=C_TYPES[node.spec.dtype.name], s=C_TYPES[x.name], bits=8 * x.itemsize)
+
+
+TABLE = {"const": c_literal} | dict.fromkeys(WORDS, spell)
+
+
+@hookimpl
+def mgb_backend(name):
+    return C() if name == "c" else None

@@ -1,0 +1,32 @@
+"""Help for backends that print source: keys, domains, loops, statements, the passes of a reduction."""
+
+from .domain import aligned, domain, reduced_axes, spans, structure_key, values
+from .layout import Loops, broadcast_strides, collapse, offset, row_major
+from .schedule import Pass, Schedule, is_operand, schedule
+from .text import C_TYPES, Assign, Spelling, Table, c_literal, expression, scalar, statements
+
+__all__ = [
+    "C_TYPES",
+    "Assign",
+    "Loops",
+    "Pass",
+    "Schedule",
+    "Spelling",
+    "Table",
+    "aligned",
+    "broadcast_strides",
+    "c_literal",
+    "collapse",
+    "domain",
+    "expression",
+    "is_operand",
+    "offset",
+    "reduced_axes",
+    "row_major",
+    "scalar",
+    "schedule",
+    "spans",
+    "statements",
+    "structure_key",
+    "values",
+]

@@ -1,0 +1,7 @@
+"""Fusion: from a Graph to the Steps of a program. `legality` says what may be one group, `detect` merges."""
+
+from .detect import detect
+from .legality import FusionConfig, accepts
+from .step import Step
+
+__all__ = ["FusionConfig", "Step", "accepts", "detect"]

@@ -2,95 +2,151 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import TraceOutputError
-from ..tensor import Tensor, wrap
+from ..ir import Spec
+from ..tensor import Parameter, Tensor, wrap
 from .record import Binding, External, external_ref
-from .tree import Structure, flatten
+from .tree import LEAF, Structure, flatten
 from .variant import Variant
 
-Feeder = Callable[[Sequence[Any]], Any]
+#: What a generated call returns when the arguments are not those it was made for.
+MISS = object()
 
 
 class HostlessCall:
-    """A recorded call that is replayed without its body.
+    """A recorded call, replayed by a generated function: guards first, then feed, run, hand out.
 
     Parameters
     ----------
     variant : Variant
         Of a single segment.
+    leaves : sequence
+        The flattened arguments of the recorded call; those that are no Tensors are kept, since they are in its key.
     structure : Structure
         How the result was nested.
     results : tuple
         For each leaf of the result: the ref of its value, or None for None.
+
+    Attributes
+    ----------
+    source : str
+        Of the generated function.
+    run : callable
+        ``run(leaves)``: the result, or `MISS` when a spec is not the recorded one.
     """
 
-    def __init__(self, variant: Variant, structure: Structure, results: tuple[int | None, ...]) -> None:
+    def __init__(
+        self, variant: Variant, leaves: Sequence[Any], structure: Structure, results: tuple[int | None, ...]
+    ) -> None:
         self.variant = variant
-        self._structure = structure
-        self._results = results
-        self._feeders = [feeder(e) for e in variant.record.externals]
-        self._specs = [(e.node.spec.shape, e.node.spec.dtype) for e in variant.record.externals]
-        self._devices = {s: variant.record.entries[s].spec.device for s in variant.segments[0].outputs}
-        self._targets = [(target(b), b.step, b.is_grad) for b in variant.record.bindings]
-
-    def fits(self, fed: Sequence[Any]) -> bool:
-        """Do the values that are no arguments still have the recorded specs?"""
-        return all(a.shape == s and a.dtype == d for a, (s, d) in zip(fed, self._specs, strict=True))
-
-    def feed(self, leaves: Sequence[Any]) -> list[Any]:
-        """The arrays of all external inputs, now."""
-        return [f(leaves) for f in self._feeders]
-
-    def run(self, leaves: Sequence[Any], fed: list[Any]) -> Any:
-        """One call."""
-        values: dict[int, Any] = {}
-        self.variant.run(0, fed, values)
-        for find, step, is_grad in self._targets:
-            tensor = find(leaves)
-            if tensor is not None:
-                new = wrap(values[step], self._devices[step])
-                if is_grad:
-                    tensor.grad = new
-                else:
-                    tensor._reset(new)
-        return self._structure.build(iter([self._result(r, fed, values) for r in self._results]))
-
-    def _result(self, ref: int | None, fed: Sequence[Any], values: dict[int, Any]) -> Tensor | None:
-        if ref is None:
-            return None
-        if ref >= 0:
-            return wrap(values[ref], self._devices[ref])
-        return wrap(fed[-1 - ref], self.variant.record.externals[-1 - ref].node.spec.device)
+        self.kept = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
+        program, reads = variant.program(0) if variant.segments[0].outputs else (None, ())
+        writer = _Writer(variant, program.run if program else None, reads)
+        self.source, self.run = writer.write(leaves, structure, results)
 
 
-def feeder(external: External) -> Feeder:
-    """How the value of `external` is found at each call."""
-    if external.leaf is not None:
-        leaf = external.leaf
-        return lambda leaves: leaves[leaf]._data
-    if external.origin is not None:
-        origin = external.origin
-        return lambda leaves: np.float32(origin())[...]
-    owner = external.owner
-    assert owner is not None
-    kept = owner()
-    assert kept is not None
-    return lambda leaves: kept._data
+class _Writer:
+    """Writes the function of one `HostlessCall`."""
+
+    def __init__(self, variant: Variant, program: Callable[..., Any] | None, reads: Sequence[int]) -> None:
+        self._record = variant.record
+        self._outputs = variant.segments[0].outputs
+        self._reads = reads
+        self._names: dict[str, Any] = {
+            "MISS": MISS,
+            "TENSORS": frozenset({Tensor, Parameter}),
+            "float32": np.float32,
+            "program": program,
+            "wrap": wrap,
+        }
+        self._lines: list[str] = []
+
+    def write(
+        self, leaves: Sequence[Any], structure: Structure, results: Sequence[int | None]
+    ) -> tuple[str, Callable[[Sequence[Any]], Any]]:
+        """The source and the function."""
+        tensors = [n for n, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        fed = {e.leaf for e in self._record.externals}
+        self._lines.append(f"if len(leaves) != {len(leaves)}: return MISS")
+        for n in tensors:
+            self._lines.append(f"t{n} = leaves[{n}]")
+            self._lines.append(f"if t{n}.__class__ not in TENSORS: return MISS")
+            self._guard(f"a{n}", f"t{n}", leaves[n].spec if n not in fed else None)
+        if len({id(leaves[n]._data) for n in tensors}) == len(tensors) > 1:
+            places = ", ".join(f"id(a{n})" for n in tensors)
+            self._lines.append(f"if len({{{places}}}) != {len(tensors)}: return MISS")
+        for number, external in enumerate(self._record.externals):
+            self._feed(number, external)
+        if self._outputs:
+            arguments = ", ".join(self._value(r) for r in self._reads)
+            self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program({arguments})")
+        for number, binding in enumerate(self._record.bindings):
+            self._bind(number, binding)
+        self._lines.append(f"return {self._result(structure, iter(results))}")
+        source = "def call(leaves):\n" + "".join(f"    {line}\n" for line in self._lines)
+        exec(compile(source, "<mgb call>", "exec"), self._names)
+        function: Callable[[Sequence[Any]], Any] = self._names["call"]
+        return source, function
+
+    def _guard(self, array: str, tensor: str, spec: Spec | None) -> None:
+        """Read the array of `tensor`; with a `spec`, miss when it is another one."""
+        self._lines.append(f"{array} = {tensor}._data")
+        if spec is not None:
+            shape, dtype = self._name(spec.shape), self._name(spec.dtype)
+            self._lines.append(f"if {array}.shape != {shape} or {array}.dtype != {dtype}: return MISS")
+
+    def _feed(self, number: int, external: External) -> None:
+        spec = external.node.spec
+        if external.origin is not None:
+            self._lines.append(f"x{number} = float32({self._name(external.origin)}())[...]")
+            return
+        if external.leaf is not None:
+            tensor = f"t{external.leaf}"
+        else:
+            owner = external.owner() if external.owner is not None else None
+            assert owner is not None
+            tensor = self._name(owner)
+        self._guard(f"x{number}", tensor, spec)
+        if external.leaf is not None:
+            self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
+
+    def _bind(self, number: int, binding: Binding) -> None:
+        tensor = f"t{binding.leaf}" if binding.leaf is not None else f"o{number}"
+        if binding.leaf is None:
+            self._lines.append(f"{tensor} = {self._name(binding.owner)}()")
+        new = self._wrapped(binding.step)
+        action = f"{tensor}.grad = {new}" if binding.is_grad else f"{tensor}._reset({new})"
+        self._lines.append(f"if {tensor} is not None: {action}")
+
+    def _result(self, structure: Structure, refs: Any) -> str:
+        if structure == LEAF:
+            ref = next(refs)
+            return "None" if ref is None else self._wrapped(ref)
+        count = _leaves(structure)
+        parts = "".join(f"{self._result(LEAF, refs)}, " for _ in range(count))
+        return f"{self._name(structure)}.build(iter(({parts})))"
+
+    def _wrapped(self, ref: int) -> str:
+        spec = self._record.entries[ref].spec if ref >= 0 else self._record.externals[-1 - ref].node.spec
+        return f"wrap({self._value(ref)}, {spec.device!r})"
+
+    def _value(self, ref: int) -> str:
+        return f"v{ref}" if ref >= 0 else f"x{-1 - ref}"
+
+    def _name(self, value: Any) -> str:
+        """A global of the generated function that holds `value`."""
+        name = f"g{len(self._names)}"
+        self._names[name] = value
+        return name
 
 
-def target(binding: Binding) -> Callable[[Sequence[Any]], Tensor | None]:
-    """How the Tensor that takes a new value is found at each call."""
-    if binding.leaf is not None:
-        leaf = binding.leaf
-        return lambda leaves: leaves[leaf]  # type: ignore[no-any-return]
-    owner: weakref.ref[Tensor] = binding.owner
-    return lambda leaves: owner()
+def _leaves(structure: Structure) -> int:
+    return 1 if structure.kind is None else sum(map(_leaves, structure.children))
 
 
 def results_of(result: Any, session: Any, externals: Sequence[Any]) -> tuple[Structure, tuple[int | None, ...]]:

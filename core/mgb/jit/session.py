@@ -49,8 +49,11 @@ class CallSession:
         return [t for t in found if t is not None and t._session is self]
 
     def check_foreign(self, tensor: Tensor) -> None:
-        """Refuse a Tensor that another trace has not finished."""
-        if tensor._session is not None:
+        """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
+        other = tensor._session
+        if isinstance(other, CallSession) and other._finished:
+            raise other.unreadable(tensor)
+        if other is not None:
             raise ForeignTensorError(
                 "a tensor of another trace, whose call has not finished, was used here; return it from there first"
             )

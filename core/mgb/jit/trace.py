@@ -14,7 +14,7 @@ from ..executor import Options, Program, compile_program
 from ..ir import Graph
 from ..tensor import ACTIVE, Tensor
 from .config import GraphOptimizationConfig
-from .hostless import HostlessCall, results_of
+from .hostless import MISS, HostlessCall, results_of
 from .record import Record
 from .recording import Recording
 from .replay import Replay
@@ -111,7 +111,8 @@ class trace:  # noqa: N801 - MegEngine's name
         }
         self._variants: dict[bool, dict[tuple[Any, ...], Variant]] = {False: {}, True: {}}
         self._hostless: dict[tuple[Any, ...], HostlessCall | None] = {}
-        self._kept: list[list[Any]] = []  # arguments whose id is part of a key of `_hostless`
+        self._kept: list[list[Any]] = []  # arguments whose id is part of a key without a call in `_hostless`
+        self._plain: HostlessCall | None = None  # the latest one of positional Tensors only, tried first
         self._bound: weakref.WeakKeyDictionary[Any, trace] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         self._calls = 0
@@ -131,6 +132,10 @@ class trace:  # noqa: N801 - MegEngine's name
         if ACTIVE.get() is not None:
             return self.__wrapped__(*args, **kwargs)
         self._calls += 1
+        if self._plain is not None and not kwargs and not any_open():
+            result = self._plain.run(args)
+            if result is not MISS:
+                return result
         leaves, structure = flatten((args, kwargs))
         if self.capture_as_const:
             _check_tensors(args)
@@ -163,17 +168,17 @@ class trace:  # noqa: N801 - MegEngine's name
         key = (structure, shared_places(leaves), *map(_leaf_key, leaves))
         call = self._hostless.get(key)
         if call is not None:
-            fed = call.feed(leaves)
-            if call.fits(fed):
-                return call.run(leaves, fed)
-            del self._hostless[key]
+            result = call.run(leaves)
+            if result is not MISS:
+                self._plain = call if len(args) == len(leaves) and not call.kept else self._plain
+                return result
         elif key in self._hostless:
             return self._call_with_host(args, kwargs, leaves)
         with self._lock:
             result, variant, call = self._record_hostless(args, kwargs, leaves)
             self._hostless[key] = call
-            self._kept.append([leaf for leaf in leaves if not isinstance(leaf, Tensor)])
         if call is None:
+            self._kept.append(leaves)
             self._variants[False].setdefault(shapes_of(leaves), variant)
         return result
 
@@ -208,7 +213,8 @@ class trace:  # noqa: N801 - MegEngine's name
             session.abandon()
             raise
         variant = self._close(session)
-        call = HostlessCall(variant, structure, refs) if len(variant.segments) == 1 else None
+        hostless = len(variant.segments) == 1
+        call = HostlessCall(variant, leaves, structure, refs) if hostless else None
         return result, variant, call
 
     def _recording(self, leaves: list[Any], *, without_host: bool) -> Recording:
@@ -311,7 +317,7 @@ def _bind(function: Callable[..., Any], instance: Any) -> Callable[..., Any]:
 
 def shapes_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """The shapes of the Tensors among `leaves`."""
-    return tuple([t._data.shape for t in leaves if isinstance(t, Tensor)])
+    return tuple([t.shape for t in leaves if isinstance(t, Tensor)])
 
 
 def shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
@@ -323,7 +329,7 @@ def shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
 def _leaf_key(leaf: Any) -> Any:
     """What must be equal for a recorded call to serve another one: an object is itself, a number its value."""
     if isinstance(leaf, Tensor):
-        return leaf._data.shape, leaf._data.dtype, leaf._device
+        return leaf.shape, leaf.dtype, leaf._device
     if leaf is None or isinstance(leaf, bool | int | float | str | bytes):
         return type(leaf), leaf
     return id(leaf)

@@ -1,2 +1,9 @@
+from . import activations as activations
+from . import contract as contract
+from . import elementwise as elementwise
+from . import hyperbolic as hyperbolic
+from . import methods as methods
 from . import operators as operators
+from . import pooling as pooling
+from . import sort as sort
 from . import transcendental as transcendental

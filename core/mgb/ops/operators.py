@@ -14,10 +14,13 @@ from .. import dtypes
 from ..apply import apply
 from ..tensor import Tensor
 from . import primitives as p
+from .contract import matmul
 from .declare import op_of
+from .primitives import cast
+from .transcendental import pow
 
 ADD, SUB, MUL, DIV, NEG = (op_of(f) for f in (p.add, p.sub, p.mul, p.div, p.neg))
-FLOOR_DIV, MOD = op_of(p.floor_div), op_of(p.mod)
+FLOOR_DIV, POW, MATMUL = op_of(p.floor_div), op_of(pow), op_of(matmul)
 LT, LE, EQ = op_of(p.lt), op_of(p.le), op_of(p.eq)
 AND, OR, NOT = op_of(p.logical_and), op_of(p.logical_or), op_of(p.logical_not)
 BIT_AND, BIT_OR, BIT_XOR, SHL, SHR = (op_of(f) for f in (p.bit_and, p.bit_or, p.bit_xor, p.shl, p.shr))
@@ -68,12 +71,28 @@ def _rfloor_div(self: Tensor, other: Any) -> Tensor:
     return apply(FLOOR_DIV, other, self)
 
 
+def _pow(self: Tensor, other: Any) -> Tensor:
+    return apply(POW, self, other)
+
+
+def _rpow(self: Tensor, other: Any) -> Tensor:
+    return apply(POW, other, self)
+
+
+def _matmul(self: Tensor, other: Any) -> Tensor:
+    return apply(MATMUL, self, other)
+
+
+def _rmatmul(self: Tensor, other: Any) -> Tensor:
+    return apply(MATMUL, other, self)
+
+
 def _neg(self: Tensor) -> Tensor:
     return apply(NEG, self)
 
 
 def _pos(self: Tensor) -> Tensor:
-    return self
+    return cast(self, dtype=self.dtype)  # another Tensor: rebinding one must not rebind the other
 
 
 # comparisons; > and >= are < and <= with the sides exchanged
@@ -162,6 +181,8 @@ _BINARY: dict[str, tuple[Binary, Binary]] = {
     "mul": (_mul, _rmul),
     "truediv": (_div, _rdiv),
     "floordiv": (_floor_div, _rfloor_div),
+    "pow": (_pow, _rpow),
+    "matmul": (_matmul, _rmatmul),
     "and": (_and, _and),
     "or": (_or, _or),
     "xor": (_xor, _xor),

@@ -1,23 +1,48 @@
-"""The transcendental words: exp log sin cos tanh erf atan2 pow."""
+"""The transcendental words: exp log sin cos tanh erf atan2 pow.
+
+NumPy is their eager code. Each has a body too, branch-free and within 2 ULP, for backends without a fast version.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .declare import FLOATING, primitive
+from ..tensor import Tensor
+from . import circular, exponential, special
+from .declare import FLOATING, composite
 from .eager import erf as eager_erf
-from .primitives import neg, where
+from .primitives import eq, le, logical_and, lt, neg, where
 
 TWO_OVER_SQRT_PI = 1.1283791670955126
 
 # fmt: off
-exp   = primitive("exp",   np.exp,      FLOATING, lambda g, y, _x: (g * y,))
-log   = primitive("log",   np.log,      FLOATING, lambda g, _y, x: (g / x,))
-sin   = primitive("sin",   np.sin,      FLOATING, lambda g, _y, x: (g * cos(x),))
-cos   = primitive("cos",   np.cos,      FLOATING, lambda g, _y, x: (neg(g * sin(x)),))
-tanh  = primitive("tanh",  np.tanh,     FLOATING, lambda g, y, _x: (g * (1 - y * y),))
-erf   = primitive("erf",   eager_erf,   FLOATING, lambda g, _y, x: (g * TWO_OVER_SQRT_PI * exp(neg(x * x)),))
-atan2 = primitive("atan2", np.arctan2,  FLOATING, lambda g, _y, a, b: (g * b / (a * a + b * b), neg(g * a / (a * a + b * b))))
-pow   = primitive("pow",   np.power,    FLOATING, lambda g, y, a, b: (
-    g * b * pow(a, b - 1), g * where(a == 0, 0.0, y * log(a))))
+exp  = composite(FLOATING, eager=np.exp,    name="exp",  grad=lambda g, y, _x: (g * y,))(exponential.exp)
+log  = composite(FLOATING, eager=np.log,    name="log",  grad=lambda g, _y, x: (g / x,))(exponential.log)
+sin  = composite(FLOATING, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (g * cos(x),))(circular.sin)
+cos  = composite(FLOATING, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (neg(g * sin(x)),))(circular.cos)
+tanh = composite(FLOATING, eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),))(exponential.tanh)
+erf  = composite(FLOATING, eager=eager_erf, name="erf",  grad=lambda g, _y, x: (erf_grad(g, x),))(special.erf)
+
+atan2 = composite(FLOATING, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b))(circular.atan2)
+pow   = composite(FLOATING, eager=np.power,   name="pow",   grad=lambda g, y, a, b: pow_grad(g, y, a, b))(exponential.pow)
 # fmt: on
+
+
+def erf_grad(g: Tensor, x: Tensor) -> Tensor:
+    """The density ``2 / sqrt(pi) * exp(-x**2)``."""
+    return g * TWO_OVER_SQRT_PI * exp(neg(x * x))
+
+
+def atan2_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """``x / (x**2 + y**2)`` and ``-y / (x**2 + y**2)``, divided by the larger first: squares overflow."""
+    steep = lt(x * x, y * y)
+    small, large = where(steep, x, y), where(steep, y, x)
+    ratio = small / large
+    unit = g / (large + small * ratio)
+    return where(steep, ratio * unit, unit), neg(where(steep, unit, ratio * unit))
+
+
+def pow_grad(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """``y * x**(y - 1)``, which is 0 for ``y == 0``, and ``z * log(x)``, which is 0 where the power is a flat 0."""
+    flat = logical_and(eq(x, 0), le(0, y))
+    return where(eq(y, 0), 0, g * y * pow(x, y - 1)), where(flat, 0, g * z * log(x))

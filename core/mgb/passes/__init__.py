@@ -2,5 +2,8 @@
 
 from .decompose import decompose
 from .lower import lower
+from .simplify import PASSES, simplify
+from .transposes import hoist_transposes
+from .verify import verify
 
-__all__ = ["decompose", "lower"]
+__all__ = ["PASSES", "decompose", "hoist_transposes", "lower", "simplify", "verify"]

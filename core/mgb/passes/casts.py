@@ -14,7 +14,7 @@ from .rewrite import by_name, inputs_of, rewrite
 
 
 def skip_casts(graph: Graph) -> Graph:
-    """Drop casts that change nothing; ``x -> a -> b`` becomes ``x -> b`` where dtype `a` holds every x exactly."""
+    """Drop casts that change nothing, and the first of two where its dtype holds every value exactly."""
     return rewrite(graph, by_name({"cast": (_skip,)}))
 
 

@@ -1,7 +1,7 @@
 """Level 1: identities of arithmetic, and formulas that have an op of their own.
 
-They hold for real numbers. As in MegEngine, ``x - x`` is 0 and ``x * 0`` is 0 even where x is infinite or NaN;
-``log(exp(x))`` does not overflow.
+They hold for real numbers. As in MegEngine, ``x - x`` is 0 and ``x * 0`` is 0 even where x is infinite or
+NaN, and ``log(exp(x))`` does not overflow.
 """
 
 from __future__ import annotations

@@ -97,3 +97,9 @@ def shaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 def reshaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     """`value` with its elements in `shape`."""
     return value if value.shape == shape else reshape(value, shape=shape)
+
+
+def stretches(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
+    """Does `small` broadcast to `large`?"""
+    tail = large[max(0, len(large) - len(small)) :]
+    return len(small) == len(tail) and all(s in (1, d) for s, d in zip(small, tail, strict=True))

@@ -1,0 +1,203 @@
+"""What is right: every value in float64, and how far from it a backend may be.
+
+A graph is folded over pairs of arrays: the value, computed by NumPy in float64 (integers and booleans in their own
+dtype), and a bound of the absolute error that a correct backend may have made on its way there.
+
+For one node with operands ``x_i`` known to ``e_i``, the bound is::
+
+    sum_i max |f(x_i +- e_i) - f(x_i)|  +  own(f)
+
+The first part is what the operands' errors can do to the result, measured by moving each operand both ways; it is as
+right for a comparison or a `floor` near a step as for a product. The second is the rounding of the op itself, in units
+in the last place of the dtype that the node really has:
+
+* moving, comparing and rounding to integers: nothing;
+* arithmetic, square root and casts: half a unit, the IEEE rule;
+* ``fma``: that and half a unit of its product, which may be rounded or not;
+* every other op with a NumPy rule: `ULPS` units. An op that is only a body is judged as its body;
+* a sum of n terms: ``(2 sqrt(n) + 2) u sum|x|``, whatever the order of the additions (the probabilistic bound of
+  Higham and Mary, SIAM J. Sci. Comput. 41, 2019, with lambda = 2); a product the same, relative to itself.
+
+float64 itself is judged against NumPy's float64, which rounds too: there the ops' own errors count twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgb import dtypes
+from mgb.apply import evaluate
+from mgb.ir import CONST, Graph, Node
+from mgb.ops.declare import OPS
+from mgb.passes import decompose
+from mgb.passes.widen import widen
+
+#: Units in the last place for an op that is neither exact nor IEEE arithmetic.
+ULPS = 4.0
+
+EXACT = frozenset({
+    "neg", "abs", "where", "maximum", "minimum", "lt", "le", "eq", "logical_and", "logical_or", "logical_not",
+    "floor", "round", "iota", "bitcast", "extent", "reduce_max", "reduce_min",
+    "reshape", "transpose", "broadcast_to", "slice", "unslice", "concat",
+})  # fmt: skip
+ROUNDED = frozenset({"add", "sub", "mul", "div", "sqrt", "cast"})
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A value and a bound of its error; floats are carried in float64."""
+
+    value: np.ndarray
+    error: np.ndarray
+
+
+def judge(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[Judged, ...]:
+    """What each output of `graph` is on `arrays`, and how far from it a backend may be.
+
+    Parameters
+    ----------
+    graph : Graph
+        As a user made it, before any lowering.
+    arrays : sequence of ndarray
+        The inputs, exact.
+    """
+    graph = decompose(widen(graph), frozenset(name for name, op in OPS.items() if op.eager is not None))
+    with np.errstate(all="ignore"):
+        return graph.fold(_judge_node, [_exact(a, a.dtype) for a in arrays])
+
+
+def problem(got: np.ndarray, want: Judged, signed_zero: bool = False) -> str | None:
+    """What is wrong with `got`, in one line; None when it is within the bound.
+
+    Parameters
+    ----------
+    signed_zero : bool
+        Must zeros have the right sign?
+    """
+    with np.errstate(all="ignore"):
+        wrong = ~_within(got, want)
+        if signed_zero:
+            wrong |= (want.value == 0) & (want.error == 0) & (np.signbit(_wide(got)) != np.signbit(want.value))
+    if not wrong.any():
+        return None
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{int(wrong.sum())} of {got.size} elements are wrong; at {place}: {got[place]!r} where "
+        f"{want.value[place]!r} is right, give or take {want.error[place]:.3g}"
+    )
+
+
+def _within(got: np.ndarray, want: Judged) -> np.ndarray:
+    wide = _wide(got)
+    if got.dtype.kind in "biu":
+        return (wide == want.value) | (want.error >= 1) & (np.abs(wide - want.value.astype(float)) <= want.error)
+    near = np.abs(wide - want.value) <= want.error * (1 + 1e-9)
+    overflows = np.isinf(wide) & (np.abs(want.value) + want.error >= float(dtypes_max(got.dtype)))
+    overflows &= np.sign(wide) == np.sign(want.value)
+    lost = np.isinf(want.error)
+    return (wide == want.value) | np.isnan(wide) & np.isnan(want.value) | near | overflows | lost
+
+
+def dtypes_max(dtype: np.dtype[Any]) -> float:
+    """The largest finite number of a float dtype."""
+    return float(_finfo(dtype).max)
+
+
+def ulp(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The distance between neighbours of `dtype` around `value`, which is float64."""
+    info = _finfo(dtype)
+    _, exponent = np.frexp(np.abs(value))
+    low = int(np.frexp(float(info.smallest_normal))[1])
+    return np.ldexp(float(info.eps), np.maximum(exponent, low) - 1)
+
+
+def _finfo(dtype: np.dtype[Any]) -> Any:
+    if dtype == dtypes.bfloat16:
+        import ml_dtypes
+
+        return ml_dtypes.finfo(dtype)
+    return np.finfo(dtype)
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64) if array.dtype in dtypes.FLOATS else array
+
+
+def _exact(array: Any, dtype: np.dtype[Any]) -> Judged:
+    return Judged(_wide(np.asarray(array, dtype)), np.zeros(np.shape(array)))
+
+
+def _judge_node(node: Node, *xs: Judged) -> Judged:
+    if node.op is CONST:
+        return _exact(node.params["value"], node.spec.dtype)
+    values = [x.value for x in xs]
+    run = _meaning(node)
+    out = run(*values)
+    error = np.zeros(out.shape)
+    for i, x in enumerate(xs):
+        if x.error.any():
+            error = error + _moved(run, out, values, i, x.error)
+    if node.spec.dtype in dtypes.FLOATS:
+        error = error + _own_error(node, out, values)
+        out = _overflowed(out, node.spec.dtype)
+    return Judged(out, np.where(np.isnan(error), np.inf, error))
+
+
+def _meaning(node: Node) -> Callable[..., np.ndarray]:
+    """The node as a function of float64 arrays."""
+    name, dtype = node.op.name, node.spec.dtype
+    if name == "cast":
+        return lambda x: _wide(x.astype(np.float64 if dtype in dtypes.FLOATS else dtype))
+    if name == "bitcast":
+        source = node.inputs[0].spec.dtype
+        return lambda x: _wide(evaluate(node.op, [x.astype(source)], dict(node.params)))
+    return lambda *xs: _wide(np.asarray(evaluate(node.op, xs, dict(node.params))))
+
+
+def _moved(run: Callable[..., Any], out: Any, values: list[Any], i: int, error: np.ndarray) -> np.ndarray:
+    """How far `run` moves when operand `i` moves by `error`, up or down."""
+    worst = np.zeros(out.shape)
+    for sign in (1, -1):
+        moved = run(*values[:i], _step(values[i], error, sign), *values[i + 1 :])
+        apart = np.abs(moved.astype(float) - out.astype(float))
+        same = (moved == out) | (moved != moved) & (out != out)
+        worst = np.maximum(worst, np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart)))
+    return worst
+
+
+def _step(value: np.ndarray, error: np.ndarray, sign: int) -> np.ndarray:
+    if value.dtype == bool:
+        return value ^ (error > 0)
+    if value.dtype.kind in "iu":
+        info = np.iinfo(value.dtype)
+        moved = value.astype(object) + sign * np.ceil(np.minimum(error, 2.0**64)).astype(object)
+        return np.clip(moved, info.min, info.max).astype(value.dtype)
+    return value + sign * error
+
+
+def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
+    name, dtype = node.op.name, node.spec.dtype
+    twice = 2.0 if dtype == np.float64 else 1.0
+    if name in EXACT:
+        return np.zeros(out.shape)
+    if name in ROUNDED:
+        widens = name == "cast" and np.can_cast(node.inputs[0].spec.dtype, dtype)
+        return np.zeros(out.shape) if widens else twice * 0.5 * ulp(out, dtype)
+    if name == "fma":
+        return twice * 0.5 * (ulp(out, dtype) + ulp(values[0] * values[1], dtype))
+    if name in ("reduce_sum", "reduce_prod"):
+        axis = node.params["axis"]
+        length = np.prod([node.inputs[0].spec.shape[a] for a in axis])
+        size = np.sum(np.abs(values[0]), axis=axis, keepdims=True) if name == "reduce_sum" else np.abs(out)
+        return twice * (2 * np.sqrt(length) + 2) * float(_finfo(dtype).eps) / 2 * size
+    return twice * ULPS * ulp(out, dtype)
+
+
+def _overflowed(out: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Infinity where `dtype` has nothing larger."""
+    limit = dtypes_max(dtype) * (1 + float(_finfo(dtype).eps) / 4)
+    return np.where(np.abs(out) >= limit, np.copysign(np.inf, out), out) if dtype != np.float64 else out

@@ -1,0 +1,136 @@
+"""Function: an operation whose gradient the user writes."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from ..errors import ShapeError
+from ..ir import Spec
+from ..ops.creation import zeros_like
+from ..ops.primitives import add
+from ..tensor import Tensor
+from .tape import Tape, open_tapes, paused, recording_tapes, snapshot
+
+
+class Function(ABC):
+    """A differentiable operation given by its own `forward` and `backward`.
+
+    What `backward` needs is kept on ``self``. For derivatives of higher order, keep only inputs and outputs
+    and compute the rest from them in `backward`; other tensors are constants there.
+
+    Examples
+    --------
+    >>> from mgb import tensor
+    >>> import mgb.functional as F
+    >>> class Sigmoid(Function):
+    ...     def forward(self, x):
+    ...         self.y = 1 / (1 + F.exp(-x))
+    ...         return self.y
+    ...
+    ...     def backward(self, dy):
+    ...         return dy * self.y * (1 - self.y)
+    >>> Sigmoid()(tensor([0.0]))
+    Tensor([0.5], device=xpux:0)
+    """
+
+    @abstractmethod
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """The result, computed without being recorded."""
+
+    @abstractmethod
+    def backward(self, *output_grads: Tensor) -> Tensor | Sequence[Tensor | None] | None:
+        """The gradient of each input, None where there is none. An unused output has the gradient zero."""
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        for tensor in inputs:
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"op Function expect type Tensor as inputs, got {type(tensor).__name__}")
+        tapes = recording_tapes(inputs)
+        with paused((*tapes, *open_tapes())):
+            results = self.forward(*inputs)
+        values = (results,) if isinstance(results, Tensor) else tuple(results)
+        outputs = tuple(value._alias() for value in values)
+        for tape in tapes:
+            self._record(tape, inputs, values, outputs)
+        return outputs[0] if isinstance(results, Tensor) else outputs
+
+    def _record(
+        self, tape: Tape, inputs: Sequence[Tensor], values: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> None:
+        """Put the call on `tape`, with a copy of this object whose tensors only outer tapes see."""
+        seen = zip((*inputs, *values), (*inputs, *outputs), strict=True)
+        snapshots = {id(original): snapshot(t, tape.level) for original, t in seen}
+        kept = copy(self)
+        for name, value in vars(self).items():
+            setattr(kept, name, _replaced(value, snapshots))
+        sources = tuple(t._tape.get(tape) if t._tape else None for t in inputs)
+        call = _Call(kept, sources, tuple(t.spec for t in inputs), tuple(t.spec for t in outputs))
+        for place, output in enumerate(outputs):
+            if output.dtype.kind in "fV":
+                tape.attach(output, _Output(call, place))
+
+
+class _Call:
+    """A call of a Function, as one tape remembers it; its gradient is ``{place of an output: gradient}``."""
+
+    __slots__ = ("__weakref__", "function", "given", "inputs", "results")
+
+    def __init__(
+        self, function: Function, inputs: tuple[Any, ...], given: tuple[Spec, ...], results: tuple[Spec, ...]
+    ) -> None:
+        self.function: Function | None = function
+        self.inputs, self.given, self.results = inputs, given, results
+
+    merge = staticmethod(operator.or_)
+
+    def pull(self, grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
+        """The gradient of each input."""
+        assert self.function is not None
+        arrived = (grads[i] if i in grads else zeros_like(spec) for i, spec in enumerate(self.results))
+        parts = self.function.backward(*arrived)
+        parts = [parts] if parts is None or isinstance(parts, Tensor) else list(parts)
+        name = type(self.function).__name__
+        if len(parts) != len(self.given):
+            raise ValueError(f"{name}.backward gave {len(parts)} gradients for {len(self.given)} inputs")
+        for part, spec in zip(parts, self.given, strict=True):
+            if part is not None and part.shape != spec.shape:
+                raise ShapeError(f"{name}.backward gave a gradient of {part.shape} for an input {spec.shape}")
+        return parts
+
+    def clear(self) -> None:
+        """Let go of the inputs and of what `forward` kept."""
+        self.inputs = ()
+        self.function = None
+
+
+class _Output:
+    """One result of a `_Call`."""
+
+    __slots__ = ("__weakref__", "inputs", "place")
+
+    def __init__(self, call: _Call, place: int) -> None:
+        self.inputs: tuple[Any, ...] = (call,)
+        self.place = place
+
+    def pull(self, g: Tensor) -> Sequence[Any]:
+        """Tell the call which of its outputs this gradient belongs to."""
+        return ({self.place: g},)
+
+    merge = staticmethod(add)
+
+    def clear(self) -> None:
+        """Let go of the call."""
+        self.inputs = ()
+
+
+def _replaced(value: Any, snapshots: dict[int, Tensor]) -> Any:
+    """`value` with each tensor that has a snapshot replaced by it, inside lists and tuples too."""
+    if isinstance(value, Tensor):
+        return snapshots.get(id(value), value)
+    if type(value) in (list, tuple):
+        return type(value)(_replaced(v, snapshots) for v in value)
+    return value

@@ -1,0 +1,238 @@
+"""GradManager: which tensors want a gradient, and from when to when the tape runs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import dtypes
+from ..errors import AttachError, TapeError
+from ..ops.creation import ones_like
+from ..ops.primitives import add
+from ..tensor import Tensor
+from .tape import Tape, next_level
+
+#: ``(tensor, grad) -> grad``: sees a gradient as soon as it is complete, and may replace it.
+Callback = Callable[[Tensor, Tensor], Any]
+Tensors = Tensor | Iterable[Tensor]
+
+
+class _Attached:
+    """A tensor that wants its gradient. The tensor is not kept alive."""
+
+    __slots__ = ("__weakref__", "callbacks", "reference")
+
+    def __init__(self, tensor: Tensor, forget: Callable[[Any], object]) -> None:
+        self.reference = weakref.ref(tensor, forget)
+        self.callbacks: list[Callback] = []
+
+    def arrived(self, grad: Tensor) -> None:
+        """Run the callbacks on a complete gradient and add it to ``tensor.grad``."""
+        tensor = self.reference()
+        if tensor is None:
+            return
+        for callback in self.callbacks:
+            grad = callback(tensor, grad)
+        if grad is None:
+            return
+        if tensor.grad is None:
+            tensor.grad = grad._alias(grad._tape)  # two tensors may share one gradient, not its identity
+        else:
+            tensor.grad._reset(add(tensor.grad, grad))
+
+
+class GradManager:
+    """Computes gradients of what happens between `record` and `backward`.
+
+    Managers nest: the one that was opened first records the `backward` of one that was opened later, which
+    gives derivatives of higher order; never the other way round. ``gm1 | gm2`` opens several at once, blind
+    to each other.
+
+    Examples
+    --------
+    >>> from mgb import tensor
+    >>> from mgb.autodiff import GradManager
+    >>> x = tensor([1.0, 2.0, 3.0])
+    >>> gm = GradManager().attach(x)
+    >>> with gm:
+    ...     gm.backward(x * x)
+    >>> x.grad
+    Tensor([2., 4., 6.], device=xpux:0)
+    """
+
+    def __init__(self) -> None:
+        self._attached: dict[int, _Attached] = {}
+        self._tape: Tape | None = None
+
+    def attach(self, tensors: Tensors, callbacks: Callback | Iterable[Callback] | None = None) -> GradManager:
+        """Want the gradients of `tensors`.
+
+        Parameters
+        ----------
+        tensors : Tensor or iterable of Tensor
+            Of a float dtype. They are held weakly. Attached while recording, they are recorded from then on.
+        callbacks : callable or iterable of callable, optional
+            ``(tensor, grad) -> grad``, called in order once the gradient is complete; the last result is
+            added to ``tensor.grad``. Attaching a tensor again appends its new callbacks.
+
+        Returns
+        -------
+        GradManager
+            This one.
+
+        Raises
+        ------
+        AttachError
+            Something is not a Tensor, or not of a float dtype.
+        """
+        added = [] if callbacks is None else [callbacks] if callable(callbacks) else list(callbacks)
+        for tensor in _checked(tensors):
+            attached = self._attached.get(id(tensor))
+            if attached is None:
+                attached = self._attached[id(tensor)] = _Attached(tensor, self._forget(id(tensor)))
+                if self._tape is not None:
+                    self._tape.watch(tensor, attached.arrived)
+            attached.callbacks += added
+        return self
+
+    def attached_tensors(self) -> list[Tensor]:
+        """The tensors that want a gradient, in the order they were attached."""
+        alive = (attached.reference() for attached in self._attached.values())
+        return [tensor for tensor in alive if tensor is not None]
+
+    def record(self) -> None:
+        """Start to record.
+
+        Raises
+        ------
+        TapeError
+            This manager is already recording.
+        """
+        self._record(next_level())
+
+    def backward(
+        self,
+        y: Tensor | Sequence[Tensor] | None = None,
+        dy: Tensor | Sequence[Tensor] | None = None,
+    ) -> None:
+        """Add the gradients of `y` to the attached tensors' ``grad``, then stop recording.
+
+        Parameters
+        ----------
+        y : Tensor or sequence of Tensor, optional
+            What does not depend on an attached tensor is passed over.
+        dy : Tensor or sequence of Tensor, optional
+            The gradient of each `y`; ones by default.
+
+        Raises
+        ------
+        TapeError
+            Nothing was recorded.
+        ValueError
+            `y` and `dy` differ in number.
+        """
+        tape = self._tape
+        if tape is None:
+            raise TapeError(
+                "no computation history. did you forget record() or call a method that clears the history?"
+            )
+        try:
+            ys = _listed(y)
+            dys = [ones_like(t) for t in ys] if dy is None else _listed(dy)
+            if len(ys) != len(dys):
+                raise ValueError(f"backward got {len(ys)} tensors and {len(dys)} gradients for them")
+            tape.backward(ys, dys)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Stop recording and free what was kept for `backward`."""
+        if self._tape is not None:
+            self._tape.close()
+            self._tape = None
+
+    def __enter__(self) -> GradManager:
+        self.record()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+    def __or__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
+        return GradManagerGroup([self]) | other
+
+    def _record(self, level: int) -> None:
+        if self._tape is not None:
+            raise TapeError("already recording")
+        self._tape = Tape(level)
+        for attached in list(self._attached.values()):
+            tensor = attached.reference()
+            if tensor is not None:
+                self._tape.watch(tensor, attached.arrived)
+
+    def _forget(self, key: int) -> Callable[[Any], object]:
+        attached = self._attached
+        return lambda _reference: attached.pop(key, None)
+
+
+class GradManagerGroup:
+    """Managers that record together: each sees the tensors' history, none sees another's `backward`.
+
+    Parameters
+    ----------
+    managers : iterable of GradManager
+    """
+
+    def __init__(self, managers: Iterable[GradManager]) -> None:
+        self._managers = tuple(managers)
+
+    def record(self) -> None:
+        """Start to record with every manager.
+
+        Raises
+        ------
+        TapeError
+            One of them is already recording; none is started.
+        """
+        if any(manager._tape is not None for manager in self._managers):
+            raise TapeError("already recording")
+        level = next_level()
+        for manager in self._managers:
+            manager._record(level)
+
+    def release(self) -> None:
+        """Stop recording with every manager."""
+        for manager in self._managers:
+            manager.release()
+
+    def __enter__(self) -> GradManagerGroup:
+        self.record()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+    def __or__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
+        if isinstance(other, GradManager):
+            return GradManagerGroup([*self._managers, other])
+        if isinstance(other, GradManagerGroup):
+            return GradManagerGroup([*self._managers, *other._managers])
+        return NotImplemented
+
+
+def _checked(tensors: Any) -> list[Tensor]:
+    one = isinstance(tensors, Tensor) or not isinstance(tensors, Iterable)
+    listed = [tensors] if one else list(tensors)
+    for tensor in listed:
+        if not isinstance(tensor, Tensor):
+            raise AttachError(f"only a Tensor can be attached, got {type(tensor).__name__}")
+        if tensor.dtype not in dtypes.FLOATS:
+            raise AttachError(f"a Tensor of {tensor.dtype} has no gradient: attach a cast of it")
+    return listed
+
+
+def _listed(tensors: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
+    if tensors is None:
+        return []
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)

@@ -1,0 +1,259 @@
+"""The gradient tape: what was done to the tensors it watches, and the way back."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import Any
+
+from ..errors import NoGradientError
+from ..ir import Op, Spec
+from ..ops.primitives import add
+from ..ops.reduce import sum_to
+from ..tensor import Tensor
+
+#: Called with a watched tensor's gradient when its last contribution has arrived.
+Arrived = Callable[[Tensor], None]
+
+_open: ContextVar[tuple[Tape, ...]] = ContextVar("mgb_open_tapes", default=())
+_levels = count()
+
+
+def next_level() -> int:
+    """A level above that of every tape so far."""
+    return next(_levels)
+
+
+def any_open() -> bool:
+    """Whether a gradient tape records in this context."""
+    return any(tape.recording for tape in _open.get())
+
+
+class Node:
+    """One application of an op, as one tape remembers it.
+
+    A saved value is a `Spec` when the gradient rule does not read it, else an alias that only outer tapes
+    see. So they can differentiate the way back, nothing refers to itself, and rebinding the original changes
+    nothing here.
+    """
+
+    __slots__ = ("__weakref__", "inputs", "op", "output", "params", "saved")
+
+    def __init__(
+        self, op: Op, inputs: tuple[Any, ...], saved: tuple[Any, ...], output: Any, params: dict[str, Any]
+    ) -> None:
+        self.op, self.inputs, self.saved, self.output, self.params = op, inputs, saved, output, params
+
+    def pull(self, g: Tensor) -> Sequence[Tensor | None]:
+        """The gradient of each input, given that of the output."""
+        rule = self.op.grad
+        assert rule is not None
+        parts = rule(g, self.output, *self.saved, **self.params)
+        return [
+            None if part is None or source is None else sum_to(part, x.shape)
+            for part, source, x in zip(parts, self.inputs, self.saved, strict=True)
+        ]
+
+    merge = staticmethod(add)
+
+    def clear(self) -> None:
+        """Let go of everything; the node has been used or never will be."""
+        self.inputs, self.saved, self.output = (), (), None
+
+
+class Leaf:
+    """A watched tensor. When it was computed on the same tape, the gradient goes on to `source`."""
+
+    __slots__ = ("__weakref__", "arrived", "inputs")
+
+    def __init__(self, arrived: Arrived, source: Any) -> None:
+        self.arrived = arrived
+        self.inputs: tuple[Any, ...] = () if source is None else (source,)
+
+    def pull(self, g: Tensor) -> Sequence[Tensor]:
+        """Hand the gradient over."""
+        self.arrived(g)
+        return (g,) * len(self.inputs)
+
+    merge = staticmethod(add)
+
+    def clear(self) -> None:
+        """Let go of the source."""
+        self.inputs = ()
+
+
+class Tape:
+    """Records every op on the tensors that it watches.
+
+    Parameters
+    ----------
+    level : int
+        Tapes of a smaller level were opened earlier: they see this tape's way back. Tapes of one level form a
+        group and do not see each other.
+    """
+
+    __slots__ = ("__weakref__", "_nodes", "_watched", "level", "recording")
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.recording = True
+        self._nodes: list[weakref.ref[Any]] = []
+        self._watched: list[weakref.ref[Tensor]] = []
+        _open.set((*_open.get(), self))
+
+    def watch(self, tensor: Tensor, arrived: Arrived) -> None:
+        """Record what is done to `tensor` from now on; `arrived` gets its gradient."""
+        tapes = tensor._tape or {}
+        leaf = Leaf(arrived, tapes.get(self))
+        tensor._tape = {**tapes, self: leaf}
+        self._nodes.append(weakref.ref(leaf))
+        self._watched.append(weakref.ref(tensor))
+
+    def record(self, op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
+        """Note that ``out = op(*inputs, **params)``."""
+        if out.dtype.kind not in "fV":
+            return
+        arity = len(inputs)
+        keeps = _keeps.get((op, arity))
+        if keeps is None:
+            keeps = _keeps[op, arity] = _kept_values(op, arity)
+        level = self.level
+        sources, saved = [], []
+        for tensor, keep in zip(inputs, keeps):  # keeps has one more, for the output
+            tapes = tensor._tape
+            sources.append(tapes.get(self) if tapes else None)
+            saved.append(snapshot(tensor, level) if keep else _spec(tensor))
+        output = snapshot(out, level) if keeps[-1] else _spec(out)
+        self.attach(out, Node(op, tuple(sources), tuple(saved), output, params))
+
+    def attach(self, out: Tensor, node: Any) -> None:
+        """Let `node` be where `out` came from."""
+        if out._tape is None:
+            out._tape = {self: node}
+        else:
+            out._tape[self] = node
+        self._nodes.append(weakref.ref(node))
+
+    def backward(self, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:
+        """Send the gradients `dys` of `ys` back to every watched tensor; the tape is used up by this."""
+        grads: dict[Any, Any] = {}
+        for y, dy in zip(ys, dys, strict=True):
+            node = y._tape.get(self) if y._tape else None
+            if node is not None:
+                grads[node] = node.merge(grads[node], dy) if node in grads else dy
+        with paused((self, *(t for t in _open.get() if t.level >= self.level))):
+            _pull_all(grads)
+
+    def close(self) -> None:
+        """Stop recording and free what was kept."""
+        self.recording = False
+        _open.set(tuple(t for t in _open.get() if t is not self))
+        for reference in self._watched:
+            tensor = reference()
+            if tensor is not None and tensor._tape:
+                tensor._tape = {t: node for t, node in tensor._tape.items() if t is not self} or None
+        for node_reference in self._nodes:
+            node = node_reference()
+            if node is not None:
+                node.clear()
+        self._nodes.clear()
+        self._watched.clear()
+
+
+@contextmanager
+def paused(tapes: Iterable[Tape]) -> Iterator[None]:
+    """Within, none of `tapes` records."""
+    stopped = [t for t in dict.fromkeys(tapes) if t.recording]
+    for tape in stopped:
+        tape.recording = False
+    try:
+        yield
+    finally:
+        for tape in stopped:
+            tape.recording = True
+
+
+def recording_tapes(tensors: Iterable[Tensor]) -> list[Tape]:
+    """The tapes that see one of `tensors`, outer ones first."""
+    seen = dict.fromkeys(tape for t in tensors if t._tape for tape in t._tape if tape.recording)
+    return sorted(seen, key=lambda tape: tape.level)
+
+
+def open_tapes() -> tuple[Tape, ...]:
+    """The tapes opened in this context, outer ones first."""
+    return _open.get()
+
+
+def snapshot(tensor: Tensor, level: int) -> Tensor:
+    """An alias of `tensor` that only the tapes outside `level` see."""
+    tapes = tensor._tape
+    return tensor._alias({t: node for t, node in tapes.items() if t.level < level} or None if tapes else None)
+
+
+def _pull_all(grads: dict[Any, Any]) -> None:
+    """Visit every node behind `grads` once all that it feeds have been visited."""
+    waiting = _consumers(grads)
+    ready = [node for node in grads if not waiting[node]]
+    while ready:
+        node = ready.pop()
+        sources = node.inputs
+        g = grads.pop(node, None)
+        parts = node.pull(g) if g is not None else (None,) * len(sources)
+        node.clear()
+        freed = []
+        for source, part in zip(sources, parts, strict=True):
+            if source is None:
+                continue
+            if part is not None:
+                grads[source] = source.merge(grads[source], part) if source in grads else part
+            waiting[source] -= 1
+            if not waiting[source]:
+                freed.append(source)
+        ready += sorted(freed, key=_is_leaf)  # a watched tensor's gradient is handed over at once
+
+
+def _is_leaf(node: Any) -> bool:
+    return isinstance(node, Leaf)
+
+
+def _consumers(roots: Iterable[Any]) -> dict[Any, int]:
+    """How often each node that `roots` depend on is read by another of them."""
+    counts = dict.fromkeys(roots, 0)
+    stack = list(counts)
+    while stack:
+        for source in stack.pop().inputs:
+            if source is None:
+                continue
+            if source not in counts:
+                counts[source] = 0
+                stack.append(source)
+            counts[source] += 1
+    return counts
+
+
+# which values a gradient rule reads
+
+_keeps: dict[tuple[Op, int], tuple[bool, ...]] = {}
+
+
+def _kept_values(op: Op, arity: int) -> tuple[bool, ...]:
+    """For each of `arity` inputs, then for the output: whether the rule of `op` reads its value."""
+    if op.grad is None:
+        raise NoGradientError(f"{op.name} has no gradient and no body: declare it with differentiable=False")
+    parameters = list(inspect.signature(op.grad).parameters.values())[1:]
+    output, *rest = (not p.name.startswith("_") for p in parameters)
+    kinds = [p.kind for p in parameters[1:]]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        place = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+        rest = [*rest[:place], *[rest[place]] * (arity - place)]
+    if len(rest) < arity:
+        raise NoGradientError(f"the gradient of {op.name} takes {len(rest)} inputs, and the op {arity}")
+    return (*rest[:arity], output)
+
+
+def _spec(tensor: Tensor) -> Spec:
+    return tensor._spec or tensor.spec

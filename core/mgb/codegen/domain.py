@@ -1,0 +1,114 @@
+"""What a fusion group looks like from outside: its domain, the axes it folds, and the key its kernel is kept under."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import GraphError
+from ..ir import CONST, Graph, Kind, Node
+
+Shape = tuple[int, ...]
+Span = tuple[bool, ...]
+
+
+def values(graph: Graph) -> tuple[Node, ...]:
+    """Every value of `graph`: the inputs, then the nodes."""
+    return tuple(dict.fromkeys((*graph.inputs, *graph.nodes)))
+
+
+def domain(graph: Graph) -> Shape:
+    """The shape that every value of a group broadcasts to.
+
+    Raises
+    ------
+    GraphError
+        The shapes do not broadcast: this is no group.
+    """
+    try:
+        return np.broadcast_shapes(*(v.spec.shape for v in values(graph)))
+    except ValueError as error:
+        raise GraphError(f"the values of a group do not broadcast to one domain: {error}\n{graph}") from None
+
+
+def spans(graph: Graph) -> Mapping[Node, Span]:
+    """For each value, the domain axes along which it varies: those where its length is not 1."""
+    ndim = len(domain(graph))
+    return {v: tuple(d != 1 for d in aligned(v.spec.shape, ndim)) for v in values(graph)}
+
+
+def aligned(shape: Shape, ndim: int) -> Shape:
+    """`shape` with as many leading axes of length 1 as make `ndim` axes."""
+    return (1,) * (ndim - len(shape)) + shape
+
+
+def reduced_axes(graph: Graph) -> tuple[int, ...]:
+    """The domain axes that the group folds, sorted; empty when nothing is folded.
+
+    A reduction along axes where its input has length 1 folds nothing and counts for nothing; axes of the domain of
+    length 1 are left out.
+
+    Raises
+    ------
+    GraphError
+        Two reductions fold different axes, or one folds an axis its input was broadcast along.
+    """
+    span = spans(graph)
+    ndim = len(domain(graph))
+    found: dict[tuple[int, ...], Node] = {}
+    for node in graph.nodes:
+        if axes := _folds(node, span, ndim):
+            found.setdefault(axes, node)
+    if len(found) > 1:
+        raise GraphError(f"the reductions {list(found.values())} of one group fold different axes: {list(found)}\n{graph}")
+    return next(iter(found), ())
+
+
+def _folds(node: Node, span: Mapping[Node, Span], ndim: int) -> tuple[int, ...]:
+    if node.op.kind is not Kind.REDUCE:
+        return ()
+    source = node.inputs[0]
+    lead = ndim - source.spec.ndim
+    axes = tuple(a + lead for a in node.params["axis"])
+    varying = tuple(a for a in axes if span[source][a])
+    broadcast = tuple(a for a in axes if not span[source][a] and any(s[a] for s in span.values()))
+    if varying and broadcast:
+        raise GraphError(f"{node} folds {axes} of a value that does not vary along {broadcast} of the group's domain")
+    return varying
+
+
+def structure_key(graph: Graph) -> str:
+    """Equal for graphs that one kernel of `Specialize.NDIM` serves.
+
+    It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which axes have
+    length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a kernel could not
+    learn it.
+    """
+    lines = [f"{len(graph.inputs)} {_untold(graph)}"]
+    names = {v: i for i, v in enumerate(values(graph))}
+    for v, name in names.items():
+        pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
+        params = [] if v.op.name == "iota" else [f"{k}={_exact(p)}" for k, p in sorted(v.params.items())]
+        read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
+        lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
+    lines.append(" ".join(str(names[o]) for o in graph.outputs))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _untold(graph: Graph) -> list[tuple[int, int]]:
+    """(axis, length) of the domain axes along which no array varies that a kernel is given."""
+    try:
+        span, shape = spans(graph), domain(graph)
+    except GraphError:  # no group of one domain: every size counts
+        return list(enumerate(d for v in values(graph) for d in v.spec.shape))
+    told = [span[v] for v in (*graph.inputs, *graph.outputs, *(n for n in graph.nodes if n.op is CONST))]
+    return [(a, d) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
+
+
+def _exact(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.name}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+    return value.name if isinstance(value, np.dtype) else repr(value)

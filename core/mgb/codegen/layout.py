@@ -1,0 +1,95 @@
+"""Strides: how a group's operands are read, and the fewest axes that a loop over them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .domain import Shape
+
+
+def row_major(shape: Shape, itemsize: int = 1) -> Shape:
+    """The strides of a row-major array, in units of `itemsize`; 0 along axes of length 1, where they do not matter."""
+    strides, step = [], itemsize
+    for length in reversed(shape):
+        strides.append(0 if length == 1 else step)
+        step *= length
+    return tuple(reversed(strides))
+
+
+def broadcast_strides(shape: Shape, strides: Shape, domain: Shape) -> Shape:
+    """The strides along the axes of `domain` of an array of `shape` and `strides`: 0 where it is broadcast."""
+    lead = len(domain) - len(shape)
+    return (0,) * lead + tuple(0 if length == 1 else step for length, step in zip(shape, strides, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops that visit a domain.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Length of each loop, outermost first.
+    strides : tuple of tuple of int
+        For each operand, its stride along each loop.
+    folded : tuple of bool
+        Whether the loop runs over reduced axes.
+    """
+
+    shape: Shape
+    strides: tuple[Shape, ...]
+    folded: tuple[bool, ...]
+
+
+def collapse(domain: Shape, strides: Sequence[Shape], reduced: Sequence[int] = ()) -> Loops:
+    """Drop axes of length 1 and merge neighbours that every operand steps through evenly.
+
+    Two neighbours merge when, for each operand, one step of the outer is as far as the whole inner axis, and when both
+    or none are in `reduced`.
+
+    Parameters
+    ----------
+    domain : tuple of int
+    strides : sequence of tuple of int
+        For each operand its strides along the axes of `domain`, see `broadcast_strides`.
+    reduced : sequence of int, optional
+        The reduced axes of `domain`.
+    """
+    axes: list[tuple[int, tuple[int, ...], bool]] = []
+    for axis, length in enumerate(domain):
+        if length == 1:
+            continue
+        steps, fold = tuple(s[axis] for s in strides), axis in reduced
+        if axes:
+            outer, outer_steps, outer_fold = axes[-1]
+            if fold == outer_fold and all(o == i * length for o, i in zip(outer_steps, steps, strict=True)):
+                axes[-1] = (outer * length, steps, fold)
+                continue
+        axes.append((length, steps, fold))
+    return Loops(
+        tuple(length for length, _, _ in axes),
+        tuple(tuple(steps[k] for _, steps, _ in axes) for k in range(len(strides))),
+        tuple(fold for _, _, fold in axes),
+    )
+
+
+def offset(index: str, shape: Shape, strides: Shape, divide: str = "/") -> str:
+    """Text of an operand's offset at row-major place `index` of a loop nest of known `shape`.
+
+    >>> offset("i", (2, 3, 4), (4, 0, 1))
+    'i / 12 * 4 + i % 4'
+    """
+    terms, inner = [], 1
+    for axis in reversed(range(len(shape))):
+        if strides[axis]:
+            place = index if inner == 1 else f"{index} {divide} {inner}"
+            if axis > 0:
+                place = f"{place} % {shape[axis]}" if inner == 1 else f"({place}) % {shape[axis]}"
+            terms.append(place if strides[axis] == 1 else f"{_factor(place, axis)} * {strides[axis]}")
+        inner *= shape[axis]
+    return " + ".join(reversed(terms)) or "0"
+
+
+def _factor(place: str, axis: int) -> str:
+    return place if axis == 0 else f"({place})"

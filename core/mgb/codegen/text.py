@@ -1,0 +1,106 @@
+"""Statements from nodes, by a table that says how a language spells each op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..ir import CONST, Node
+
+#: How an op is spelt: a format string over the operands' texts, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
+Spelling = str | Callable[..., str]
+Table = Mapping[str, Spelling]
+
+#: ``(node, name, expression) -> statement``
+Assign = Callable[[Node, str, str], str]
+
+# fmt: off
+#: The C types of the dtypes, as ``stdint.h`` and ``stdbool.h`` name them; float16 and bfloat16 differ among dialects.
+C_TYPES = {
+    "bool": "bool", "float32": "float", "float64": "double",
+    "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
+    "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
+}
+# fmt: on
+
+
+def expression(node: Node, operands: Iterable[str], table: Table) -> str:
+    """The text of one application.
+
+    Raises
+    ------
+    KeyError
+        The table does not spell the op: the backend's vocabulary claims more than it prints.
+    """
+    spelling = table[node.op.name]
+    return spelling.format(*operands) if isinstance(spelling, str) else spelling(node, *operands)
+
+
+def statements(nodes: Iterable[Node], names: dict[Node, str], table: Table, assign: Assign) -> list[str]:
+    """One statement for each of `nodes`; its name is added to `names`.
+
+    Nodes that have a name already (inputs, an ``iota`` that is a loop counter) are skipped; scalar constants become the
+    text that ``table["const"]`` gives and need no statement.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+        In an order in which each stands after what it reads: ``graph.nodes``.
+    names : dict
+        How the values known so far are called.
+    table : mapping
+        From op name to `Spelling`; also of ``const`` and ``cast``.
+    assign : callable
+        Wraps a name and an expression into a statement, for example
+        ``lambda node, name, text: f"{C_TYPES[node.spec.dtype.name]} {name} = {text};"``.
+    """
+    lines = []
+    for node in nodes:
+        if node in names:
+            continue
+        text = expression(node, [names[i] for i in node.inputs], table)
+        if node.op is CONST:
+            names[node] = text
+        else:
+            names[node] = f"v{len(names)}"
+            lines.append(assign(node, names[node], text))
+    return lines
+
+
+def scalar(node: Node) -> np.generic:
+    """The value of a constant of one element."""
+    value: np.generic = node.params["value"].reshape(())[()]
+    return value
+
+
+def c_literal(node: Node) -> str:
+    """A scalar constant as an exact C expression of its own type, for ``table["const"]``.
+
+    NaN and the infinities are spelt ``NAN`` and ``INFINITY`` (``math.h``); float16 and bfloat16 as float.
+    """
+    value = scalar(node)
+    dtype = node.spec.dtype
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind in "iu":
+        return _c_integer(int(value), dtype)
+    return _c_float(float(value), "" if dtype.itemsize == 8 else "f")
+
+
+def _c_integer(value: int, dtype: np.dtype[Any]) -> str:
+    suffix = ("U" if dtype.kind == "u" else "") + ("LL" if dtype.itemsize == 8 else "")
+    text = f"{abs(value)}{suffix}"
+    if value < 0:
+        text = f"(-{text})" if value != np.iinfo(dtype).min else f"(-{abs(value) - 1}{suffix} - 1)"
+    return f"(({C_TYPES[dtype.name]}){text})" if dtype.itemsize < 4 else text
+
+
+def _c_float(value: float, suffix: str) -> str:
+    if np.isnan(value):
+        return f"(({'float' if suffix else 'double'})NAN)"
+    sign = "-" if np.signbit(value) else ""
+    if np.isinf(value):
+        return f"(({'float' if suffix else 'double'}){sign}INFINITY)"
+    return f"({value.hex()}{suffix})" if sign else f"{value.hex()}{suffix}"

@@ -1,0 +1,148 @@
+"""From a fusion group to its kernel: compiled once, found again in memory or on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from .. import cache, passes, plugins
+from ..backend import API_VERSION, Backend, Kernel, Specialize
+from ..codegen import structure_key
+from ..errors import CompileError
+from ..ir import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How kernels were come by in this process.
+
+    Attributes
+    ----------
+    compiles, memory_hits, disk_hits : int
+    seconds : float
+        Spent in backends, compiling.
+    """
+
+    compiles: int = 0
+    memory_hits: int = 0
+    disk_hits: int = 0
+    seconds: float = 0.0
+
+
+_lock = threading.Lock()
+_kernels: dict[tuple[Backend, str], Kernel] = {}
+_busy: dict[tuple[Backend, str], threading.Lock] = {}
+_stats = Stats()
+
+
+def stats() -> Stats:
+    """The counts so far."""
+    return _stats
+
+
+def kernel_for(graph: Graph, backend: Backend) -> Kernel:
+    """The kernel of a fusion group.
+
+    Parameters
+    ----------
+    graph : Graph
+        As the fusion detector cut it; it is lowered here.
+    backend : Backend
+
+    Returns
+    -------
+    Kernel
+        The same object for equal graphs, or graphs of equal structure where the backend serves all sizes.
+
+    Raises
+    ------
+    CompileError
+        The backend failed; the message has its name, its error and the graph.
+    """
+    graph = passes.lower(graph, backend.traits)
+    key = (backend, kernel_key(graph, backend))
+    with _lock:
+        kernel = _kernels.get(key)
+        if kernel is not None:
+            _count(memory_hits=1)
+            return kernel
+        busy = _busy.setdefault(key, threading.Lock())
+    with busy:
+        kernel = _kernels.get(key)
+        if kernel is None:
+            kernel = _load_or_compile(graph, *key)
+        else:
+            _count(memory_hits=1)
+        with _lock:
+            _kernels[key] = kernel
+            _busy.pop(key, None)
+    return kernel
+
+
+def kernel_key(graph: Graph, backend: Backend) -> str:
+    """What a kernel is found under: who compiles, which version of it, and all that it compiles for.
+
+    Processor, flags and toolchain are in ``backend.version()``.
+    """
+    exact = backend.traits.specialize is Specialize.SHAPE
+    what = graph.key if exact else structure_key(graph)
+    text = "\n".join((backend.name, backend.version(), str(API_VERSION), backend.traits.specialize.value, what))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def forget() -> None:
+    """Drop every kernel from memory; those on disk stay."""
+    global _stats
+    with _lock:
+        _kernels.clear()
+        _stats = Stats()
+
+
+def _load_or_compile(graph: Graph, backend: Backend, key: str) -> Kernel:
+    kernel = _load(graph, backend, key)
+    if kernel is not None:
+        return kernel
+    with cache.lock(backend.name, key) as alone:
+        kernel = _load(graph, backend, key)  # another process may have been faster
+        if kernel is not None:
+            return kernel
+        kernel = _compile(graph, backend)
+        blob = backend.save(kernel) if alone else None
+        if blob is not None:
+            cache.store(backend.name, key, blob)
+    return kernel
+
+
+def _load(graph: Graph, backend: Backend, key: str) -> Kernel | None:
+    blob = cache.load(backend.name, key)
+    if blob is None:
+        return None
+    try:
+        kernel = backend.load(graph, blob)
+    except Exception:  # the backend's way to say: compile again
+        return None
+    _count(disk_hits=1)
+    return kernel
+
+
+def _compile(graph: Graph, backend: Backend) -> Kernel:
+    start = time.perf_counter()
+    try:
+        kernel = backend.compile(graph)
+    except Exception as error:
+        raise CompileError(
+            f"backend {backend.name!r} failed to compile a graph that its traits accept: "
+            f"{type(error).__name__}: {error}\n{graph}"
+        ) from error
+    seconds = time.perf_counter() - start
+    _count(compiles=1, seconds=seconds)
+    plugins.manager.hook.mgb_compiled(backend=backend, graph=graph, kernel=kernel, seconds=seconds)
+    return kernel
+
+
+def _count(**more: float) -> None:
+    """Add to the counts."""
+    global _stats
+    _stats = replace(_stats, **{name: getattr(_stats, name) + value for name, value in more.items()})

@@ -1,0 +1,30 @@
+"""What a user may ask of `compile_program`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a graph is compiled.
+
+    Attributes
+    ----------
+    opt_level : int
+        3: simplify and fuse. Less: fuse only if a flag below is set, as in MegEngine.
+    fuse_reduce, fuse_dimshuffle : bool or None
+        May reductions, and transposes, be part of a group? None: yes at level 3, no below it.
+    backend : str or None
+        The backend's name, or several in order of preference; None: what ``MGB_JIT_BACKEND`` says.
+    """
+
+    opt_level: int = 3
+    fuse_reduce: bool | None = None
+    fuse_dimshuffle: bool | None = None
+    backend: str | None = None
+
+    @property
+    def fuses(self) -> bool:
+        """Is anything fused at all?"""
+        return self.opt_level >= 3 or self.fuse_reduce is not None or self.fuse_dimshuffle is not None

@@ -1,0 +1,187 @@
+"""The fusion detector: cut a graph into steps, each a group for one kernel or a single op.
+
+A scan in reverse topological order lets each node join the groups of its readers, as in MegEngine's JIT. Other
+than there a group may have several outputs, so what is asked of two groups is only that no third one waits
+between them. Then groups are joined side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from ..backend import Scope, Traits
+from ..ir import Graph, Node
+from .legality import DEFAULT, FusionConfig, Group, accepts, bare, group_of, joined, row, weight
+from .quotient import Quotient
+from .step import Step, is_copied, make_step
+
+#: Groups over fewer elements than this share a kernel with any other group of the same domain: starting it is
+#: most of what they cost.
+TINY = 1 << 12
+#: Side by side, groups are joined up to this many nodes, which bounds the time that compiling them takes.
+CROWDED = 256
+
+
+def detect(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> list[Step]:
+    """Cut `graph` into steps that run one after the other.
+
+    Parameters
+    ----------
+    graph : Graph
+        Simplified, if layout ops are not to stand between groups.
+    traits : Traits
+        Of the backend that is to compile the groups.
+    config : FusionConfig
+        What the user allows.
+
+    Returns
+    -------
+    list of Step
+        Every node is computed by one step, but for constants and iotas, which are copied into the steps that read
+        them. A step comes after those whose values it reads.
+    """
+    detection = _Detection(graph, traits, config)
+    detection.join_readers()
+    if traits.scope is Scope.GRAPH:
+        detection.join_all()
+    else:
+        detection.join_siblings()
+    return detection.steps()
+
+
+class _Detection:
+    """The groups while they grow."""
+
+    def __init__(self, graph: Graph, traits: Traits, config: FusionConfig) -> None:
+        self.graph, self.traits, self.config = graph, traits, config
+        self.outputs = frozenset(graph.outputs)
+        self.nodes = [n for n in graph.nodes if not is_copied(n) or n in self.outputs]
+        self.place = {n: i for i, n in enumerate(self.nodes)}
+        self.quotient = Quotient([[self.place[i] for i in n.inputs if i in self.place] for n in self.nodes])
+        self.refused = {n: accepts(traits, n, config) for n in self.nodes}
+        self.groups = {i: group_of(n) for i, n in enumerate(self.nodes) if self.refused[n] is None}
+        self.reads = {i: self._operands(self.nodes[i]) for i in self.groups}
+        self.ends: dict[Node, str] = {}
+        self.merges = 0
+
+    def _operands(self, node: Node) -> frozenset[Node]:
+        return frozenset(i for i in node.inputs if not is_copied(i))
+
+    def fused_readers(self, value: Node) -> list[int]:
+        """The groups that read `value` and may grow."""
+        places = (self.place[r] for r in self.graph.readers[value])
+        return list(dict.fromkeys(self.quotient.find(i) for i in places if i in self.groups))
+
+    # merging
+
+    def join_readers(self) -> None:
+        """Each node, from the last to the first, joins its readers."""
+        for i in reversed(range(len(self.nodes))):
+            if i in self.groups:
+                for reader in self.fused_readers(self.nodes[i]):
+                    problem = self.join(self.quotient.find(i), self.quotient.find(reader))
+                    if problem:
+                        self.ends.setdefault(self.nodes[i], problem)
+
+    def join_siblings(self) -> None:
+        """Groups that read the same full-size value are joined, and groups of one tiny domain."""
+        for value in (*self.graph.inputs, *self.nodes):
+            shape = bare(value.spec.shape)
+            same = [g for g in self.fused_readers(value) if self.groups[g].domain == shape]
+            self._join_in_turn(same)
+        tiny = [g for g in self._alive() if prod(self.groups[g].domain) < TINY]
+        for domain in dict.fromkeys(self.groups[g].domain for g in tiny):
+            self._join_in_turn([g for g in tiny if self.groups[g].domain == domain])
+
+    def join_all(self) -> None:
+        """For backends that take any set of nodes: each group joins the last earlier one that it may."""
+        stages: list[int] = []
+        for group in self._alive():
+            for k in reversed(range(len(stages))):
+                if self.join(stages[k], group) is None:
+                    stages[k] = self.quotient.find(group)
+                    break
+            else:
+                stages.append(group)
+
+    def _alive(self) -> list[int]:
+        return [g for g in self.quotient.groups() if g in self.groups]
+
+    def _join_in_turn(self, groups: Iterable[int]) -> None:
+        last: int | None = None
+        for group in groups:
+            group = self.quotient.find(group)
+            if last is not None and last != group:
+                size = len(self.quotient.members[last]) + len(self.quotient.members[group])
+                if size <= CROWDED:
+                    self.join(last, group)
+            last = self.quotient.find(group)
+
+    def join(self, first: int, then: int) -> str | None:
+        """Merge two groups, or say why not."""
+        if first == then:
+            return None
+        if self.config.fuel is not None and self.merges >= self.config.fuel:
+            return "the fuel is used up"
+        group = joined(self.traits.scope, self.groups[first], self.groups[then])
+        if isinstance(group, str):
+            return group
+        reads = self._reads_of_both(first, then)
+        if len(reads) > self.traits.max_inputs:
+            return f"together they read {len(reads)} values, at most {self.traits.max_inputs} are allowed"
+        if self.quotient.waits(first, then):
+            return "another step stands between them"
+        problem = self._unwritable(first, then, group)
+        if problem:
+            return problem
+        name = self.quotient.merge(first, then)
+        self.groups[name], self.reads[name] = group, reads
+        self.merges += 1
+        return None
+
+    def _reads_of_both(self, first: int, then: int) -> frozenset[Node]:
+        both = self.reads[first] | self.reads[then]
+        inside = (first, then)
+        find, place = self.quotient.find, self.place
+        return frozenset(r for r in both if r not in place or find(place[r]) not in inside)
+
+    def _unwritable(self, first: int, then: int, group: Group) -> str | None:
+        """A kernel writes values of the domain's shape, or of what is left of it when it is folded."""
+        if self.traits.scope is Scope.GRAPH:
+            return None
+        shapes = (group.domain, row(group.domain, group.axes))
+        for part in (first, then):
+            if self.groups[part].domain == group.domain:
+                continue
+            for i in self.quotient.members[part]:
+                shape = bare(self.nodes[i].spec.shape)
+                if shape not in shapes and self._read_outside(self.nodes[i], (first, then)):
+                    return f"{shape} is wanted outside, which a kernel over {group.domain} does not write"
+        return None
+
+    def _read_outside(self, node: Node, groups: tuple[int, ...]) -> bool:
+        readers = (self.quotient.find(self.place[r]) for r in self.graph.readers[node])
+        return node in self.outputs or any(r not in groups for r in readers)
+
+    # the result
+
+    def steps(self) -> list[Step]:
+        """The steps in the order in which they run."""
+        steps = []
+        for group in self.quotient.groups():
+            members = [self.nodes[i] for i in sorted(self.quotient.members[group])]
+            ops = sum(weight(self.traits, n) for n in members) if group in self.groups else 0
+            if group in self.groups and ops >= self.traits.min_ops:
+                writes = [n for n in members if self._read_outside(n, (group,))]
+                steps.append(make_step(members, writes, True, self._end(writes)))
+                continue
+            for node in members:
+                why = (
+                    self.refused[node] or f"is one of {ops} ops, a kernel takes {self.traits.min_ops} or more"
+                )
+                steps.append(make_step([node], [node], False, f"{node.op.name} {why}"))
+        return steps
+
+    def _end(self, writes: list[Node]) -> str:
+        return "; ".join(f"ends at {n.op.name}: {self.ends[n]}" for n in writes if n in self.ends)

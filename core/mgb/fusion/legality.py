@@ -1,0 +1,199 @@
+"""Which nodes a backend takes, and which sets of nodes are one group. Nothing here merges anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from ..backend import Scope, Traits
+from ..device import device_type
+from ..dtypes import HALVES
+from ..errors import GraphError
+from ..ir import Graph, Kind, Node, Op, Spec, input_node
+from ..passes import decompose
+from ..passes.rewrite import stretches
+from ..tracing import make_node
+
+Shape = tuple[int, ...]
+
+_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
+
+# fmt: off
+#: Ops so cheap that a value may be computed for each element of the domain, though it varies along few axes.
+CHEAP = frozenset({
+    "add", "sub", "mul", "neg", "fma", "maximum", "minimum", "lt", "le", "eq",
+    "logical_and", "logical_or", "logical_not", "where", "cast",
+})
+# fmt: on
+
+#: A reduction to fewer rows than `FEW_ROWS`, over `MANY` elements or more, does not go on at full size in one
+#: kernel: each row is one worker's, and the others would have nothing to do.
+FEW_ROWS, MANY = 8, 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class FusionConfig:
+    """What the user allows.
+
+    Attributes
+    ----------
+    reduce : bool
+        Reductions may join groups.
+    dimshuffle : bool
+        Transposes are moved out of the way of fusion, by a pass that runs before.
+    fuel : int or None
+        Stop after so many merges; for finding the merge that breaks a program, by bisection.
+    """
+
+    reduce: bool = True
+    dimshuffle: bool = True
+    fuel: int | None = None
+
+
+DEFAULT = FusionConfig()
+
+
+# one node
+
+
+def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str | None:
+    """Why a backend with these traits cannot have `node` in a group; None when it can."""
+    kind = node.op.kind
+    if kind is Kind.LEAF:
+        return "is no computation"
+    if kind not in traits.kinds or (traits.scope is Scope.DOMAIN and kind not in _IN_DOMAIN):
+        return f"is of kind {kind.value}"
+    if kind is Kind.REDUCE and not config.reduce:
+        return "is a reduction, which the configuration keeps out of groups"
+    if device_type(node.spec.device) not in traits.devices:
+        return f"is on {node.spec.device}"
+    if not all(s.size for s in (node.spec, *(i.spec for i in node.inputs))):
+        return "has no elements"
+    return _spelling(traits, node)[0]
+
+
+def weight(traits: Traits, node: Node) -> int:
+    """How many ops `node` is for a backend that takes it; a reduction is worth a kernel of its own."""
+    if node.op.kind is Kind.REDUCE:
+        return 0 if node.op.name == "extent" else max(1, traits.min_ops)
+    return _spelling(traits, node)[1]
+
+
+def _spelling(traits: Traits, node: Node) -> tuple[str | None, int]:
+    specs = [i.spec for i in node.inputs]
+    if node.op.kind is Kind.ELEMENTWISE:  # shapes do not matter: cache one answer for all
+        specs = [Spec((), s.dtype) for s in specs]
+    return _spell(traits.vocabulary, traits.dtypes, node.op, tuple(specs), tuple(sorted(node.params.items())))
+
+
+@lru_cache(maxsize=8192)
+def _spell(
+    vocabulary: frozenset[str],
+    dtypes: frozenset[str],
+    op: Op,
+    specs: tuple[Spec, ...],
+    params: tuple[tuple[str, Any], ...],
+) -> tuple[str | None, int]:
+    """Why an instance of `op` cannot be spelt out, or None; and in how many ops."""
+    inputs = tuple(input_node(s) for s in specs)
+    try:
+        graph = decompose(Graph(inputs, (make_node(op, inputs, dict(params)),)), vocabulary)
+    except GraphError as error:
+        return str(error), 0
+    for node in (*inputs, *graph.nodes):
+        name = node.spec.dtype.name
+        if name not in dtypes:
+            return f"needs {name}", 0
+        if node.spec.dtype in HALVES and "float32" not in dtypes:
+            return f"needs float32 to compute in {name}", 0
+    return None, sum(n.op.kind is not Kind.LEAF for n in graph.nodes)
+
+
+# sets of nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What the rules need to know of a group.
+
+    Attributes
+    ----------
+    device : str
+    domain : tuple of int
+        The shape that a kernel loops over, without leading axes of length 1.
+    axes : frozenset of int
+        The axes of the domain that its reductions fold, counted from the end, so negative.
+    shapes : frozenset of (tuple of int, bool)
+        The shapes of its element-wise values, and whether all ops of that shape are cheap.
+    """
+
+    device: str
+    domain: Shape
+    axes: frozenset[int] = frozenset()
+    shapes: frozenset[tuple[Shape, bool]] = frozenset()
+
+
+def group_of(node: Node) -> Group:
+    """The group of one node."""
+    if node.op.kind is Kind.REDUCE:
+        (source,) = (i.spec.shape for i in node.inputs)
+        axes = frozenset(a - len(source) for a in node.params["axis"] if source[a] != 1)
+        return Group(node.spec.device, bare(source), axes)
+    shape = bare(node.spec.shape)
+    return Group(node.spec.device, shape, shapes=frozenset({(shape, node.op.name in CHEAP)}))
+
+
+def joined(scope: Scope, first: Group, then: Group) -> Group | str:
+    """The group of both, or why they cannot be one; `then` may read `first`."""
+    if first.device != then.device:
+        return f"{first.device} and {then.device} are different devices"
+    if scope is Scope.GRAPH:
+        return replace(first, shapes=frozenset())
+    domain = _larger(first.domain, then.domain)
+    if domain is None:
+        return f"{first.domain} and {then.domain} are different domains"
+    if first.axes and then.axes and first.axes != then.axes:
+        return f"it folds axes {sorted(first.axes)}, what follows {sorted(then.axes)}"
+    for group in (first, then):
+        if group.axes and group.domain != domain:
+            return f"its reductions fold {group.domain}, not all of {domain}"
+    axes = first.axes | then.axes
+    shapes = first.shapes | then.shapes
+    for shape, cheap in shapes:
+        if not cheap and not _hoists(shape, domain, axes):
+            return f"values of shape {shape} would be computed again for each of {domain}"
+    if first.axes and then.domain == domain and _idle(domain, axes):
+        return f"{prod(row(domain, axes))} rows keep too few workers busy to go on at full size"
+    return Group(first.device, domain, axes, shapes)
+
+
+def bare(shape: Shape) -> Shape:
+    """`shape` without leading axes of length 1: shapes that differ in these are the same to broadcasting."""
+    lead = 0
+    while lead < len(shape) and shape[lead] == 1:
+        lead += 1
+    return shape[lead:]
+
+
+def row(domain: Shape, axes: frozenset[int]) -> Shape:
+    """The shape of what a reduction of `domain` over `axes` gives."""
+    return bare(tuple(1 if i - len(domain) in axes else d for i, d in enumerate(domain)))
+
+
+def _larger(a: Shape, b: Shape) -> Shape | None:
+    """The one of two shapes that the other broadcasts to."""
+    return b if stretches(a, b) else a if stretches(b, a) else None
+
+
+def _hoists(shape: Shape, domain: Shape, axes: frozenset[int]) -> bool:
+    """Does a value of `shape` vary along outer loops only? The folded axes are the inner ones."""
+    lead = len(domain) - len(shape)
+    order = sorted(range(len(domain)), key=lambda i: (i - len(domain) in axes, i))
+    varies = [i >= lead and shape[i - lead] != 1 for i in order if domain[i] != 1]
+    return varies == sorted(varies, reverse=True)
+
+
+def _idle(domain: Shape, axes: frozenset[int]) -> bool:
+    return prod(domain) >= MANY and prod(row(domain, axes)) < FEW_ROWS

@@ -1,0 +1,52 @@
+"""A Step: a Graph with its place in the run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ..ir import CONST, Graph, Node, input_node
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Run `graph` on the values of `reads`; its outputs are the values of `writes`.
+
+    Attributes
+    ----------
+    graph : Graph
+        With inputs of its own; constants and iotas are copied into it.
+    reads, writes : tuple of Node
+        Of the whole graph, in the order of ``graph.inputs`` and ``graph.outputs``.
+    fused : bool
+        True: `graph` is for a backend. False: it holds one op, run eagerly.
+    backend : str or None
+        The backend that compiles it, once that is settled.
+    reason : str
+        In words: why it is not fused, or why the group ends where it does.
+    """
+
+    graph: Graph
+    reads: tuple[Node, ...]
+    writes: tuple[Node, ...]
+    fused: bool
+    backend: str | None = None
+    reason: str = ""
+
+
+def is_copied(node: Node) -> bool:
+    """Does every step that reads `node` make it itself? True of iotas and of constants with one element."""
+    return node.op.name == "iota" or (node.op is CONST and node.spec.size == 1)
+
+
+def make_step(members: Sequence[Node], writes: Collection[Node], fused: bool, reason: str) -> Step:
+    """The step that computes `members`, given in order, and leaves the values of `writes`."""
+    inside = set(members)
+    operands = dict.fromkeys(i for n in members for i in n.inputs if i not in inside)
+    reads = tuple(i for i in operands if not is_copied(i))
+    copy = {i: i if is_copied(i) else input_node(i.spec, i.source) for i in operands}
+    for node in members:
+        copy[node] = Node(node.op, tuple(copy[i] for i in node.inputs), node.params, node.spec, node.source)
+    left = tuple(n for n in members if n in writes)
+    graph = Graph(tuple(copy[i] for i in reads), tuple(copy[w] for w in left))
+    return Step(graph, reads, left, fused, None, reason)

@@ -1,0 +1,253 @@
+"""A caching allocator: a fresh array costs page faults, a used one does not.
+
+Large arrays come from free lists by size class. Between an array and the memory that it uses stands a `_Block`, the
+``base`` of the array and, through NumPy, of each view of it. When the last of them dies the block dies, and gives
+the memory back to its list.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from . import config
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Every array of at least `SMALL` bytes begins at a multiple of this: a cache line, an AVX-512 vector.
+ALIGNMENT = 64
+
+#: Below this the C library's own free lists are as good, and NumPy is faster to ask.
+SMALL = 64 * 1024
+
+_BYTE = np.dtype(np.uint8)
+
+
+class _Memory(np.ndarray[Any, np.dtype[Any]]):
+    """Bytes from the system. A class of its own, so that NumPy does not skip the block when it looks for a base."""
+
+    __slots__ = ("bytes", "start")
+
+    bytes: int  # what an array may use, from `start` on
+    start: int
+
+
+class _Block(np.ndarray[Any, np.dtype[Any]]):
+    """Bytes of a `_Memory` while an array is on them; lives as long as the last view."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        if type(self.base) is _Memory:  # not so for a slice of a block, which is of this class too
+            _give_back(self.base)
+
+
+class Holder(Protocol):
+    """Something that keeps memory which it does not need now."""
+
+    def release(self) -> None:
+        """Drop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What the pool holds, in bytes, and how often it could serve.
+
+    Attributes
+    ----------
+    live : int
+        In use by arrays.
+    pooled : int
+        Kept for the next array.
+    peak : int
+        The most that was ever in use at a time.
+    hits, misses : int
+        Arrays served from the pool, and from the system.
+    """
+
+    live: int
+    pooled: int
+    peak: int
+    hits: int
+    misses: int
+
+
+_lock = threading.Lock()
+_returned: deque[_Memory] = deque()  # filled by `__del__`, which may run anywhere, so it must not wait for the lock
+_free: dict[int, list[_Memory]] = {}
+_holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+_live = _pooled = _peak = _hits = _misses = 0
+_limit = 0  # of `_pooled`; read from the environment whenever memory comes from the system
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A row-major array whose elements are what happens to be there.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : np.dtype
+
+    Returns
+    -------
+    np.ndarray
+        Aligned to `ALIGNMENT` bytes if it has `SMALL` bytes or more.
+    """
+    nbytes = math.prod(shape, start=dtype.itemsize)
+    if nbytes < SMALL:
+        return np.empty(shape, dtype)
+    return np.ndarray(shape, dtype, _block(size_class(nbytes)))
+
+
+def size_class(nbytes: int) -> int:
+    """`nbytes`, at least `SMALL`, rounded up by less than an eighth: arrays of nearly one size share a list."""
+    step = 1 << (nbytes - 1).bit_length() - 4
+    return -(-nbytes // step) * step
+
+
+def _block(size: int) -> _Block:
+    global _live, _pooled, _peak, _hits
+    with _lock:
+        if _returned:
+            _collect()
+        kept = _free.get(size)
+        memory = kept.pop() if kept else None
+        if memory is not None:
+            _hits += 1
+            _pooled -= size
+        _live += size
+        if _live > _peak:
+            _peak = _live
+    if memory is None:
+        memory = _from_system(size)
+    return _Block(size, _BYTE, memory, memory.start)
+
+
+def _from_system(size: int) -> _Memory:
+    """`size` bytes and room to align them; when the system has no more, the pool is emptied first."""
+    global _live, _misses, _limit
+    with _lock:
+        _misses += 1
+        _limit = int(config.POOL_BYTES.get())
+    try:
+        memory = _allocate(size)
+    except MemoryError:
+        with _lock:
+            _live -= size
+        raise
+    memory.bytes = size
+    memory.start = -memory.ctypes.data % ALIGNMENT
+    return memory
+
+
+def _allocate(size: int) -> _Memory:
+    try:
+        return _Memory(size + ALIGNMENT, _BYTE)
+    except MemoryError:
+        empty_cache()
+    return _Memory(size + ALIGNMENT, _BYTE)
+
+
+def _give_back(memory: Any) -> None:
+    _returned.append(memory)
+    if _lock.acquire(blocking=False):  # otherwise whoever has it, or comes next, collects
+        try:
+            _collect()
+        finally:
+            _lock.release()
+
+
+def _collect() -> None:
+    """Move returned memory to the free lists, or to the system where the pool is full; the lock is held."""
+    global _live, _pooled
+    while _returned:
+        memory = _returned.popleft()
+        size = memory.bytes
+        _live -= size
+        if _pooled + size <= _limit:
+            _free.setdefault(size, []).append(memory)
+            _pooled += size
+
+
+def empty_cache() -> None:
+    """Give all memory that no array uses back to the system."""
+    global _pooled
+    for holder in tuple(_holders):
+        holder.release()
+    with _lock:
+        _collect()
+        dropped = tuple(_free.values())
+        _free.clear()
+        _pooled = 0
+    del dropped  # outside the lock
+
+
+def release_on_empty(holder: Holder) -> None:
+    """Have `empty_cache` call ``holder.release()``, as long as `holder` lives."""
+    _holders.add(holder)
+
+
+def stats() -> Stats:
+    """What the pool holds now; arrays below `SMALL` bytes are not counted."""
+    with _lock:
+        _collect()
+        return Stats(_live, _pooled, _peak, _hits, _misses)
+
+
+# whose is it?
+
+
+def _references(arrays: Sequence[Any], index: int) -> int:
+    return sys.getrefcount(arrays[index])
+
+
+def _base_references(array: Any) -> int:
+    return sys.getrefcount(array.base)
+
+
+# What the two functions above see when nobody else looks; measured, because it differs between Pythons.
+_LISTED = _references([np.empty(0)], 0)
+_BASED = _base_references(np.ndarray(1, _BYTE, bytearray(1)))
+
+
+def owned_alone(arrays: Sequence[Any], index: int) -> bool:
+    """May the memory of ``arrays[index]`` be overwritten, because one owner alone would notice?
+
+    The caller vouches for one reference beside the one in `arrays`: the owner that the update is for.
+    Any further one makes the answer False. Nothing is missed, because
+
+    * the array itself has the memory, or a block that has no other array: then NumPy makes it the ``base`` of each of
+      its views, of ``Tensor.numpy()`` and of views of views alike, and a base is a reference;
+    * memoryviews and DLPack capsules of an array refer to it as well;
+    * an array that is a view, of a user's array perhaps, is never owned.
+
+    What no count can show is a bare address: ``array.ctypes.data`` kept beyond the life of its array.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+        It must hold the array once; no local variable may hold it.
+    index : int
+
+    Returns
+    -------
+    bool
+        True only for a writable row-major NumPy array.
+    """
+    return _references(arrays, index) <= _LISTED + 1 and _is_whole(arrays[index])
+
+
+def _is_whole(array: Any) -> bool:
+    if type(array) is not np.ndarray or not (array.flags.writeable and array.flags.c_contiguous):
+        return False
+    if array.flags.owndata:
+        return True
+    return type(array.base) is _Block and _base_references(array) <= _BASED

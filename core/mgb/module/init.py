@@ -1,0 +1,146 @@
+"""Initial values of parameters. Every function changes its tensor in place."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import random
+from ..tensor import Tensor
+
+_LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+_GAINS = dict.fromkeys(_LINEAR, 1.0) | {
+    "sigmoid": 1.0,
+    "identity": 1.0,
+    "tanh": 5.0 / 3.0,
+    "relu": math.sqrt(2.0),
+}
+
+
+def fill_(tensor: Tensor, val: float) -> None:
+    """Set every element to `val`."""
+    array = np.full(tensor.shape, val, tensor.dtype)
+    tensor._reset(Tensor(array, dtype=tensor.dtype, device=tensor.device))
+
+
+def zeros_(tensor: Tensor) -> None:
+    """Set every element to 0."""
+    fill_(tensor, 0)
+
+
+def ones_(tensor: Tensor) -> None:
+    """Set every element to 1."""
+    fill_(tensor, 1)
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
+    """Draw from the uniform distribution over [a, b)."""
+    _become(tensor, random.uniform(low=a, high=b, size=tensor.shape))
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
+    """Draw from the normal distribution."""
+    _become(tensor, random.normal(mean=mean, std=std, size=tensor.shape))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
+    """Draw uniformly with the variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
+    bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
+    uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
+    """Draw normally with the variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
+    normal_(tensor, 0.0, _xavier_std(tensor, gain))
+
+
+def msra_uniform_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> None:
+    """Draw uniformly with the variance ``gain^2 / fan`` (He et al. 2015).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a : float
+        The negative slope, when `nonlinearity` is ``"leaky_relu"``.
+    mode : {"fan_in", "fan_out"}
+        Whether the variance is kept on the way forward or on the way back.
+    nonlinearity : str
+        See `calculate_gain`.
+    """
+    bound = math.sqrt(3.0) * _msra_std(tensor, a, mode, nonlinearity)
+    uniform_(tensor, -bound, bound)
+
+
+def msra_normal_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> None:
+    """Draw normally with the variance ``gain^2 / fan``; see `msra_uniform_`."""
+    normal_(tensor, 0.0, _msra_std(tensor, a, mode, nonlinearity))
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which a layer's initial deviation makes up for the non-linearity behind it.
+
+    Parameters
+    ----------
+    nonlinearity : str
+        ``"linear"``, the name of a convolution, ``"sigmoid"``, ``"tanh"``, ``"relu"`` or ``"leaky_relu"``.
+    param : float, optional
+        The negative slope of ``"leaky_relu"``, 0.01 by default.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown.
+    """
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else float(param)
+        return math.sqrt(2.0 / (1.0 + slope**2))
+    if nonlinearity not in _GAINS:
+        known = ", ".join(sorted({*_GAINS, "leaky_relu"}))
+        raise ValueError(f"unknown nonlinearity {nonlinearity!r}; known are {known}")
+    return _GAINS[nonlinearity]
+
+
+def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
+    """How many inputs one output of this weight reads, and how many outputs one input feeds.
+
+    Weights are ``(out, in)``, ``(out, in, height, width)`` or, in groups, ``(groups, out, in, height, width)``.
+
+    Raises
+    ------
+    ValueError
+        The tensor has another number of axes.
+    """
+    shape = tensor.shape
+    if len(shape) == 2:
+        return float(shape[1]), float(shape[0])
+    if len(shape) in (4, 5):
+        outputs, inputs, *window = shape[-4:]
+        field = math.prod(window)
+        return float(inputs * field), float(outputs * field)
+    raise ValueError(f"fan_in and fan_out are defined for weights of 2, 4 or 5 axes, got shape {shape}")
+
+
+def _xavier_std(tensor: Tensor, gain: float) -> float:
+    return gain * math.sqrt(2.0 / sum(calculate_fan_in_and_fan_out(tensor)))
+
+
+def _msra_std(tensor: Tensor, slope: float, mode: str, nonlinearity: str) -> float:
+    modes = ("fan_in", "fan_out")
+    if mode.lower() not in modes:
+        raise ValueError(f"mode {mode!r} is not one of {', '.join(modes)}")
+    fan = calculate_fan_in_and_fan_out(tensor)[modes.index(mode.lower())]
+    return calculate_gain(nonlinearity, slope) / math.sqrt(fan)
+
+
+def _become(tensor: Tensor, drawn: Tensor) -> None:
+    if drawn.dtype == tensor.dtype and drawn.device == tensor.device:
+        tensor._reset(drawn)
+    else:
+        tensor._reset(Tensor(drawn.numpy(), dtype=tensor.dtype, device=tensor.device))
+
+

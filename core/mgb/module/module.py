@@ -1,0 +1,296 @@
+"""Module: a function with parameters, and the walk over its attributes that everything else is made of."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError, StateKeyError
+from ..tensor import Parameter, Tensor
+
+Predicate = Callable[[Any], bool]
+PreHook = Callable[["Module", tuple[Any, ...]], Any]
+Hook = Callable[["Module", tuple[Any, ...], Any], Any]
+
+
+class HookHandler:
+    """What registering a hook returns.
+
+    Parameters
+    ----------
+    hooks : dict
+        Where the hook is kept.
+    hook : callable
+    """
+
+    def __init__(self, hooks: dict[HookHandler, Any], hook: Any) -> None:
+        self._hooks = hooks
+        hooks[self] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; more than once does no harm."""
+        self._hooks.pop(self, None)
+
+
+class Module(ABC):
+    """A function with parameters.
+
+    Tensors and Modules that are attributes, or stand in lists, tuples and dicts that are attributes, belong
+    to the module: every `Parameter` is one of its parameters, every other Tensor one of its buffers. They are
+    visited in the order of their sorted names, an object that is reachable twice only the first time.
+
+    Parameters
+    ----------
+    name : str, optional
+    """
+
+    #: Whether parameters and buffers are 1-D in a state dict, whatever their shape here.
+    flat_state = False
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
+        self.training = True
+        self._forward_hooks: dict[HookHandler, Hook] = {}
+        self._forward_pre_hooks: dict[HookHandler, PreHook] = {}
+
+    @abstractmethod
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """The function itself."""
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        for pre_hook in tuple(self._forward_pre_hooks.values()):
+            changed = pre_hook(self, inputs)
+            if changed is not None:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+        outputs = self.forward(*inputs, **kwargs)
+        for hook in tuple(self._forward_hooks.values()):
+            changed = hook(self, inputs, outputs)
+            if changed is not None:
+                outputs = changed
+        return outputs
+
+    def register_forward_pre_hook(self, hook: PreHook) -> HookHandler:
+        """Call ``hook(module, inputs)`` before `forward`; its result, unless None, replaces the inputs."""
+        return HookHandler(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Hook) -> HookHandler:
+        """Call ``hook(module, inputs, outputs)`` after `forward`; its result, unless None, is the output."""
+        return HookHandler(self._forward_hooks, hook)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Module) and "_forward_hooks" not in self.__dict__:
+            raise AttributeError("cannot assign module before Module.__init__() call")
+        super().__setattr__(name, value)
+
+    # the walk
+
+    def parameters(self, recursive: bool = True) -> Iterator[Parameter]:
+        """Every `Parameter`, those of submodules too unless `recursive` is False."""
+        return (tensor for _, tensor in self.named_parameters(recursive=recursive))
+
+    def named_parameters(
+        self, prefix: str | None = None, recursive: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Every `Parameter` with its dotted name, which starts with `prefix`."""
+        return _named(self._walk(is_parameter, prefix, recursive))
+
+    def buffers(self, recursive: bool = True) -> Iterator[Tensor]:
+        """Every Tensor that is not a `Parameter`."""
+        return (tensor for _, tensor in self.named_buffers(recursive=recursive))
+
+    def named_buffers(
+        self, prefix: str | None = None, recursive: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Every Tensor that is not a `Parameter`, with its dotted name."""
+        return _named(self._walk(is_buffer, prefix, recursive))
+
+    def tensors(self, recursive: bool = True) -> Iterator[Tensor]:
+        """Every parameter and buffer."""
+        return (tensor for _, tensor in self.named_tensors(recursive=recursive))
+
+    def named_tensors(
+        self, prefix: str | None = None, recursive: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Every parameter and buffer with its dotted name."""
+        return _named(self._walk(is_tensor, prefix, recursive))
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly inside this one."""
+        return (module for _, module in self.named_children())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly inside this one, with their names."""
+        return _named(self._walk(is_module, None, recursive=False))
+
+    def modules(self) -> Iterator[Module]:
+        """The module itself, then every module inside it."""
+        return (module for _, module in self.named_modules())
+
+    def named_modules(self, prefix: str | None = None) -> Iterator[tuple[str, Module]]:
+        """The module itself under the name `prefix`, then every module inside it with its dotted name."""
+        yield prefix or "", self
+        yield from ((n, m) for n, m in _named(self._walk(is_module, prefix, recursive=True)) if m is not self)
+
+    def _walk(
+        self, wanted: Predicate, prefix: str | None, recursive: bool, seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Any, Module]]:
+        """Name, object and owning module of every `wanted` object, each once."""
+        seen = {id(self)} if seen is None else seen
+        for attribute in sorted(vars(self)):
+            name = f"{prefix}.{attribute}" if prefix else attribute
+            for key, value in expand(name, vars(self)[attribute]):
+                if id(value) in seen:
+                    continue
+                seen.add(id(value))
+                if wanted(value):
+                    yield key, value, self
+                if recursive and isinstance(value, Module):
+                    yield from value._walk(wanted, key, recursive, seen)
+
+    # changes to the whole tree
+
+    def apply(self, function: Callable[[Module], object]) -> Module:
+        """Call `function` on this module and every module inside it."""
+        for module in self.modules():
+            function(module)
+        return self
+
+    def train(self, mode: bool = True) -> Module:
+        """Behave as in training, here and in every submodule; or, when `mode` is False, as in use."""
+        return self.apply(lambda module: setattr(module, "training", mode))
+
+    def eval(self) -> Module:
+        """Behave as in use: no dropout, running statistics as they are."""
+        return self.train(False)
+
+    # state
+
+    def state_dict(self, prefix: str = "", keep_var: bool = False) -> OrderedDict[str, Any]:
+        """Every parameter and buffer by its dotted name.
+
+        Parameters
+        ----------
+        prefix : str, optional
+            Starts every name.
+        keep_var : bool
+            Give the Tensors themselves instead of NumPy arrays of their values.
+
+        Returns
+        -------
+        OrderedDict of str to ndarray, or to Tensor
+        """
+        found = self._walk(is_tensor, prefix or None, recursive=True)
+        return OrderedDict((name, t if keep_var else _saved(t, owner)) for name, t, owner in found)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any] | Callable[[str, Tensor], Any], strict: bool = True
+    ) -> None:
+        """Set every parameter and buffer; nothing changes when an error is raised.
+
+        Parameters
+        ----------
+        state_dict : mapping or callable
+            What `state_dict` returned, or ``(name, tensor) -> array or None``; None leaves the tensor as it is.
+        strict : bool
+            Names on one side only are an error; otherwise they are warned of and skipped.
+
+        Raises
+        ------
+        StateKeyError
+            A name is missing or unused, a `KeyError`.
+        ShapeError
+            An array has another shape than the tensor, a `ValueError`.
+        """
+        found = list(self._walk(is_tensor, None, recursive=True))
+        if callable(state_dict):
+            given = {name: state_dict(name, tensor) for name, tensor, _ in found}
+            given = {name: value for name, value in given.items() if value is not None}
+        else:
+            given = dict(state_dict)
+        names = {name for name, _, _ in found}
+        _complain("Unused params violate `strict=True`, unused={}", given.keys() - names, strict)
+        if not callable(state_dict):
+            _complain("Missing params violate `strict=True`, missing={}", names - given.keys(), strict)
+        values = [(t, _loaded(name, given[name], t, owner)) for name, t, owner in found if name in given]
+        for tensor, value in values:
+            tensor._reset(value)
+
+    # text
+
+    def _describe(self) -> str:
+        """What stands between the brackets of the repr, beside the submodules."""
+        return ""
+
+    def __repr__(self) -> str:
+        children = [f"({name}): {module!r}" for name, module in self.named_children()]
+        if not children:
+            return f"{type(self).__name__}({self._describe()})"
+        described = [self._describe()] if self._describe() else []
+        body = "\n".join([*described, *children]).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {body}\n)"
+
+
+def is_parameter(value: Any) -> bool:
+    return isinstance(value, Parameter)
+
+
+def is_buffer(value: Any) -> bool:
+    return isinstance(value, Tensor) and not isinstance(value, Parameter)
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def is_module(value: Any) -> bool:
+    return isinstance(value, Module)
+
+
+def expand(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The Tensors and Modules in `value`, a nest of lists, tuples and dicts, with their dotted names.
+
+    Raises
+    ------
+    AssertionError
+        A dict holds one under a key that is not a string.
+    """
+    if isinstance(value, Tensor | Module):
+        yield name, value
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            for found in expand(f"{name}.{key}", value[key]):
+                if not isinstance(key, str):
+                    raise AssertionError(f"keys for Tensor and Module must be str, error key: {key}")
+                yield found
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield from expand(f"{name}.{place}", item)
+
+
+def _named(found: Iterator[tuple[str, Any, Module]]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value, _ in found)
+
+
+def _saved(tensor: Tensor, owner: Module) -> Any:
+    array = tensor.numpy()
+    return (array.reshape(-1) if owner.flat_state else array).copy()
+
+
+def _loaded(name: str, value: Any, tensor: Tensor, owner: Module) -> Tensor:
+    array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    same = array.size == tensor.size if owner.flat_state else array.shape == tensor.shape
+    if not same:
+        raise ShapeError(f"param `{name}` shape mismatch, should be {tensor.shape}, get {array.shape}")
+    return Tensor(array.reshape(tensor.shape), dtype=tensor.dtype, device=tensor.device)
+
+
+def _complain(text: str, names: set[str], strict: bool) -> None:
+    if names and strict:
+        raise StateKeyError(text.format(sorted(names)))
+    if names:
+        warnings.warn(text.format(sorted(names)), stacklevel=3)

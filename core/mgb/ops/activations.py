@@ -1,0 +1,210 @@
+"""Activations and their gradients. The ``*_grad`` ops take what MegEngine's take: the input (or the output) and ``d``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+from .declare import FLOATING, NUMERIC, composite
+from .elementwise import abs, clip, expm1, log1p, switch_gt0
+from .hyperbolic import erfc
+from .primitives import le, logical_and, lt, maximum, minimum, neg, where
+from .transcendental import exp, tanh
+
+SQRT_HALF = 0.7071067811865476
+SQRT_TWO_OVER_PI = 0.7978845608028654
+ONE_OVER_SQRT_TWO_PI = 0.3989422804014327
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+#: Keeps a factor finite where the other one is 0.
+FINITE = 3e38
+
+
+def _expit(x: Any) -> Any:
+    from scipy import special
+
+    return special.expit(x)
+
+
+# rectifiers
+
+
+@composite(NUMERIC, grad=lambda g, y, _x: (switch_gt0(y, g),))
+def relu(x: Tensor) -> Tensor:
+    return maximum(x, 0)
+
+
+@composite(NUMERIC, grad=lambda g, _y, x: (relu6_grad(x, g),))
+def relu6(x: Tensor) -> Tensor:
+    return clip(x, 0, 6)
+
+
+@composite(NUMERIC, grad=lambda g, _y, x, _d: (None, relu6_grad(x, g)))
+def relu6_grad(x: Tensor, d: Tensor) -> Tensor:
+    return where(logical_and(lt(0, x), lt(x, 6)), d, 0)
+
+
+@composite(NUMERIC, grad=lambda g, _y, x, w: (prelu_grad(x, g, w), where(lt(x, 0), g * x, 0)))
+def prelu(x: Tensor, w: Tensor) -> Tensor:
+    return where(lt(0, x), x, w * x)
+
+
+@composite(NUMERIC)
+def prelu_grad(x: Tensor, d: Tensor, w: Tensor) -> Tensor:
+    """`d`, times `w` where `x` is negative."""
+    return where(le(0, x), d, d * w)
+
+
+@composite(FLOATING, grad=lambda g, _y, x, negative_slope=0.01: (prelu_grad(x, g, negative_slope),))
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    return where(lt(0, x), x, negative_slope * x)
+
+
+@composite(FLOATING)
+def hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+    return clip(x, low, high)
+
+
+# exponential units: `expm1` sees no positive numbers, so that what is not chosen has a finite gradient
+
+
+@composite(FLOATING)
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return where(lt(0, x), x, alpha * expm1(minimum(x, 0)))
+
+
+@composite(FLOATING)
+def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return where(lt(0, x), x, alpha * expm1(minimum(x, 0) / alpha))
+
+
+@composite(FLOATING)
+def selu(x: Tensor) -> Tensor:
+    return where(lt(0, x), SELU_SCALE * x, SELU_SCALE * SELU_ALPHA * expm1(minimum(x, 0)))
+
+
+# the sigmoid and what is made of it
+
+
+@composite(FLOATING, eager=_expit, grad=lambda g, y, _x: (sigmoid_grad(y, g),))
+def sigmoid(x: Tensor) -> Tensor:
+    """``1 / (1 + exp(-x))``; small results keep their digits."""
+    e = exp(neg(abs(x)))
+    return where(lt(x, 0), e, 1) / (1 + e)
+
+
+@composite(NUMERIC)
+def sigmoid_grad(y: Tensor, d: Tensor) -> Tensor:
+    """`y` is the output of `sigmoid`."""
+    return y * (1 - y) * d
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (silu_grad(x, g),))
+def silu(x: Tensor) -> Tensor:
+    return maximum(x, -FINITE) * sigmoid(x)
+
+
+@composite(FLOATING)
+def silu_grad(x: Tensor, d: Tensor) -> Tensor:
+    s = sigmoid(x)
+    return d * s * (1 + clip(x, -FINITE, FINITE) * sigmoid(neg(x)))
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (softplus_grad(x, g),))
+def softplus(x: Tensor) -> Tensor:
+    """``log(1 + exp(x))`` without overflow."""
+    return log1p(exp(neg(abs(x)))) + maximum(x, 0)
+
+
+@composite(FLOATING)
+def softplus_grad(x: Tensor, d: Tensor) -> Tensor:
+    return d * sigmoid(x)
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (softplus_grad(neg(x), g),))
+def logsigmoid(x: Tensor) -> Tensor:
+    return minimum(x, 0) - log1p(exp(neg(abs(x))))
+
+
+@composite(FLOATING)
+def mish(x: Tensor) -> Tensor:
+    return maximum(x, -FINITE) * tanh(softplus(x))
+
+
+# piecewise linear stand-ins
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (hsigmoid_grad(x, g),))
+def hsigmoid(x: Tensor) -> Tensor:
+    return clip(x + 3, 0, 6) / 6
+
+
+@composite(FLOATING)
+def hsigmoid_grad(x: Tensor, d: Tensor) -> Tensor:
+    return where(logical_and(lt(-3, x), lt(x, 3)), d / 6, 0)
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (hswish_grad(x, g),))
+def hswish(x: Tensor) -> Tensor:
+    return maximum(x, -FINITE) * (clip(x + 3, 0, 6) / 6)
+
+
+@composite(FLOATING)
+def hswish_grad(x: Tensor, d: Tensor) -> Tensor:
+    """-1/2 at -3 and 3/2 at 3."""
+    return where(lt(x, -3), 0, where(lt(3, x), d, (2 * x + 3) / 6 * d))
+
+
+# with the normal distribution
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (gelu_grad(x, g),))
+def gelu(x: Tensor) -> Tensor:
+    """`x` times the normal distribution function of `x`; exact, not the formula with tanh."""
+    return maximum(x, -FINITE) * (0.5 * erfc(-SQRT_HALF * x))
+
+
+@composite(FLOATING)
+def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
+    density = ONE_OVER_SQRT_TWO_PI * exp(-0.5 * x * x)
+    return d * (0.5 * erfc(-SQRT_HALF * x) + clip(x, -FINITE, FINITE) * density)
+
+
+@composite(FLOATING)
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The approximation of `gelu` by ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh."""
+    inner = 2 * SQRT_TWO_OVER_PI * x * (1 + 0.044715 * x * x)
+    return maximum(x, -FINITE) * sigmoid(inner)
+
+
+# the rest
+
+
+@composite(NUMERIC)
+def tanh_grad(y: Tensor, d: Tensor) -> Tensor:
+    """`y` is the output of `tanh`."""
+    return (1 - y * y) * d
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (fast_tanh_grad(x, g),))
+def fast_tanh(x: Tensor) -> Tensor:
+    """``x * (27 + x**2) / (27 + 9 * x**2)``: near tanh for small `x`, beyond 1 for large ones."""
+    return x * (27 + x * x) / (27 + 9 * x * x)
+
+
+@composite(FLOATING)
+def fast_tanh_grad(x: Tensor, d: Tensor) -> Tensor:
+    z = x * x
+    return d * (-48 * z / (3 + z) + 27 + z) / (9 * (3 + z))
+
+
+@composite(FLOATING)
+def tanhshrink(x: Tensor) -> Tensor:
+    return x - tanh(x)
+
+
+@composite(FLOATING, grad=lambda g, _y, x: (g / ((1 + abs(x)) * (1 + abs(x))),))
+def softsign(x: Tensor) -> Tensor:
+    return clip(x, -FINITE, FINITE) / (1 + abs(clip(x, -FINITE, FINITE)))

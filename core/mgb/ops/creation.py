@@ -1,0 +1,129 @@
+"""Arrays out of nothing, spelt with constants and ``iota`` so that they fuse with what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import device as devices
+from .. import dtypes
+from ..apply import literal
+from ..ir import Spec
+from ..tensor import Tensor
+from .layout import broadcast_to
+from .primitives import cast, eq, iota
+
+Shape = int | Sequence[int]
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """`shape`, given as an integer, a sequence or an integer Tensor, as a tuple."""
+    if isinstance(shape, Tensor):
+        shape = shape.tolist()
+    return (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(d) for d in shape)
+
+
+def _device(device: str | None) -> str:
+    return devices.canonical(device or devices.get_default_device())
+
+
+def full(shape: Shape, value: Any, dtype: Any = "float32", device: str | None = None) -> Tensor:
+    """`value` everywhere.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    value : scalar or Tensor
+        Broadcasts to `shape`.
+    dtype : dtype, optional
+    device : str, optional
+    """
+    wanted = dtypes.as_dtype(dtype)
+    if not isinstance(value, Tensor):
+        value = literal(value, wanted, _device(device))
+    elif value.dtype != wanted:
+        value = cast(value, dtype=wanted)
+    return broadcast_to(value, shape=as_shape(shape))
+
+
+def zeros(shape: Shape, dtype: Any = "float32", device: str | None = None) -> Tensor:
+    """0 everywhere; see `full`."""
+    return full(shape, 0, dtype, device)
+
+
+def ones(shape: Shape, dtype: Any = "float32", device: str | None = None) -> Tensor:
+    """1 everywhere; see `full`."""
+    return full(shape, 1, dtype, device)
+
+
+def full_like(inp: Tensor | Spec, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`value` everywhere, with the shape, dtype and device of `inp`."""
+    return full(inp.shape, value, dtype or inp.dtype, device or inp.device)
+
+
+def zeros_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
+    """0 everywhere, with the shape, dtype and device of `inp`."""
+    return full_like(inp, 0, dtype, device)
+
+
+def ones_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
+    """1 everywhere, with the shape, dtype and device of `inp`."""
+    return full_like(inp, 1, dtype, device)
+
+
+def arange(
+    start: float = 0, stop: float | None = None, step: float = 1, dtype: Any = "float32", device: str | None = None
+) -> Tensor:
+    """``start, start + step, ...`` up to `stop`, which is left out; ``arange(n)`` counts from 0 to n - 1.
+
+    Returns
+    -------
+    Tensor of shape (ceil((stop - start) / step),)
+
+    Raises
+    ------
+    ValueError
+        `step` is 0.
+    """
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = (t.item() if isinstance(t, Tensor) else t for t in (start, stop, step))
+    if step == 0:
+        raise ValueError("arange: step is 0")
+    wanted = dtypes.as_dtype(dtype)
+    count = max(0, int(np.ceil((stop - start) / step)))
+    places = iota(shape=(count,), dtype=wanted, device=_device(device))
+    if step != 1:
+        places = cast(places * step, dtype=wanted)
+    return cast(places + start, dtype=wanted) if start != 0 else places
+
+
+def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: str | None = None) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, both of them included exactly.
+
+    Parameters
+    ----------
+    start, stop : float or 0-d Tensor
+    num : int
+    dtype, device : optional
+    """
+    wanted = dtypes.as_dtype(dtype)
+    computed = wanted if wanted in dtypes.FLOATS else dtypes.float32
+    part = iota(shape=(int(num),), dtype=computed, device=_device(device)) / float(max(int(num) - 1, 1))
+    return cast(start * (1 - part) + stop * part, dtype=wanted)
+
+
+def eye(N: int, M: int | None = None, dtype: Any = "float32", device: str | None = None) -> Tensor:
+    """1 on the main diagonal of an ``(N, M)`` matrix, 0 beside it; `M` is `N` when it is not given."""
+    where = _device(device)
+    rows = iota(shape=(int(N), 1), dtype=dtypes.int32, device=where)
+    columns = iota(shape=(1, int(N if M is None else M)), dtype=dtypes.int32, device=where)
+    return cast(eq(rows, columns), dtype=dtypes.as_dtype(dtype))
+
+
+def along(shape: Sequence[int], axis: Sequence[int], dtype: Any, device: str) -> Tensor:
+    """Each element's row-major place among the axes in `axis`; length 1 along the others."""
+    places = tuple(d if i in axis else 1 for i, d in enumerate(shape))
+    return iota(shape=places, dtype=dtypes.as_dtype(dtype), device=device)

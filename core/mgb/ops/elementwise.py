@@ -1,0 +1,284 @@
+"""Comparisons, signs, rounding, powers and logarithms: the sentences that are plain arithmetic.
+
+Rows read: dtypes, NumPy where one call does it, gradient ``(g, y, *inputs)``. A leading underscore: only the spec is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ConversionError
+from ..tensor import Tensor
+from . import exponential, floats
+from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, composite
+from .primitives import (
+    bit_xor,
+    cast,
+    eq,
+    floor,
+    le,
+    logical_and,
+    logical_not,
+    logical_or,
+    lt,
+    maximum,
+    minimum,
+    mod,
+    neg,
+    shr,
+    sqrt,
+    where,
+)
+from .transcendental import exp, log
+
+INF = float("inf")
+LN2, LN10 = 0.6931471805599453, 2.302585092994046
+
+
+# comparisons and classes
+
+
+@composite(COMPARE, eager=np.greater, differentiable=False)
+def gt(a: Tensor, b: Tensor) -> Tensor:
+    return lt(b, a)
+
+
+@composite(COMPARE, eager=np.greater_equal, differentiable=False)
+def ge(a: Tensor, b: Tensor) -> Tensor:
+    return le(b, a)
+
+
+@composite(COMPARE, eager=np.not_equal, differentiable=False)
+def ne(a: Tensor, b: Tensor) -> Tensor:
+    return logical_not(eq(a, b))
+
+
+@composite(COMPARE, eager=np.isnan, differentiable=False)
+def isnan(x: Tensor) -> Tensor:
+    return logical_not(eq(x, x))
+
+
+@composite(COMPARE, eager=np.isinf, differentiable=False)
+def isinf(x: Tensor) -> Tensor:
+    return logical_or(eq(x, INF), eq(x, -INF))
+
+
+@composite(COMPARE, eager=np.isfinite, differentiable=False)
+def isfinite(x: Tensor) -> Tensor:
+    return logical_and(lt(x, INF), lt(-INF, x))
+
+
+@composite(LOGICAL, eager=np.logical_xor, differentiable=False)
+def logical_xor(a: Tensor, b: Tensor) -> Tensor:
+    return logical_not(eq(a, b))
+
+
+@composite(INTEGER, eager=np.invert, differentiable=False)
+def bit_not(x: Tensor) -> Tensor:
+    if x.dtype == dtypes.bool_:
+        return logical_not(x)
+    return bit_xor(x, -1 if x.dtype in dtypes.SIGNED else int(np.iinfo(x.dtype).max))
+
+
+# signs
+
+
+@composite(NUMERIC, eager=np.abs, grad=lambda g, _y, x: (abs_grad(x, g),))
+@floats.widen_halves
+def abs(x: Tensor) -> Tensor:
+    return floats.magnitude(x) if x.dtype in dtypes.FLOATS else where(lt(x, 0), neg(x), x)
+
+
+@composite(NUMERIC, grad=lambda g, _y, x, _d: (None, abs_grad(x, g)))
+def abs_grad(x: Tensor, d: Tensor) -> Tensor:
+    """The derivative of ``abs`` at 0 is -1, as in MegEngine."""
+    return where(lt(0, x), d, neg(d))
+
+
+@composite(NUMERIC, eager=np.sign, differentiable=False)
+def sign(x: Tensor) -> Tensor:
+    if x.dtype in dtypes.UNSIGNED:
+        return minimum(x, 1)
+    return where(lt(x, 0), -1, where(lt(0, x), 1, x))
+
+
+@composite(NUMERIC, eager=np.signbit, differentiable=False)
+@floats.widen_halves
+def signbit(x: Tensor) -> Tensor:
+    """True for -0.0 too."""
+    return lt(floats.sign_bit(x) if x.dtype in dtypes.FLOATS else x, 0)
+
+
+@composite(FLOATING, eager=np.copysign, grad=lambda g, _y, x, s: (where(eq(signbit(x), signbit(s)), g, neg(g)), None))
+@floats.widen_halves
+def copysign(x: Tensor, s: Tensor) -> Tensor:
+    """The magnitude of `x` with the sign of `s`."""
+    return floats.flip_sign(floats.magnitude(x), floats.sign_bit(s))
+
+
+# rounding
+
+
+@composite(FLOATING, eager=np.ceil, differentiable=False)
+def ceil(x: Tensor) -> Tensor:
+    return neg(floor(neg(x)))
+
+
+@composite(FLOATING, eager=np.trunc, differentiable=False)
+def trunc(x: Tensor) -> Tensor:
+    return where(lt(x, 0), ceil(x), floor(x))
+
+
+@composite(FLOATING, differentiable=False)
+def round_away(x: Tensor) -> Tensor:
+    """To the nearest whole number; halfway cases go away from 0. What is cut off is exact, ``x + 0.5`` is not."""
+    whole = trunc(x)
+    return where(le(0.5, abs(x - whole)), whole + copysign(1, x), whole)
+
+
+@composite(NUMERIC, eager=np.fmod, grad=lambda g, _y, a, b: (g, neg(g * trunc(a / b))))
+@floats.widen_halves
+def fmod(a: Tensor, b: Tensor) -> Tensor:
+    """The remainder of C: it has the sign of `a`. (``mod`` has that of `b`.)"""
+    if a.dtype in dtypes.FLOATS:
+        return copysign(mod(floats.magnitude(a), floats.magnitude(b)), a)
+    m = mod(a, b)
+    return where(logical_and(ne(m, 0), ne(lt(a, 0), lt(b, 0))), m - b, m)
+
+
+@composite(
+    SAME,
+    grad=lambda g, _y, x, low, high: (
+        where(logical_and(le(low, x), le(x, high)), g, 0),
+        where(le(x, low), g, 0),
+        where(le(high, x), g, 0),
+    ),
+)
+def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """`x` within [`low`, `high`]; NaN stays NaN."""
+    return where(le(x, low), low, where(lt(high, x), high, x))
+
+
+# powers and logarithms
+
+
+@composite(NUMERIC, eager=np.square, grad=lambda g, _y, x: (2 * g * x,))
+def square(x: Tensor) -> Tensor:
+    return x * x
+
+
+@composite(FLOATING, grad=lambda g, y, _x: (neg(g * y * y),))
+def reciprocal(x: Tensor) -> Tensor:
+    return 1 / x
+
+
+@composite(FLOATING, grad=lambda g, y, x: (-0.5 * g * y / x,))
+def rsqrt(x: Tensor) -> Tensor:
+    return 1 / sqrt(x)
+
+
+@composite(FLOATING, eager=np.cbrt, grad=lambda g, y, _x: (g / (3 * y * y),))
+@floats.widen_halves
+def cbrt(x: Tensor) -> Tensor:
+    """``exp(log(x) / 3)`` and one step of Newton; within 2 ULP."""
+    form = floats.FORMATS[x.dtype]
+    a = floats.magnitude(x)
+    tiny = lt(a, form.smallest)
+    a = where(tiny, a * 2.0**54, a)
+    root = exp(log(a) / 3)
+    root = root - (root - a / (root * root)) / 3
+    root = where(tiny, root * 2.0**-18, root)
+    return where(logical_or(eq(x, 0), logical_not(isfinite(x))), x, copysign(root, x))
+
+
+@composite(FLOATING, grad=lambda g, _y, a, b: (g * _share(a, b), g * _share(b, a)), eager=np.logaddexp)
+def logaddexp(a: Tensor, b: Tensor) -> Tensor:
+    """``log(exp(a) + exp(b))`` without overflow."""
+    high, low = maximum(a, b), minimum(a, b)
+    return high + where(eq(high, low), LN2, log1p(exp(low - high)))
+
+
+def _share(a: Tensor, b: Tensor) -> Tensor:
+    """``exp(a) / (exp(a) + exp(b))``."""
+    e = exp(neg(abs(a - b)))
+    return where(lt(a, b), e, 1) / (1 + e)
+
+
+@composite(FLOATING, eager=np.hypot, grad=lambda g, y, a, b: (g * _part(a, y), g * _part(b, y)))
+def hypot(a: Tensor, b: Tensor) -> Tensor:
+    """``sqrt(a**2 + b**2)`` without overflow; infinite when one of them is, whatever the other."""
+    a, b = abs(a), abs(b)
+    high, low = maximum(a, b), minimum(a, b)
+    ratio = where(eq(high, 0), 0, low / high)
+    return where(logical_or(eq(a, INF), eq(b, INF)), INF, high * sqrt(1 + ratio * ratio))
+
+
+def _part(a: Tensor, whole: Tensor) -> Tensor:
+    return where(eq(whole, 0), 0, a / whole)
+
+
+# fmt: off
+exp2  = composite(FLOATING, eager=np.exp2,  name="exp2",  grad=lambda g, y, _x: (g * y * LN2,))(exponential.exp2)
+expm1 = composite(FLOATING, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),))(exponential.expm1)
+log2  = composite(FLOATING, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / (x * LN2),))(exponential.log2)
+log10 = composite(FLOATING, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / (x * LN10),))(exponential.log10)
+log1p = composite(FLOATING, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),))(exponential.log1p)
+# fmt: on
+
+
+# multiply-adds and selections
+
+
+@composite(NUMERIC)
+def fma3(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return a * b + c
+
+
+@composite(NUMERIC)
+def fma4(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    return a * b + c * d
+
+
+@composite(FLOATING)
+def lerp(a: Tensor, b: Tensor, t: Tensor) -> Tensor:
+    """From `a` at 0 to `b` at 1; exact at both ends."""
+    return where(lt(t, 0.5), a + t * (b - a), b - (1 - t) * (b - a))
+
+
+@composite(NUMERIC, grad=lambda g, _y, x, _v: (None, switch_gt0(x, g)))
+def switch_gt0(x: Tensor, v: Tensor) -> Tensor:
+    """`v` where `x` is positive, else 0."""
+    return where(lt(0, x), v, 0)
+
+
+@composite(NUMERIC, grad=lambda g, _y, a, b, _v: (None, None, cond_le_mov(a, b, g)))
+def cond_le_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
+    """`v` where ``a <= b``, else 0."""
+    return where(le(a, b), v, 0)
+
+
+@composite(NUMERIC, grad=lambda g, _y, a, b, _v: (None, None, cond_lt_mov(a, b, g)))
+def cond_lt_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
+    """`v` where ``a < b``, else 0."""
+    return where(lt(a, b), v, 0)
+
+
+@composite(NUMERIC, eager=np.isclose, differentiable=False)
+def isclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """``|a - b| <= atol + rtol * |b|``; infinities are close to themselves."""
+    near = logical_and(isfinite(b), le(abs(a - b), atol + rtol * abs(b)))
+    close = logical_or(eq(a, b), near)
+    return logical_or(close, logical_and(isnan(a), isnan(b))) if equal_nan else close
+
+
+@composite(INTEGER, differentiable=False)
+def rmulh(a: Tensor, b: Tensor) -> Tensor:
+    """The product of two fixed-point fractions, rounded to nearest and upwards when halfway; -1 times -1 saturates."""
+    if a.dtype.itemsize == 8:
+        raise ConversionError(f"rmulh: needs integers of at most 32 bits, got {a.dtype}: cast with astype")
+    signed = a.dtype in dtypes.SIGNED
+    digits = a.dtype.itemsize * 8 - signed
+    wide = np.dtype(f"{'int' if signed else 'uint'}{a.dtype.itemsize * 16}")
+    product = shr(cast(a, dtype=wide) * cast(b, dtype=wide) + (1 << (digits - 1)), digits)
+    return cast(minimum(product, int(np.iinfo(a.dtype).max)), dtype=a.dtype)

@@ -1,0 +1,155 @@
+"""Floating-point numbers by their bits: what the bodies of the transcendental words are built from.
+
+A body is branch-free, so that it vectorises: every case is computed and `where` picks. Where an error term matters, it
+does not depend on whether a compiler fuses a multiplication with an addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..tensor import Tensor
+from .primitives import bit_and, bit_xor, bitcast, cast, fma, lt, shl, shr, sub, where
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """An IEEE 754 binary format.
+
+    Attributes
+    ----------
+    integer : dtype
+        The signed integers of the same width.
+    digits : int
+        Stored bits of the significand.
+    bias : int
+        Of the exponent.
+    smallest : float
+        The smallest normal number.
+    """
+
+    integer: np.dtype[Any]
+    digits: int
+    bias: int
+    smallest: float
+
+    @property
+    def sign(self) -> int:
+        """The sign bit, as a signed integer."""
+        return int(np.iinfo(self.integer).min)
+
+    def bits(self, value: float) -> int:
+        """The bit pattern of a Python float in this format, as a signed integer."""
+        return int(np.array(value, f"float{self.integer.itemsize * 8}").view(self.integer))
+
+
+FORMATS = {
+    dtypes.float32: Format(dtypes.int32, 23, 127, 2.0**-126),
+    dtypes.float64: Format(dtypes.int64, 52, 1023, 2.0**-1022),
+}
+
+Body = Callable[..., Tensor]
+
+
+def widen_halves(body: Body) -> Body:
+    """`body` is written for float32 and float64; give it 16-bit floats as float32 and round its result once."""
+
+    def widened(*xs: Tensor, **params: Any) -> Tensor:
+        dtype = xs[0].dtype
+        if dtype not in dtypes.HALVES:
+            return body(*xs, **params)
+        wide = (cast(x, dtype=dtypes.float32) if x.dtype == dtype else x for x in xs)
+        out = body(*wide, **params)
+        return cast(out, dtype=dtype) if out.dtype == dtypes.float32 else out
+
+    widened.__name__, widened.__doc__ = body.__name__, body.__doc__
+    widened.__wrapped__ = body  # type: ignore[attr-defined]
+    return widened
+
+
+def bits(x: Tensor) -> Tensor:
+    """The bit pattern of `x` as signed integers."""
+    return bitcast(x, dtype=FORMATS[x.dtype].integer)
+
+
+def sign_bit(x: Tensor) -> Tensor:
+    """The sign bit of `x` in its place, all other bits 0."""
+    return bit_and(bits(x), FORMATS[x.dtype].sign)
+
+
+def magnitude(x: Tensor) -> Tensor:
+    """`x` without its sign; -0 becomes 0."""
+    return bitcast(bit_and(bits(x), ~FORMATS[x.dtype].sign), dtype=x.dtype)
+
+
+def flip_sign(x: Tensor, sign: Tensor) -> Tensor:
+    """`x`, negated where the sign bit of the integer `sign` is set."""
+    return bitcast(bit_xor(bits(x), sign), dtype=x.dtype)
+
+
+def upper_half(x: Tensor) -> Tensor:
+    """The leading half of the significand of `x`: products of two such numbers are exact."""
+    form = FORMATS[x.dtype]
+    return bitcast(bit_and(bits(x), -(1 << (form.digits // 2 + 1))), dtype=x.dtype)
+
+
+def integer(n: Tensor) -> Tensor:
+    """A small whole number as an integer of the same width; through int32, which is what vector units convert to."""
+    return cast(cast(n, dtype=dtypes.int32), dtype=FORMATS[n.dtype].integer)
+
+
+def power_of_two(n: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """``2**n`` for an integer `n` in the range of normal numbers."""
+    form = FORMATS[dtype]
+    return bitcast(shl(n + form.bias, form.digits), dtype=dtype)
+
+
+def scale(x: Tensor, n: Tensor) -> Tensor:
+    """``x * 2**n`` rounded once, for `n` up to twice the range of exponents: overflow and underflow are gradual."""
+    half = shr(n, 1)
+    return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
+
+
+def decompose(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive finite `x`, denormal ones as well."""
+    form = FORMATS[x.dtype]
+    up = form.digits + 2
+    tiny = lt(x, form.smallest)
+    pattern = bits(where(tiny, x * 2.0**up, x))
+    n = shr(pattern - form.bits(0.5**0.5), form.digits)
+    m = bitcast(pattern - shl(n, form.digits), dtype=x.dtype)
+    return cast(where(tiny, n - up, n), dtype=x.dtype), m
+
+
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """``c[0] + c[1] * x + c[2] * x**2 + ...`` by Horner's rule."""
+    total = fma(x, coefficients[-1], coefficients[-2])
+    for c in reversed(coefficients[:-2]):
+        total = fma(total, x, c)
+    return total
+
+
+def fast_two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``a + b`` rounded, and the rounding error; ``|a| >= |b|`` (Dekker 1971)."""
+    total = a + b
+    return total, sub(b, total - a)
+
+
+def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``a + b`` rounded, and the rounding error (Knuth)."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)
+
+
+def two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``a * b`` rounded, and the rounding error to about twice the precision (Dekker 1971, halves cut by masks)."""
+    a1, b1 = upper_half(a), upper_half(b)
+    a2, b2 = a - a1, b - b1
+    product = a * b
+    return product, ((a1 * b1 - product) + (a1 * b2 + a2 * b1)) + a2 * b2

@@ -1,0 +1,252 @@
+"""``x[key]`` and ``x[key] = value`` with NumPy's meaning, in three moves: a window, arrays along axes, a reshape."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..apply import literal
+from ..errors import ShapeError
+from ..tensor import Tensor
+from .declare import broadcast_shapes
+from .index import index_get, index_set, slice_set
+from .layout import Window, broadcast_to, reshape, slice_
+from .primitives import cast, where
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A key, worked out for one shape.
+
+    Attributes
+    ----------
+    window : Window
+        A range along each axis: what slices and integers say.
+    axes, arrays : tuple
+        The integer arrays and the axes that they index, ascending.
+    place : int
+        Where the arrays' own axes stand among the axes that are left.
+    inner : tuple of int
+        The shape after window and arrays; integers still have their axes, with length 1, None has none yet.
+    shape : tuple of int
+        The shape of ``x[key]``.
+    """
+
+    window: Window
+    axes: tuple[int, ...]
+    arrays: tuple[Tensor, ...]
+    place: int
+    inner: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def getitem(x: Tensor, key: Any) -> Tensor:
+    """``x[key]``.
+
+    Parameters
+    ----------
+    x : Tensor
+    key : int, slice, None, Ellipsis, integer or boolean array-like, or a tuple of these
+        A boolean array makes a shape that depends on its values: inside a trace they are read.
+
+    Raises
+    ------
+    IndexError
+        Too many indices, an index out of range, or something that is no index.
+    """
+    plan = _plan(x, key)
+    if plan.window != _whole(x.shape):
+        x = slice_(x, window=plan.window)
+    if plan.arrays:
+        x = index_get(x, *plan.arrays, axes=plan.axes, place=plan.place)
+        return x if plan.shape == plan.inner else reshape(x, shape=plan.shape)
+    return reshape(x, shape=plan.shape)
+
+
+def updated(x: Tensor, key: Any, value: Any) -> Tensor:
+    """`x` with ``x[key] = value`` done: a new Tensor of the same shape and dtype.
+
+    Raises
+    ------
+    IndexError
+        As `getitem`.
+    ShapeError
+        `value` does not broadcast to the shape of ``x[key]``.
+    """
+    if not isinstance(value, Tensor):
+        value = literal(value, device=x.device)
+    if value.dtype != x.dtype:
+        value = cast(value, dtype=x.dtype)
+    mask = _mask_alone(x, key, value)
+    if mask is not None:
+        return where(mask, value, x)
+    plan = _plan(x, key)
+    value = _fitted(value, plan)
+    whole = _whole(x.shape)
+    if not plan.arrays:
+        return slice_set(x, value, window=plan.window) if plan.window != whole else value
+    if plan.window == whole:
+        return index_set(x, value, *plan.arrays, axes=plan.axes, place=plan.place)
+    part = slice_(x, window=plan.window)
+    part = index_set(part, value, *plan.arrays, axes=plan.axes, place=plan.place)
+    return slice_set(x, part, window=plan.window)
+
+
+def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
+    """The indices of what is not 0, an int32 Tensor for each axis; inside a trace the values are read."""
+    found = condition._array().nonzero()
+    return tuple(Tensor(i, dtypes.int32, condition.device) for i in found)
+
+
+def _mask_alone(x: Tensor, key: Any, value: Tensor) -> Tensor | None:
+    """A mask that can choose between `value` and `x` without a look at its values."""
+    mask = _index_array(x, key)
+    if mask is None or mask.dtype != dtypes.bool_ or mask.shape != x.shape[: mask.ndim] or not mask.ndim:
+        return None
+    rest = x.shape[mask.ndim :]
+    if value.ndim > len(rest) or broadcast_shapes("x[mask] = value", value.shape, rest) != rest:
+        return None
+    return reshape(mask, shape=(*mask.shape, *(1 for _ in rest))) if rest else mask
+
+
+def _fitted(value: Tensor, plan: Plan) -> Tensor:
+    """`value` in the shape that the window or the arrays leave."""
+    extra = value.ndim - len(plan.shape)
+    if extra > 0 and value.shape[:extra] == (1,) * extra:
+        value = reshape(value, shape=value.shape[extra:])
+    if value.shape != plan.shape:
+        try:
+            value = broadcast_to(value, shape=plan.shape)
+        except ShapeError:
+            message = f"x[key] = value: a value of shape {value.shape} does not broadcast to {plan.shape}"
+            raise ShapeError(message) from None
+    return value if plan.inner == plan.shape else reshape(value, shape=plan.inner)
+
+
+def _whole(shape: Sequence[int]) -> Window:
+    return tuple((0, d, 1) for d in shape)
+
+
+def _plan(x: Tensor, key: Any) -> Plan:
+    window: list[tuple[int, int, int]] = []
+    arrays: dict[int, Tensor] = {}
+    fixed: list[tuple[int, int]] = []  # for each integer or array: its position in the key, its axis
+    lengths: list[tuple[int, int]] = []  # for each axis of the result that no array makes: position, length
+    for position, item in _items(x, key):
+        axis = len(window)
+        if item is None:
+            lengths.append((position, 1))
+        elif isinstance(item, slice):
+            chosen = _range(item, x.shape[axis])
+            window.append(chosen)
+            lengths.append((position, len(range(*chosen))))
+        elif isinstance(item, Tensor):
+            arrays[axis] = item
+            window.append((0, x.shape[axis], 1))
+            fixed.append((position, axis))
+        else:
+            start = _checked(item, axis, x.shape[axis])
+            window.append((start, start + 1, 1))
+            fixed.append((position, axis))
+    inner = tuple(len(range(*w)) for w in window)
+    if not arrays:
+        return Plan(tuple(window), (), (), 0, inner, tuple(d for _, d in lengths))
+    together = fixed[-1][0] - fixed[0][0] + 1 == len({p for p, _ in fixed})
+    place = sum(i not in arrays for i in range(fixed[0][1])) if together else 0
+    before = sum(p < fixed[0][0] for p, _ in lengths) if together else 0
+    made = broadcast_shapes("x[key]", *(a.shape for a in arrays.values()))
+    left = [d for i, d in enumerate(inner) if i not in arrays]
+    shape = [d for _, d in lengths]
+    return Plan(
+        tuple(window),
+        tuple(arrays),
+        tuple(arrays.values()),
+        place,
+        (*left[:place], *made, *left[place:]),
+        (*shape[:before], *made, *shape[before:]),
+    )
+
+
+def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:
+    """The parts of `key` with their positions: None, integers, slices, integer Tensors; each but None takes one axis."""
+    parts = [_part(x, p) for p in (key if isinstance(key, tuple) else (key,))]
+    taken = sum(_axes_taken(p) for p in parts)
+    if taken > x.ndim:
+        raise IndexError(f"too many indices for tensor: it has {x.ndim} axes, but {taken} were indexed")
+    dots = sum(p is Ellipsis for p in parts)
+    if dots > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    axis = 0
+    for position, part in enumerate(parts if dots else [*parts, Ellipsis]):
+        if part is Ellipsis:
+            yield from ((position, slice(None)) for _ in range(x.ndim - taken))
+            axis += x.ndim - taken
+        elif isinstance(part, Tensor) and part.dtype == dtypes.bool_:
+            yield from ((position, index) for index in _positions(x, part, axis))
+            axis += part.ndim
+        else:
+            yield position, part
+            axis += part is not None
+
+
+def _part(x: Tensor, part: Any) -> Any:
+    """One part of a key: None, Ellipsis, a slice, an int or a Tensor."""
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return part
+    array = _index_array(x, part)
+    if array is not None:
+        return array
+    if isinstance(part, bool | np.bool_):
+        raise IndexError("a single bool is no index here; x[None] adds an axis, an array of bools is a mask")
+    try:
+        return operator.index(part)
+    except TypeError:
+        kind = type(part).__name__
+        raise IndexError(
+            f"{kind} is no index: use integers, slices, None, '...', integer or boolean arrays"
+        ) from None
+
+
+def _index_array(x: Tensor, part: Any) -> Tensor | None:
+    """`part` as a Tensor of integers or bools when it is an array-like, else None."""
+    if isinstance(part, list | range):
+        part = np.asarray(part) if len(part) else np.zeros(0, np.int32)
+    if isinstance(part, np.ndarray):
+        part = literal(part, device=x.device)
+    if not isinstance(part, Tensor):
+        return None
+    if part.dtype != dtypes.bool_ and part.dtype not in dtypes.INTEGERS:
+        raise IndexError(f"arrays used as indices must be of an integer or boolean type, got {part.dtype}")
+    return part
+
+
+def _axes_taken(part: Any) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, Tensor) and part.dtype == dtypes.bool_ else 1
+
+
+def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
+    """The integer arrays that a mask stands for."""
+    for i, d in enumerate(mask.shape):
+        if d != x.shape[axis + i]:
+            raise IndexError(f"a mask of length {d} does not match axis {axis + i} of length {x.shape[axis + i]}")
+    if not mask.ndim:
+        raise IndexError("a 0-d mask is no index here; use where(mask, x, y)")
+    return nonzero(mask)
+
+
+def _range(item: slice, length: int) -> tuple[int, int, int]:
+    start, stop, step = item.indices(length)
+    return (start, stop, step) if len(range(start, stop, step)) else (0, 0, 1)
+
+
+def _checked(index: int, axis: int, length: int) -> int:
+    if not -length <= index < length:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {length}")
+    return index % length

@@ -1,0 +1,312 @@
+"""Indexing by arrays: the opaque ops, what is spelt in them, and one-hot encoding.
+
+Results and gradients follow NumPy: an index that stands twice is read twice, added to twice, and of two assignments
+through it the last one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ConversionError, ShapeError
+from ..ir import Kind, Op, Spec
+from ..tensor import Tensor
+from .creation import along, zeros_like
+from .declare import broadcast_shapes, declare, normalize_axis
+from .layout import Window, reshape, slice_, slices
+from .primitives import cast, eq, where
+from .reduce import reduce_sum
+
+Axes = tuple[int, ...]
+
+
+# arrays along some axes
+
+
+def _like_first(operands: Sequence[dtypes.Operand]) -> Sequence[np.dtype[Any]]:
+    """A value is stored in the dtype of what it is stored in; indices stay as they are."""
+    first = dtypes.common(operands[:1])
+    return (first, first, *(dtypes.common([d]) for d in operands[2:]))
+
+
+def _rest(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
+    return tuple(d for i, d in enumerate(shape) if i not in axes)
+
+
+def _selected(name: str, x: Spec, indices: Sequence[Spec], axes: Axes, place: int) -> tuple[int, ...]:
+    for index in indices:
+        if index.dtype not in dtypes.INTEGERS:
+            raise IndexError(f"{name}: arrays used as indices must be of an integer type, got {index.dtype}")
+    rest = _rest(x.shape, axes)
+    return (*rest[:place], *broadcast_shapes(name, *(i.shape for i in indices)), *rest[place:])
+
+
+def _get_infer(x: Spec, *indices: Spec, axes: Axes, place: int) -> Spec:
+    return Spec(_selected("index_get", x, indices, axes, place), x.dtype)
+
+
+def _key(ndim: int, indices: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
+    at = dict(zip(axes, indices, strict=True))
+    return tuple(at.get(i, slice(None)) for i in range(ndim))
+
+
+def _moves(indices: Sequence[Any], axes: Axes, place: int) -> tuple[range, range]:
+    """From where NumPy puts the axes of the indices to where `place` wants them."""
+    ndim = max(i.ndim for i in indices)
+    given = axes[0] if axes[-1] - axes[0] + 1 == len(axes) else 0
+    return range(given, given + ndim), range(place, place + ndim)
+
+
+def _get(x: Any, *indices: Any, axes: Axes, place: int) -> Any:
+    given, wanted = _moves(indices, axes, place)
+    out = x[_key(x.ndim, indices, axes)]
+    return out if given == wanted else np.ascontiguousarray(np.moveaxis(out, given, wanted))
+
+
+def _get_grad(g: Tensor, _y: Spec, _x: Spec, *indices: Tensor, axes: Axes, place: int) -> tuple[Tensor | None, ...]:
+    return (index_add(zeros_like(_x), g, *indices, axes=axes, place=place), *(None for _ in indices))
+
+
+#: ``index_get(x, *indices, axes=, place=)``: `x` indexed by integer arrays along `axes`. They broadcast against each
+#: other; their axes stand at `place` among the remaining axes of `x`.
+index_get = declare(Op("index_get", Kind.OPAQUE, _get_infer, _get, _get_grad))
+
+
+def _put_infer(x: Spec, value: Spec, *indices: Spec, axes: Axes, place: int) -> Spec:
+    shape = _selected("index_set", x, indices, axes, place)
+    if broadcast_shapes("index_set", value.shape, shape) != shape:
+        raise ShapeError(f"index_set: a value of shape {value.shape} does not broadcast to {shape}")
+    return Spec(x.shape, x.dtype)
+
+
+def _placed(x: Any, value: Any, indices: Sequence[Any], axes: Axes, place: int) -> Any:
+    """`value` with its axes where NumPy wants them for an assignment."""
+    given, wanted = _moves(indices, axes, place)
+    if given == wanted:
+        return value
+    ndim = x.ndim - len(axes) + len(wanted)
+    value = value.reshape((1,) * (ndim - value.ndim) + value.shape)
+    return np.moveaxis(value, wanted, given)
+
+
+def _set(x: Any, value: Any, *indices: Any, axes: Axes, place: int) -> Any:
+    out = x.copy()
+    out[_key(x.ndim, indices, axes)] = _placed(x, value, indices, axes, place)
+    return out
+
+
+def _set_grad(
+    g: Tensor, _y: Spec, _x: Spec, _value: Spec, *indices: Tensor, axes: Axes, place: int
+) -> tuple[Tensor | None, ...]:
+    kept = index_set(g, 0, *indices, axes=axes, place=place)
+    return (kept, index_get(g, *indices, axes=axes, place=place), *(None for _ in indices))
+
+
+#: ``index_set(x, value, *indices, axes=, place=)``: `x` with `value` at ``index_get(x, *indices, ...)``.
+index_set = declare(Op("index_set", Kind.OPAQUE, _put_infer, _set, _set_grad, promote=_like_first))
+
+
+def _add(x: Any, value: Any, *indices: Any, axes: Axes, place: int) -> Any:
+    out = x.copy()
+    np.add.at(out, _key(x.ndim, indices, axes), _placed(x, value, indices, axes, place))
+    return out
+
+
+def _add_grad(
+    g: Tensor, _y: Spec, _x: Spec, _value: Spec, *indices: Tensor, axes: Axes, place: int
+) -> tuple[Tensor | None, ...]:
+    return (g, index_get(g, *indices, axes=axes, place=place), *(None for _ in indices))
+
+
+#: ``index_add(x, value, *indices, axes=, place=)``: as ``index_set``, but adds.
+index_add = declare(Op("index_add", Kind.OPAQUE, _put_infer, _add, _add_grad, promote=_like_first))
+
+
+# a window
+
+
+def _slice_set_infer(x: Spec, value: Spec, window: Window) -> Spec:
+    shape = tuple(len(range(*w)) for w in window)
+    if broadcast_shapes("slice_set", value.shape, shape) != shape:
+        raise ShapeError(f"slice_set: a value of shape {value.shape} does not broadcast to {shape}")
+    return Spec(x.shape, x.dtype)
+
+
+def _slice_set(x: Any, value: Any, window: Window) -> Any:
+    out = x.copy()
+    out[slices(window)] = value
+    return out
+
+
+def _slice_set_grad(g: Tensor, _y: Spec, _x: Spec, _value: Spec, window: Window) -> tuple[Tensor, Tensor]:
+    return slice_set(g, 0, window=window), slice_(g, window=window)
+
+
+#: ``slice_set(x, value, window=)``: `x` with `value` in a window of ranges.
+slice_set = declare(
+    Op("slice_set", Kind.OPAQUE, _slice_set_infer, _slice_set, _slice_set_grad, promote=_like_first)
+)
+
+
+# one index for each element of the result
+
+
+def _grid(index: Any, axis: int) -> tuple[Any, ...]:
+    """`index` along `axis` and each element's own place along the other axes."""
+    grid = np.ogrid[tuple(slice(d) for d in index.shape)]
+    return tuple(index if i == axis else g for i, g in enumerate(grid))
+
+
+def _check_gather(name: str, x: Spec, index: Spec, axis: int) -> None:
+    if index.dtype not in dtypes.INTEGERS:
+        raise IndexError(f"{name}: the index must be of an integer type, got {index.dtype}")
+    fits = x.ndim == index.ndim and all(i <= d for a, (d, i) in enumerate(zip(x.shape, index.shape)) if a != axis)
+    if not fits:
+        raise ShapeError(f"{name}: an index of shape {index.shape} does not fit {x.shape} beside axis {axis}")
+
+
+def _gather_infer(x: Spec, index: Spec, axis: int) -> Spec:
+    _check_gather("gather", x, index, axis)
+    return Spec(index.shape, x.dtype)
+
+
+def _gather_grad(g: Tensor, _y: Spec, _x: Spec, index: Tensor, axis: int) -> tuple[Tensor | None, None]:
+    return scatter_add_(zeros_like(_x), g, index, axis=axis), None
+
+
+#: ``gather(x, index, axis=)``: ``out[i][j] = x[index[i][j]][j]`` for axis 0, and so on.
+gather_ = declare(Op("gather", Kind.OPAQUE, _gather_infer, lambda x, index, axis: x[_grid(index, axis)], _gather_grad))
+
+
+def _scatter_infer(x: Spec, value: Spec, index: Spec, axis: int) -> Spec:
+    _check_gather("scatter", x, index, axis)
+    if value.shape != index.shape:
+        raise ShapeError(f"scatter: the source has shape {value.shape}, the index {index.shape}")
+    return Spec(x.shape, x.dtype)
+
+
+def _scatter(x: Any, value: Any, index: Any, axis: int) -> Any:
+    out = x.copy()
+    out[_grid(index, axis)] = value
+    return out
+
+
+def _scatter_grad(g: Tensor, _y: Spec, _x: Spec, _value: Spec, index: Tensor, axis: int) -> tuple[Tensor | None, ...]:
+    return scatter_(g, zeros_like(_value), index, axis=axis), gather_(g, index, axis=axis), None
+
+
+def _scatter_add(x: Any, value: Any, index: Any, axis: int) -> Any:
+    out = x.copy()
+    np.add.at(out, _grid(index, axis), value)
+    return out
+
+
+def _scatter_add_grad(
+    g: Tensor, _y: Spec, _x: Spec, _value: Spec, index: Tensor, axis: int
+) -> tuple[Tensor | None, ...]:
+    return g, gather_(g, index, axis=axis), None
+
+
+#: ``scatter(x, value, index, axis=)``: `x` with `value` where ``gather(x, index, axis=)`` reads.
+scatter_ = declare(Op("scatter", Kind.OPAQUE, _scatter_infer, _scatter, _scatter_grad, promote=_like_first))
+#: As ``scatter``, but adds.
+scatter_add_ = declare(
+    Op("scatter_add", Kind.OPAQUE, _scatter_infer, _scatter_add, _scatter_add_grad, promote=_like_first)
+)
+
+
+# what users call
+
+
+def _one_axis(name: str, axis: int, ndim: int) -> int:
+    return normalize_axis(name, axis, ndim)[0]
+
+
+def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
+    """Read one element of `inp` for each element of `index`, along `axis`.
+
+    Parameters
+    ----------
+    inp : Tensor
+    axis : int
+    index : integer Tensor
+        As many axes as `inp`, and nowhere longer, except along `axis`.
+
+    Returns
+    -------
+    Tensor of the shape of `index`
+
+    Raises
+    ------
+    IndexError
+        An index is out of range.
+    """
+    return gather_(inp, index, axis=_one_axis("gather", axis, inp.ndim))
+
+
+def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+    """`inp` with the elements of `source` written where ``gather(inp, axis, index)`` reads."""
+    return scatter_(inp, source, index, axis=_one_axis("scatter", axis, inp.ndim))
+
+
+def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+    """`inp` with the elements of `source` added where ``gather(inp, axis, index)`` reads."""
+    return scatter_add_(inp, source, index, axis=_one_axis("scatter_add", axis, inp.ndim))
+
+
+def take(inp: Tensor, indices: Any, axis: int | None = None) -> Tensor:
+    """The slices of `inp` along `axis` at `indices`; without `axis`, of the flattened `inp`."""
+    if axis is None:
+        inp, axis = reshape(inp, shape=(inp.size,)), 0
+    place = _one_axis("take", axis, inp.ndim)
+    return index_get(inp, indices, axes=(place,), place=place)
+
+
+def one_hot(inp: Tensor, num_classes: int) -> Tensor:
+    """1 at each label and 0 elsewhere.
+
+    Parameters
+    ----------
+    inp : integer Tensor of shape S
+    num_classes : int
+
+    Returns
+    -------
+    int32 Tensor of shape (*S, num_classes)
+    """
+    if inp.dtype not in dtypes.INTEGERS:
+        raise ConversionError(f"one_hot: labels are integers, got {inp.dtype}")
+    classes = along((*(1 for _ in inp.shape), num_classes), (inp.ndim,), inp.dtype, inp.device)
+    return cast(eq(reshape(inp, shape=(*inp.shape, 1)), classes), dtype=dtypes.int32)
+
+
+def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
+    """One element of `src` along `axis` for each element of `index`.
+
+    It is spelt as a comparison and a sum, so that it fuses with the softmax around it; the sum has one term that is not 0.
+
+    Parameters
+    ----------
+    src : Tensor
+    index : integer Tensor
+        The shape of `src` without `axis`.
+    axis : int
+    keepdims : bool
+        Keep `axis` with length 1.
+
+    Raises
+    ------
+    ShapeError
+    """
+    place = _one_axis("indexing_one_hot", axis, src.ndim)
+    expected = _rest(src.shape, (place,))
+    if index.shape != expected:
+        raise ShapeError(f"indexing_one_hot: the index has shape {index.shape}, {expected} is wanted")
+    kept = (*expected[:place], 1, *expected[place:])
+    chosen = eq(reshape(index, shape=kept), along(src.shape, (place,), index.dtype, src.device))
+    out = reduce_sum(where(chosen, src, 0), axis=(place,))
+    return out if keepdims else reshape(out, shape=expected)

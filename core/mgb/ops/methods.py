@@ -1,0 +1,163 @@
+"""The methods of `Tensor` that are ops: shapes, reductions, dtype, device, indexing; and the table that attaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import device as devices
+from .. import dtypes
+from ..errors import ShapeError
+from ..ir import Kind, Op, Spec
+from ..tensor import Tensor
+from .creation import as_shape
+from .declare import declare, normalize_axis
+from .getitem import getitem, updated
+from .layout import reshape, transpose
+from .primitives import cast
+from .reduce import extent, reduce_max, reduce_min, reduce_prod, reduce_sum
+
+Axis = int | Sequence[int] | None
+
+
+def _transfer(x: Any, device: str) -> Any:
+    return devices.place(x, device)
+
+
+#: ``transfer(x, device=)``: `x` in the memory of another device.
+transfer = declare(
+    Op(
+        "transfer",
+        Kind.OPAQUE,
+        lambda x, device: Spec(x.shape, x.dtype, device),
+        _transfer,
+        lambda g, _y, _x, device: (transfer(g, device=_x.device),),
+    )
+)
+
+
+def to(self: Tensor, device: str) -> Tensor:
+    """The same value on `device`."""
+    return transfer(self, device=devices.canonical(device))
+
+
+def astype(self: Tensor, dtype: Any) -> Tensor:
+    """The same values as `dtype`; a float becomes an integer by truncation."""
+    return cast(self, dtype=dtypes.as_dtype(dtype))
+
+
+def reshaped(self: Tensor, *shape: Any) -> Tensor:
+    """The same elements in row-major order under another shape.
+
+    Parameters
+    ----------
+    *shape : int, or one sequence of int
+        One of them may be -1: it is worked out from the number of elements.
+
+    Raises
+    ------
+    ShapeError
+        The elements do not fit.
+    """
+    wanted = as_shape(shape[0] if len(shape) == 1 else shape)
+    if -1 in wanted:
+        wanted = _without_unknown(self, wanted)
+    return reshape(self, shape=wanted)
+
+
+def _without_unknown(x: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    known = int(np.prod([d for d in shape if d != -1], dtype=np.int64))
+    if shape.count(-1) > 1 or not known or x.size % known:
+        raise ShapeError(f"reshape: {x.shape} has {x.size} elements and does not fit in {shape}")
+    return tuple(x.size // known if d == -1 else d for d in shape)
+
+
+def transposed(self: Tensor, *axes: Any) -> Tensor:
+    """The axes in another order; without arguments, reversed.
+
+    Parameters
+    ----------
+    *axes : int, or one sequence of int
+        A permutation of the axes.
+    """
+    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+    if not order:
+        return transpose(self, axes=tuple(range(self.ndim))[::-1])
+    return transpose(self, axes=tuple(int(a) + self.ndim if a < 0 else int(a) for a in order))
+
+
+def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """The axes from `start_axis` to `end_axis`, both included, as one."""
+    shape = self.shape or (1,)
+    (start,) = normalize_axis("flatten", start_axis, len(shape))
+    (end,) = normalize_axis("flatten", end_axis, len(shape))
+    if start > end:
+        raise ShapeError(f"flatten: axis {start_axis} comes after axis {end_axis}")
+    return reshape(self, shape=(*shape[:start], int(np.prod(shape[start : end + 1])), *shape[end + 1 :]))
+
+
+def reduced(reduction: Callable[..., Tensor], x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+    """`reduction` over `axis`, whose axes stay with length 1 only if `keepdims` says so."""
+    assert axis is not None or not keepdims, "keepdims needs an axis: name the axes, or reshape the result"
+    axes = normalize_axis(reduction.__name__, axis, x.ndim)
+    out = reduction(x, axis=axes)
+    if keepdims or not axes:
+        return out
+    return reshape(out, shape=tuple(d for i, d in enumerate(x.shape) if i not in axes))
+
+
+def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    """The mean over `axis`, which stays with length 1. 16-bit floats are rounded once, at the end."""
+    if x.dtype == dtypes.float32 or x.dtype == dtypes.float64:
+        return reduce_sum(x, axis=axis) / extent(x, axis=axis)
+    mean = average(cast(x, dtype=dtypes.float32), axis)
+    return cast(mean, dtype=x.dtype) if x.dtype in dtypes.HALVES else mean
+
+
+def sum(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The sum over `axis`; of bools, the count as int32."""
+    return reduced(reduce_sum, self, axis, keepdims)
+
+
+def prod(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The product over `axis`."""
+    return reduced(reduce_prod, self, axis, keepdims)
+
+
+def min(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The least element over `axis`; NaN if there is one."""
+    return reduced(reduce_min, self, axis, keepdims)
+
+
+def max(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The greatest element over `axis`; NaN if there is one."""
+    return reduced(reduce_max, self, axis, keepdims)
+
+
+def mean(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The average over `axis`, always a float."""
+    return reduced(average, self, axis, keepdims)
+
+
+def _setitem(self: Tensor, key: Any, value: Any) -> None:
+    self._reset(updated(self, key, value))
+
+
+def _reversed_axes(self: Tensor) -> Tensor:
+    """The axes reversed."""
+    return transposed(self)
+
+
+# fmt: off
+METHODS: dict[str, Any] = {
+    "astype": astype, "to": to,
+    "reshape": reshaped, "transpose": transposed, "flatten": flatten, "T": property(_reversed_axes),
+    "sum": sum, "prod": prod, "min": min, "max": max, "mean": mean,
+    "__getitem__": getitem, "__setitem__": _setitem,
+}
+# fmt: on
+
+for _name, _method in METHODS.items():
+    setattr(Tensor, _name, _method)

@@ -1,0 +1,178 @@
+"""Order: sorting, the first largest elements, where the extreme stands, running sums.
+
+NaN counts as greater than every number, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ShapeError
+from ..ir import Kind, Op, Spec
+from ..tensor import Tensor
+from .creation import along
+from .declare import declare, normalize_axis
+from .index import gather_
+from .layout import reshape, slice_
+from .primitives import eq, logical_not, logical_or, where
+from .reduce import Axes, highest, reduce_max, reduce_min, reduced_shape
+
+Shape = tuple[int, ...]
+
+
+# sorting
+
+
+def _order(x: Any, axis: int, descending: bool) -> Any:
+    """The stable order of `x` along `axis`; equal elements keep their order, also when descending."""
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int32)
+    backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return (x.shape[axis] - 1 - np.flip(backwards, axis)).astype(np.int32)
+
+
+def _order_infer(x: Spec, axis: int, descending: bool) -> Spec:
+    return Spec(x.shape, dtypes.int32)
+
+
+argsort_ = declare(Op("argsort", Kind.OPAQUE, _order_infer, _order, differentiable=False))
+
+
+def _first(x: Any, k: int, axis: int, descending: bool) -> Any:
+    return np.take(_order(x, axis, descending), range(k), axis)
+
+
+def _first_infer(x: Spec, k: int, axis: int, descending: bool) -> Spec:
+    if not 0 <= k <= x.shape[axis]:
+        raise ShapeError(f"topk: k = {k} of an axis of length {x.shape[axis]}")
+    return Spec((*x.shape[:axis], k, *x.shape[axis + 1 :]), dtypes.int32)
+
+
+#: ``argtopk(x, k=, axis=, descending=)``: where the first `k` elements in order stand.
+argtopk = declare(Op("argtopk", Kind.OPAQUE, _first_infer, _first, differentiable=False))
+
+
+def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
+    """The int32 indices that put `inp` in order along `axis`; the order is stable."""
+    return argsort_(inp, axis=normalize_axis("argsort", axis, inp.ndim)[0], descending=bool(descending))
+
+
+def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """`inp` in order along `axis`.
+
+    Returns
+    -------
+    values, indices : Tensor
+        ``values = gather(inp, axis, indices)``; the indices are int32.
+    """
+    place = normalize_axis("sort", axis, inp.ndim)[0]
+    indices = argsort_(inp, axis=place, descending=bool(descending))
+    return gather_(inp, indices, axis=place), indices
+
+
+def topk(
+    inp: Tensor, k: int, descending: bool = False, kth_only: bool = False, no_sort: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The `k` least elements of the last axis, or the greatest.
+
+    Parameters
+    ----------
+    inp : Tensor of shape (..., n)
+    k : int
+        At most n.
+    descending : bool
+        The greatest ones, the greatest of all first.
+    kth_only : bool
+        Only the `k`-th, of shape (...).
+    no_sort : bool
+        Their order does not matter; they are in order nevertheless.
+
+    Returns
+    -------
+    values, indices : Tensor of shape (..., k)
+        The indices are int32. With `kth_only`, a single Tensor of values.
+
+    Raises
+    ------
+    ShapeError
+        `k` is negative or more than n.
+    """
+    axis = normalize_axis("topk", -1, inp.ndim)[0]
+    indices = argtopk(inp, k=int(k), axis=axis, descending=bool(descending))
+    if kth_only:
+        window = (*((0, d, 1) for d in inp.shape[:-1]), (int(k) - 1, int(k), 1))
+        return reshape(gather_(inp, slice_(indices, window=window), axis=axis), shape=inp.shape[:-1])
+    return gather_(inp, indices, axis=axis), indices
+
+
+# where the extreme stands
+
+
+def _place_infer(x: Spec, axis: Axes) -> Spec:
+    if not all(x.shape[a] for a in axis):
+        raise ShapeError(f"argmax or argmin of nothing: {x.shape} has no elements along {axis}")
+    return Spec(reduced_shape(x.shape, axis), dtypes.int32)
+
+
+def _place_body(x: Tensor, best: Tensor, axis: Axes) -> Tensor:
+    """The first place among the folded axes that holds `best`, or NaN."""
+    chosen = eq(x, best)
+    if x.dtype in dtypes.FLOATS:
+        chosen = logical_or(chosen, logical_not(eq(x, x)))
+    places = along(x.shape, axis, dtypes.int32, x.device)
+    return reduce_min(where(chosen, places, int(highest(dtypes.int32))), axis=axis)
+
+
+def _place_eager(function: Any, x: Any, axis: Axes) -> Any:
+    kept = tuple(i for i in range(x.ndim) if i not in axis)
+    rows = x.transpose((*kept, *axis)).reshape((*(x.shape[i] for i in kept), -1))
+    return function(rows, axis=-1).astype(np.int32).reshape(reduced_shape(x.shape, axis))
+
+
+argmax_ = declare(
+    Op(
+        "argmax",
+        Kind.REDUCE,
+        _place_infer,
+        lambda x, axis: _place_eager(np.argmax, x, axis),
+        body=lambda x, axis: _place_body(x, reduce_max(x, axis=axis), axis),
+        differentiable=False,
+    )
+)
+argmin_ = declare(
+    Op(
+        "argmin",
+        Kind.REDUCE,
+        _place_infer,
+        lambda x, axis: _place_eager(np.argmin, x, axis),
+        body=lambda x, axis: _place_body(x, reduce_min(x, axis=axis), axis),
+        differentiable=False,
+    )
+)
+
+
+# running sums
+
+
+def _cumsum_grad(g: Tensor, _y: Spec, _x: Spec, axis: int) -> tuple[Tensor]:
+    backwards = tuple((d - 1, -1, -1) if i == axis and d else (0, d, 1) for i, d in enumerate(_x.shape))
+    return (slice_(cumsum_(slice_(g, window=backwards), axis=axis), window=backwards),)
+
+
+cumsum_ = declare(
+    Op(
+        "cumsum",
+        Kind.OPAQUE,
+        lambda x, axis: Spec(x.shape, x.dtype),
+        lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype),
+        _cumsum_grad,
+    )
+)
+
+
+def cumsum(inp: Tensor, axis: int) -> Tensor:
+    """The sums of all elements up to each, along `axis`."""
+    return cumsum_(inp, axis=normalize_axis("cumsum", axis, inp.ndim)[0])

@@ -1,0 +1,45 @@
+"""Level 2: element-wise ops compute on small operands, and broadcasting stays implicit."""
+
+from __future__ import annotations
+
+from ..apply import apply
+from ..ir import Graph, Kind, Node
+from ..tensor import Tensor
+from .rewrite import inputs_of, rewrite, shaped, stretches
+
+
+def delay_broadcasts(graph: Graph) -> Graph:
+    """Take broadcasts off the operands of element-wise ops; where its shape needs one, put it behind the op.
+
+    Reshapes that only add or drop leading axes of length 1 count as broadcasts.
+    """
+    return rewrite(graph, _delay)
+
+
+def _delay(node: Node, *values: Tensor) -> Tensor | None:
+    if node.op.name == "broadcast_to":
+        source = _source(values[0])
+        if source is not values[0] or source.shape == node.spec.shape:
+            return shaped(source, node.spec.shape)
+        return None
+    if node.op.kind is not Kind.ELEMENTWISE:
+        return None
+    sources = [_source(v) for v in values]
+    if all(s is v for s, v in zip(sources, values, strict=True)):
+        return None
+    return shaped(apply(node.op, *sources, **node.params), node.spec.shape)
+
+
+def _source(value: Tensor) -> Tensor:
+    """What `value` is when broadcasting will do the rest."""
+    while True:
+        inner = inputs_of(value, "broadcast_to") or inputs_of(value, "reshape")
+        if inner is None or not _implicit(inner[0].shape, value.shape):
+            return value
+        value = inner[0]
+
+
+def _implicit(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
+    """Does NumPy stretch `small` to `large`, but for leading axes of length 1?"""
+    lead = max(0, len(small) - len(large))
+    return set(small[:lead]) <= {1} and stretches(small[lead:], large)

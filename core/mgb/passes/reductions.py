@@ -1,0 +1,29 @@
+"""Level 2: reductions fold as many axes at once as they can, and only axes that are longer than 1."""
+
+from __future__ import annotations
+
+from ..apply import apply
+from ..ir import Graph, Kind, Node
+from ..tensor import Tensor
+from .rewrite import full, node_of, rewrite, value_of
+
+
+def merge_reductions(graph: Graph) -> Graph:
+    """Drop axes of length 1 from reductions, and make one of two that nobody else reads between."""
+    single = {n for n, readers in graph.readers.items() if len(readers) == 1}.difference(graph.outputs)
+
+    def rule(node: Node, *values: Tensor) -> Tensor | None:
+        if node.op.kind is not Kind.REDUCE or "axis" not in node.params:
+            return None
+        value, axis = values[0], node.params["axis"]
+        inner = node_of(value)
+        if inner.op is node.op and node.inputs[0] in single and node.op.name != "extent":
+            value, axis = value_of(inner.inputs[0]), axis + inner.params["axis"]
+        long = tuple(sorted({a for a in axis if value.shape[a] != 1}))
+        if not long:
+            return full(1, node.spec) if node.op.name == "extent" else value
+        if long == node.params["axis"] and value is values[0]:
+            return None
+        return apply(node.op, value, axis=long)
+
+    return rewrite(graph, rule)

@@ -1,0 +1,137 @@
+"""Level 2: reshapes that only move axes of length 1 get out of the way of fusion.
+
+``sum(x, axis=1)`` is a reduction that keeps its axis, and a reshape that drops it. What is computed next
+would stand in another domain than the reduction. So such a reshape moves behind the element-wise ops and
+reductions that follow it, and their other operands take the shape before it: at the inputs, where a reshape
+is a view.
+"""
+
+from __future__ import annotations
+
+from ..apply import apply
+from ..ir import Graph, Kind, Node
+from ..ops.primitives import iota
+from ..tensor import Tensor
+from ..tracing import copy_node
+from .rewrite import inputs_of, node_of, reshaped, rewrite, value_of
+
+Shape = tuple[int, ...]
+_COMPUTING = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
+
+#: Chains of this many element-wise ops are recomputed in another shape; longer ones stay as they are.
+DEEP = 64
+
+
+def merge_reshapes(graph: Graph) -> Graph:
+    """Make one reshape of two, none of those that change nothing, and shape an iota as it is made."""
+    return rewrite(graph, _merge)
+
+
+def _merge(node: Node, *values: Tensor) -> Tensor | None:
+    if node.op.name != "reshape":
+        return None
+    inner = inputs_of(values[0], "reshape")
+    source = inner[0] if inner else values[0]
+    if node_of(source).op.name == "iota":
+        return iota(**{**node_of(source).params, "shape": node.spec.shape})
+    return reshaped(source, node.spec.shape)
+
+
+def delay_reshapes(graph: Graph) -> Graph:
+    """Move reshapes that add, drop or move axes of length 1 behind what is computed from them."""
+    single = {n for n, readers in graph.readers.items() if len(readers) == 1}.difference(graph.outputs)
+    movable: set[Node] = set()
+
+    def rule(node: Node, *values: Tensor) -> Tensor:
+        found = None
+        if node.op.kind is Kind.ELEMENTWISE:
+            found = _elementwise(node, values, movable)
+        elif node.op.kind is Kind.REDUCE:
+            found = _reduction(node, values[0])
+        elif node.op.name == "reshape" and any(r.op.kind in _COMPUTING for r in graph.readers[node]):
+            found = _into(values[0], node.spec.shape, movable) if _moves_ones(node) else None
+        out = copy_node(node, *values) if found is None else found
+        if node in single and node_of(out).op.kind is Kind.ELEMENTWISE:
+            movable.add(node_of(out))
+        return out
+
+    return rewrite(graph, rule)
+
+
+def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> Tensor | None:
+    """The op in the shape from before the reshape of one of its operands, then that reshape."""
+    shape = node.spec.shape
+    for value in values:
+        before = _before(value)
+        if before is None or _long(value.shape) != _long(shape):
+            continue
+        operands = [_into(v, _moved(v.shape, shape, before.shape), movable) for v in values]
+        found = [o for o in operands if o is not None]
+        if len(found) == len(operands):
+            return reshaped(apply(node.op, *found, **node.params), shape)
+    return None
+
+
+def _reduction(node: Node, value: Tensor) -> Tensor | None:
+    before = _before(value)
+    if before is None:
+        return None
+    place = _places(value.shape, before.shape)
+    axis = tuple(sorted(place[a] for a in node.params["axis"] if a in place))
+    return reshaped(apply(node.op, before, axis=axis), node.spec.shape) if axis else None
+
+
+def _before(value: Tensor) -> Tensor | None:
+    """What was computed, if `value` is that with its axes of length 1 moved."""
+    inner = inputs_of(value, "reshape")
+    if inner is None or node_of(inner[0]).op.kind not in _COMPUTING:
+        return None
+    return inner[0] if _moves_ones(node_of(value)) else None
+
+
+def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Tensor | None:
+    """`value` in `shape`, its axes of length 1 moved; None if a reshape would come to stand behind an op."""
+    node = node_of(value)
+    if value.shape == shape:
+        return value
+    if inner := inputs_of(value, "reshape"):
+        return reshaped(inner[0], shape)
+    if node.op.kind not in _COMPUTING:
+        return reshaped(value, shape)
+    if node not in movable or depth == DEEP:
+        return None
+    operands = []
+    for operand in map(value_of, node.inputs):
+        found = _into(operand, _moved(operand.shape, value.shape, shape), movable, depth + 1)
+        if found is None:
+            return None
+        operands.append(found)
+    return apply(node.op, *operands, **node.params)
+
+
+# shapes whose axes longer than 1 agree
+
+
+def _long(shape: Shape) -> list[int]:
+    return [d for d in shape if d != 1]
+
+
+def _moves_ones(reshape: Node) -> bool:
+    return _long(reshape.inputs[0].spec.shape) == _long(reshape.spec.shape)
+
+
+def _places(here: Shape, there: Shape) -> dict[int, int]:
+    """Where each axis of `here` that is longer than 1 is in `there`."""
+    axes = [[i for i, d in enumerate(shape) if d != 1] for shape in (here, there)]
+    return dict(zip(*axes, strict=True))
+
+
+def _moved(small: Shape, here: Shape, there: Shape) -> Shape:
+    """The shape that broadcasts to `there` as `small` broadcasts to `here`."""
+    if not _long(small) and len(small) <= len(there):
+        return small
+    lead = len(here) - len(small)
+    shape = [1] * len(there)
+    for i, place in _places(here, there).items():
+        shape[place] = small[i - lead] if i >= lead else 1
+    return tuple(shape)

@@ -1,0 +1,69 @@
+"""The passes in the order in which they run, and the function that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import config
+from ..ir import Graph
+from .arithmetic import arithmetic
+from .broadcasts import delay_broadcasts
+from .casts import skip_casts
+from .constants import fold_constants
+from .identities import identities
+from .merge import merge
+from .reductions import merge_reductions
+from .reshapes import delay_reshapes, merge_reshapes
+from .transposes import hoist_transposes, merge_transposes
+from .verify import verify
+
+Pass = Callable[[Graph], Graph]
+
+#: What each level adds to the one below. Level 3 adds fusion, which is no pass over a graph.
+PASSES: dict[int, tuple[Pass, ...]] = {
+    0: (fold_constants, merge),
+    1: (identities, fold_constants, merge),
+    2: (
+        arithmetic,
+        skip_casts,
+        merge_transposes,
+        hoist_transposes,
+        merge_transposes,
+        merge_reshapes,
+        delay_broadcasts,
+        delay_reshapes,
+        merge_reshapes,
+        merge_reductions,
+        fold_constants,
+        merge,
+    ),
+    3: (),
+}
+
+
+def simplify(graph: Graph, opt_level: int, skip: frozenset[Pass] = frozenset()) -> Graph:
+    """A graph that computes the same and is cheaper.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+    opt_level : int
+        0: common subexpressions are merged, constants folded. 1: identities of arithmetic, which hold for
+        numbers but not for NaN and infinities. 2: cheaper spellings, which may round otherwise, and layout ops
+        out of the way of fusion. 3 and more: the same. A negative level means its absolute value.
+    skip : frozenset of passes
+        Passes to leave out.
+
+    Returns
+    -------
+    Graph
+        With the same inputs, and outputs of the same specs.
+    """
+    for level, passes in PASSES.items():
+        for each in passes:
+            if level <= abs(opt_level) and each not in skip:
+                graph = each(graph)
+                if config.VERIFY.on():
+                    verify(graph)
+    return graph

@@ -1,0 +1,94 @@
+"""Level 2: transposes move towards the inputs, where they are strided views that cost nothing."""
+
+from __future__ import annotations
+
+from ..apply import apply
+from ..ir import Graph, Kind, Node
+from ..ops.layout import transpose
+from ..tensor import Tensor
+from ..tracing import copy_node, rebuild
+from .rewrite import inputs_of, node_of, reshaped, rewrite
+
+Axes = tuple[int, ...]
+_COMPUTING = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
+
+
+def hoist_transposes(graph: Graph) -> Graph:
+    """Move each transpose that stands between computing ops in front of what only it reads.
+
+    A transpose at an end, or before a matmul, is a view already and stays.
+    """
+    moved = _moved(graph)
+    if not moved:
+        return graph
+
+    def visit(node: Node, *values: Tensor) -> Tensor:
+        if node in moved:
+            axes = moved[node]
+            operands = (
+                v if i in moved else _transposed(v, axes) for i, v in zip(node.inputs, values, strict=True)
+            )
+            return apply(node.op, *operands, **node.params)
+        if node.op.name == "transpose" and node.inputs[0] in moved:
+            return values[0]
+        return copy_node(node, *values)
+
+    return rebuild(lambda *xs: graph.fold(visit, xs), graph.inputs)
+
+
+def _moved(graph: Graph) -> dict[Node, Axes]:
+    """The nodes to compute in transposed form, each with its axes."""
+    moved: dict[Node, Axes] = {}
+    outputs = frozenset(graph.outputs)
+    for node in reversed(graph.nodes):
+        readers = graph.readers[node]
+        if node.op.kind is not Kind.ELEMENTWISE or len(readers) != 1 or node in outputs or not node.spec.ndim:
+            continue
+        (reader,) = readers
+        if reader.op.name == "transpose":
+            if any(r.op.kind in _COMPUTING for r in graph.readers[reader]):
+                moved[node] = reader.params["axes"]
+        elif reader in moved and reader.spec.ndim == node.spec.ndim:
+            moved[node] = moved[reader]
+    return moved
+
+
+def _transposed(value: Tensor, axes: Axes) -> Tensor:
+    """`value`, which broadcasts to what the transpose read, so that it broadcasts to what it gives."""
+    if not value.ndim:
+        return value
+    value = reshaped(value, (1,) * (len(axes) - value.ndim) + value.shape)
+    return transpose(value, axes=axes)
+
+
+def merge_transposes(graph: Graph) -> Graph:
+    """Make one transpose of two, a reshape of one that moves only ones, and reduce before transposing."""
+    return rewrite(graph, _merge)
+
+
+def _merge(node: Node, *values: Tensor) -> Tensor | None:
+    inner = inputs_of(values[0], "transpose") if values else None
+    if node.op.kind is Kind.REDUCE and inner:
+        return _reduce_first(node, values[0], inner[0])
+    if node.op.name != "transpose":
+        return None
+    axes: Axes = node.params["axes"]
+    source = values[0]
+    if inner:
+        before = _axes(values[0])
+        axes, source = tuple(before[a] for a in axes), inner[0]
+    long = [a for a in axes if source.shape[a] != 1]
+    if long == sorted(long):
+        return reshaped(source, node.spec.shape)
+    return transpose(source, axes=axes)
+
+
+def _reduce_first(node: Node, value: Tensor, source: Tensor) -> Tensor:
+    axes = _axes(value)
+    folded = tuple(sorted(axes[a] for a in node.params["axis"]))
+    return transpose(apply(node.op, source, axis=folded), axes=axes)
+
+
+def _axes(value: Tensor) -> Axes:
+    axes: Axes = node_of(value).params["axes"]
+    return axes

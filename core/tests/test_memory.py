@@ -1,0 +1,211 @@
+"""The pool gives memory back when the last view dies, never before, and says truly who owns an array."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mgb import memory, tensor
+
+FLOAT = np.dtype(np.float32)
+LARGE = (256, 1024)  # 1 MiB of float32
+
+
+@pytest.fixture(autouse=True)
+def clean_pool() -> Iterator[None]:
+    gc.collect()
+    memory.empty_cache()
+    yield
+    memory.empty_cache()
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+@given(st.integers(memory.SMALL, 1 << 40))
+def test_size_class(nbytes: int) -> None:
+    size = memory.size_class(nbytes)
+    assert nbytes <= size < nbytes * 9 / 8
+    assert size % memory.ALIGNMENT == 0
+    assert memory.size_class(size) == size
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 5), (7,), (33, 1025), (1 << 20,), LARGE])
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.int64, ml_dtypes.bfloat16])
+def test_empty(shape: tuple[int, ...], dtype: type) -> None:
+    array = memory.empty(shape, np.dtype(dtype))
+    assert (array.shape, array.dtype, type(array)) == (shape, np.dtype(dtype), np.ndarray)
+    assert array.flags.c_contiguous and array.flags.writeable
+    if array.nbytes >= memory.SMALL:
+        assert address(array) % memory.ALIGNMENT == 0
+    array[...] = 1
+    assert (array == 1).all()
+
+
+def test_memory_is_used_again() -> None:
+    before = memory.stats()
+    first = memory.empty(LARGE, FLOAT)
+    place = address(first)
+    assert memory.stats().live - before.live == first.nbytes
+    del first
+    after = memory.stats()
+    assert (after.live, after.pooled) == (before.live, before.pooled + (1 << 20))
+    second = memory.empty((1 << 17,), np.dtype(np.float64))
+    assert address(second) == place
+    assert memory.stats().hits == before.hits + 1
+    assert memory.stats().misses == before.misses + 1
+    assert memory.stats().peak >= before.live + (1 << 20)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a[3:, ::2],
+        lambda a: a.reshape(-1, 4)[1:].T,
+        lambda a: a.view(np.int32).view(),
+        memoryview,
+        lambda a: np.asarray(memoryview(a))[1:],
+        lambda a: np.from_dlpack(a),
+        lambda a: np.broadcast_to(a, (2, *a.shape)),
+    ],
+)
+def test_views_keep_the_memory(view: object) -> None:
+    live = memory.stats().live
+    array = memory.empty(LARGE, FLOAT)
+    kept = view(array)  # type: ignore[operator]
+    place = address(array)
+    del array
+    gc.collect()
+    assert memory.stats().live == live + (1 << 20)
+    assert address(memory.empty(LARGE, FLOAT)) != place
+    del kept
+    gc.collect()
+    assert memory.stats().live == live
+
+
+def test_the_pool_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_POOL_BYTES", str(3 << 20))
+    arrays = [memory.empty(LARGE, FLOAT) for _ in range(5)]
+    del arrays
+    assert memory.stats().pooled == 3 << 20
+    memory.empty_cache()
+    assert memory.stats().pooled == 0
+
+
+def test_empty_cache_releases_holders() -> None:
+    class Holder:
+        released = 0
+
+        def release(self) -> None:
+            self.released += 1
+
+    holder = Holder()
+    memory.release_on_empty(holder)
+    memory.empty_cache()
+    assert holder.released == 1
+
+
+def test_threads_never_share_an_array() -> None:
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(200):
+            array = memory.empty((16 * 1024,), FLOAT)
+            array.fill(number)
+            other = memory.empty((16 * 1024,), FLOAT)
+            other.fill(-number)
+            if not ((array == number).all() and (other == -number).all()):
+                wrong.append(number)
+
+    live = memory.stats().live
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert memory.stats().live == live
+
+
+def test_memory_of_a_cycle_comes_back() -> None:
+    live = memory.stats().live
+    cycle: list[object] = [memory.empty(LARGE, FLOAT)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert memory.stats().live == live
+
+
+class Owner:
+    """Holds an array as a Tensor does."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+
+def fresh(pooled: bool) -> np.ndarray:
+    return memory.empty(LARGE, FLOAT) if pooled else np.ones(3, FLOAT)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_one_owner_is_alone(pooled: bool) -> None:
+    owner = Owner(fresh(pooled))
+    assert memory.owned_alone([owner.array], 0)
+    assert memory.owned_alone((np.ones(3), owner.array), 1)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda a: a,
+        lambda a: a[1:],
+        lambda a: a.reshape(-1)[1:].view(),
+        memoryview,
+        lambda a: np.asarray(memoryview(a)),
+        lambda a: np.from_dlpack(a),
+        lambda a: np.broadcast_to(a, (2, *a.shape)),
+        lambda a: (a.base if a.base is not None else a)[:1],
+    ],
+)
+def test_a_second_holder_is_seen(pooled: bool, hold: object) -> None:
+    owner = Owner(fresh(pooled))
+    kept = hold(owner.array)  # type: ignore[operator]
+    assert not memory.owned_alone([owner.array], 0)
+    del kept
+    gc.collect()
+    assert memory.owned_alone([owner.array], 0)
+
+
+def test_the_same_array_twice_is_not_alone() -> None:
+    owner = Owner(fresh(True))
+    assert not memory.owned_alone([owner.array, owner.array], 0)
+
+
+def test_views_and_odd_layouts_are_not_owned() -> None:
+    base = np.ones((4, 4), FLOAT)
+    assert not memory.owned_alone([base[1:]], 0)
+    assert not memory.owned_alone([np.asfortranarray(base)], 0)
+    locked = np.ones(3)
+    locked.flags.writeable = False
+    assert not memory.owned_alone([locked], 0)
+
+
+def test_numpy_of_a_tensor_is_seen() -> None:
+    parameter = tensor([1.0, 2.0])
+    assert memory.owned_alone([parameter._data], 0)
+    seen = parameter.numpy()
+    assert not memory.owned_alone([parameter._data], 0)
+    del seen
+    alias = parameter.detach()
+    assert not memory.owned_alone([parameter._data], 0)
+    del alias
+    assert memory.owned_alone([parameter._data], 0)

@@ -1,0 +1,28 @@
+"""A whole training step without arguments, as a static graph."""
+
+from common import image, label, model
+
+import mgb.autodiff as ad
+import mgb.functional as F
+import mgb.optimizer as optim
+from mgb.jit import trace
+
+if __name__ == "__main__":
+    gm = ad.GradManager().attach(model.parameters())
+    opt = optim.SGD(
+        model.parameters(), lr=0.0125, momentum=0.9,
+        weight_decay=1e-4,
+    )  # fmt: skip
+
+    @trace(symbolic=True)
+    def train():
+        with gm:
+            logits = model(image)
+            loss = F.loss.cross_entropy(logits, label)
+            gm.backward(loss)
+        opt.step()
+        opt.clear_grad()
+        return loss
+
+    loss = train()
+    print(loss.numpy())

@@ -1,0 +1,65 @@
+"""Every sample of the guide runs and does what the guide says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parent.parent / "guide"
+
+
+def run(name: str, **environment: str) -> str:
+    """The standard output of a sample, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, str(GUIDE / name)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def losses(output: str) -> list[float]:
+    return [float(v) for v in re.findall(r"loss (\d+\.\d+)", output)]
+
+
+def test_tracing_changes_no_loss_of_the_training_loop() -> None:
+    dynamic, traced = losses(run("dynamic_training.py")), losses(run("trace_training.py"))
+    assert len(dynamic) == len(traced) == 2
+    assert dynamic == pytest.approx(traced, rel=1e-4)
+    assert dynamic[1] < dynamic[0]
+
+
+def test_symbolic() -> None:
+    assert 0 < losses(run("symbolic.py"))[0] < 2.4
+
+
+def test_capture_as_const() -> None:
+    assert run("capture_as_const.py") == "(64, 10) 64.000\n"
+
+
+def test_exclude_from_trace_prints_what_the_guide_prints() -> None:
+    assert run("exclude_from_trace.py").splitlines() == [
+        "Tensor([3], dtype=int32, device=xpux:0)",
+        "Tensor([2], dtype=int32, device=xpux:0)",
+        "Tensor([3], dtype=int32, device=xpux:0)",
+    ]
+
+
+def test_static_graph() -> None:
+    assert 1 < float(run("static_graph.py")) < 4
+
+
+@pytest.mark.parametrize("backend", ["EAGER", "cpu_numba"])
+def test_opt_level_3_trains_with_the_named_backend(backend: str) -> None:
+    first, last, *used = run("opt_level.py", MGB_JIT_BACKEND=backend).split()
+    assert float(last) < float(first)
+    assert used == [backend.lower()]

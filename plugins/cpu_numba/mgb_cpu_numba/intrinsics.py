@@ -1,0 +1,270 @@
+"""The words that Numba lacks, or spells with other semantics, as LLVM instructions.
+
+Every function computes in the type of its operands. None of them can trap, none contains a branch, so all vectorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from . import memory
+from .halves import narrow, to_odd, widen
+from .memory import STORED
+
+#: ``emit(builder, type, *operands) -> value``; `type` is Numba's type of the operands.
+Emit = Callable[..., Any]
+
+BIT = ir.IntType(1)
+
+
+def _is_float(type_: Any) -> bool:
+    return isinstance(type_, types.Float)
+
+
+def _is_signed(type_: Any) -> bool:
+    return isinstance(type_, types.Integer) and bool(type_.signed)
+
+
+def _call(name: str, builder: Any, *args: Any) -> Any:
+    return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [args[0].type]), args)
+
+
+def _llvm(name: str) -> Emit:
+    return lambda builder, _type, *args: _call(name, builder, *args)
+
+
+def _instruction(floats: str, integers: str) -> Emit:
+    """The instruction of an arithmetic word for floats and for integers, which wrap."""
+    return lambda builder, type_, *args: getattr(builder, floats if _is_float(type_) else integers)(*args)
+
+
+def _logical_not(builder: Any, type_: Any, a: Any) -> Any:
+    return builder.xor(a, a.type(1))
+
+
+def _less(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    if _is_float(type_):
+        return builder.fcmp_ordered("<", a, b)
+    return (builder.icmp_signed if _is_signed(type_) else builder.icmp_unsigned)("<", a, b)
+
+
+def _extreme(swap: bool) -> Emit:
+    """The greater, or the smaller (`swap`), of two; NaN when either is."""
+
+    def emit(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+        first = _less(builder, type_, *((a, b) if swap else (b, a)))
+        if _is_float(type_):
+            first = builder.or_(first, builder.fcmp_unordered("uno", a, a))
+        return builder.select(first, a, b)
+
+    return emit
+
+
+def _fma(builder: Any, type_: Any, a: Any, b: Any, c: Any) -> Any:
+    if _is_float(type_):
+        return _call("fmuladd", builder, a, b, c)
+    return builder.add(builder.mul(a, b), c)
+
+
+def _float_mod(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    """NumPy's remainder: it has the sign of the divisor."""
+    zero = a.type(0.0)
+    rest = builder.frem(a, b)
+    is_zero = builder.fcmp_ordered("==", rest, zero)
+    moved = builder.select(_crosses(builder, rest, b), builder.fadd(rest, b), rest)
+    return builder.select(is_zero, _call("copysign", builder, zero, b), moved)
+
+
+def _float_floor_div(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    """NumPy's floor division: the remainder is exact, so the quotient is right where ``floor(a / b)`` is not."""
+    zero, one, half = a.type(0.0), a.type(1.0), a.type(0.5)
+    rest = builder.frem(a, b)
+    whole = builder.fdiv(builder.fsub(a, rest), b)
+    moved = builder.and_(builder.fcmp_unordered("!=", rest, zero), _crosses(builder, rest, b))
+    whole = builder.select(moved, builder.fsub(whole, one), whole)
+    low = _call("floor", builder, whole)
+    up = builder.fcmp_ordered(">", builder.fsub(whole, low), half)
+    low = builder.select(up, builder.fadd(low, one), low)
+    ratio = builder.fdiv(a, b)
+    low = builder.select(builder.fcmp_ordered("==", whole, zero), _call("copysign", builder, zero, ratio), low)
+    return builder.select(builder.fcmp_ordered("==", b, zero), ratio, low)
+
+
+def _crosses(builder: Any, rest: Any, b: Any) -> Any:
+    """Whether remainder and divisor have different signs."""
+    zero = b.type(0.0)
+    return builder.xor(builder.fcmp_ordered("<", rest, zero), builder.fcmp_ordered("<", b, zero))
+
+
+def _safe_division(builder: Any, type_: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    """(quotient, remainder) by a divisor that cannot trap, and whether the true one was 0 or -1."""
+    is_zero = builder.icmp_unsigned("==", b, b.type(0))
+    is_minus = builder.icmp_signed("==", b, b.type(-1)) if _is_signed(type_) else BIT(0)
+    divisor = builder.select(builder.or_(is_zero, is_minus), b.type(1), b)
+    divide, remainder = (builder.sdiv, builder.srem) if _is_signed(type_) else (builder.udiv, builder.urem)
+    return divide(a, divisor), remainder(a, divisor), is_zero, is_minus
+
+
+def _rounds_down(builder: Any, type_: Any, rest: Any, b: Any) -> Any:
+    """Whether truncation went up: a remainder of the other sign than the divisor."""
+    if not _is_signed(type_):
+        return BIT(0)
+    nonzero = builder.icmp_unsigned("!=", rest, b.type(0))
+    return builder.and_(nonzero, builder.icmp_signed("<", builder.xor(rest, b), b.type(0)))
+
+
+def _integer_floor_div(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    """Rounds down; ``x // 0`` is 0, ``least // -1`` wraps."""
+    zero, one = a.type(0), a.type(1)
+    quotient, rest, is_zero, is_minus = _safe_division(builder, type_, a, b)
+    down = _rounds_down(builder, type_, rest, b)
+    quotient = builder.select(down, builder.sub(quotient, one), quotient)
+    quotient = builder.select(is_minus, builder.sub(zero, a), quotient)
+    return builder.select(is_zero, zero, quotient)
+
+
+def _integer_mod(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    """The sign of the divisor; ``x % 0`` is 0."""
+    zero = a.type(0)
+    _, rest, is_zero, is_minus = _safe_division(builder, type_, a, b)
+    down = _rounds_down(builder, type_, rest, b)
+    rest = builder.select(down, builder.add(rest, b), rest)
+    return builder.select(builder.or_(is_zero, is_minus), zero, rest)
+
+
+def _shift(left: bool) -> Emit:
+    def emit(builder: Any, type_: Any, a: Any, count: Any) -> Any:
+        count = builder.and_(count, count.type(type_.bitwidth - 1))
+        if left:
+            return builder.shl(a, count)
+        return (builder.ashr if _is_signed(type_) else builder.lshr)(a, count)
+
+    return emit
+
+
+def _mulhi(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    double = ir.IntType(2 * type_.bitwidth)
+    extend = builder.sext if _is_signed(type_) else builder.zext
+    product = builder.mul(extend(a, double), extend(b, double))
+    return builder.trunc(builder.lshr(product, double(type_.bitwidth)), a.type)
+
+
+# fmt: off
+_UNARY: dict[str, Emit] = {
+    "neg": _instruction("fneg", "neg"), "logical_not": _logical_not,
+    "floor": _llvm("floor"), "rint": _llvm("rint"), "sqrt": _llvm("sqrt"),
+}
+_BINARY: dict[str, Emit] = {
+    "add": _instruction("fadd", "add"), "sub": _instruction("fsub", "sub"), "mul": _instruction("fmul", "mul"),
+    "maximum": _extreme(swap=False), "minimum": _extreme(swap=True),
+    "floor_div": _float_floor_div, "mod": _float_mod,
+    "integer_floor_div": _integer_floor_div, "integer_mod": _integer_mod,
+    "bit_and": _instruction("", "and_"), "bit_or": _instruction("", "or_"), "bit_xor": _instruction("", "xor"),
+    "shl": _shift(left=True), "shr": _shift(left=False), "mulhi": _mulhi,
+}
+# fmt: on
+
+
+def _generated(emit: Emit) -> Callable[..., Any]:
+    return lambda context, builder, signature, args: emit(builder, signature.args[0], *args)
+
+
+def _unary(emit: Emit) -> Any:
+    return intrinsic(lambda _typing, a: (a(a), _generated(emit)))
+
+
+def _binary(emit: Emit) -> Any:
+    return intrinsic(lambda _typing, a, b: (a(a, b), _generated(emit)))
+
+
+def _select(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return builder.select(*args)
+
+
+WORDS: dict[str, Any] = {
+    **{name: _unary(emit) for name, emit in _UNARY.items()},
+    **{name: _binary(emit) for name, emit in _BINARY.items()},
+    "fma": intrinsic(lambda _typing, a, b, c: (a(a, b, c), _generated(_fma))),
+    "where": intrinsic(lambda _typing, condition, a, b: (a(types.boolean, a, b), _select)),
+    "slot": memory.slot(),
+    "data": memory.data(),
+}
+
+
+def cast(dtype: str) -> Any:
+    """``cast(x)``: `x` in `dtype`; 16-bit floats are rounded, and held as float32."""
+    held = STORED[dtype][0]
+
+    def typing(_context: Any, x: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if dtype not in ("float16", "bfloat16"):
+                return _convert(builder, x, held, args[0])
+            single = to_odd(builder, args[0]) if x == types.float64 else _convert(builder, x, types.float32, args[0])
+            return widen(builder, narrow(builder, single, dtype), dtype)
+
+        return held(x), codegen
+
+    return intrinsic(typing)
+
+
+def _convert(builder: Any, source: Any, target: Any, value: Any) -> Any:
+    if source == target:
+        return value
+    if target == types.boolean:
+        compare = builder.fcmp_unordered if _is_float(source) else builder.icmp_unsigned
+        return compare("!=", value, value.type(0))
+    if _is_float(source) and _is_float(target):
+        return (builder.fpext if target.bitwidth > source.bitwidth else builder.fptrunc)(value, _llvm_type(target))
+    if _is_float(source):
+        return (builder.fptosi if _is_signed(target) else builder.fptoui)(value, _llvm_type(target))
+    if _is_float(target):
+        return (builder.sitofp if _is_signed(source) else builder.uitofp)(value, _llvm_type(target))
+    return _resize(builder, source, target, value)
+
+
+def _resize(builder: Any, source: Any, target: Any, value: Any) -> Any:
+    width = 1 if source == types.boolean else source.bitwidth
+    if target.bitwidth == width:
+        return value
+    if target.bitwidth < width:
+        return builder.trunc(value, _llvm_type(target))
+    return (builder.sext if _is_signed(source) else builder.zext)(value, _llvm_type(target))
+
+
+def _llvm_type(type_: Any) -> Any:
+    if _is_float(type_):
+        return ir.FloatType() if type_.bitwidth == 32 else ir.DoubleType()
+    return ir.IntType(type_.bitwidth)
+
+
+def bitcast(source: str, target: str) -> Any:
+    """``bitcast(x)``: the same bits, read as `target`."""
+    result, stored, _ = STORED[target]
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = args[0]
+        if source == "bool":
+            value = builder.zext(value, memory.BYTE)
+        elif source in ("float16", "bfloat16"):
+            value = narrow(builder, value, source)
+        bits = builder.bitcast(value, stored)
+        if target == "bool":
+            return builder.icmp_unsigned("!=", bits, memory.BYTE(0))
+        return widen(builder, bits, target) if target in ("float16", "bfloat16") else bits
+
+    return intrinsic(lambda _typing, x: (result(x), codegen))
+
+
+#: What makes the functions that depend on a dtype or a buffer.
+MAKERS: dict[str, Callable[..., Any]] = {
+    "load": memory.load,
+    "store": memory.store,
+    "copy": memory.copy,
+    "cast": cast,
+    "bitcast": bitcast,
+}

@@ -1,0 +1,112 @@
+"""Loads and stores as Numba intrinsics over bare addresses.
+
+Each buffer of a kernel has a *scope*; LLVM is told that accesses of different scopes never overlap, without which it
+would not vectorise a loop over many pointers. That is true of every two buffers but an output that is the very memory of
+an input. There it is harmless, because a kernel loads an element before it computes what is stored in its place; the
+kernels where it would not be refuse such a call, see `source.hazards`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .halves import narrow, widen
+
+BYTE = ir.IntType(8)
+WORD = ir.IntType(64)
+
+# fmt: off
+#: For each dtype: Numba's type of the value in a kernel, LLVM's type in memory, its bytes.
+STORED = {
+    "bool": (types.boolean, BYTE, 1),
+    "float16": (types.float32, ir.IntType(16), 2), "bfloat16": (types.float32, ir.IntType(16), 2),
+    "float32": (types.float32, ir.FloatType(), 4), "float64": (types.float64, ir.DoubleType(), 8),
+} | {
+    f"{sign}int{bits}": (getattr(types, f"{sign}int{bits}"), ir.IntType(bits), bits // 8)
+    for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+# fmt: on
+
+
+def load(dtype: str, scope: str, others: Sequence[str]) -> Any:
+    """``load(address, index)``: an element of an array of `dtype`."""
+    value_type, memory_type, size = STORED[dtype]
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = builder.load(_pointer(builder, args, memory_type), align=size)
+        _annotate(builder, found, scope, others)
+        if dtype == "bool":
+            return builder.icmp_unsigned("!=", found, BYTE(0))
+        return widen(builder, found, dtype) if dtype in ("float16", "bfloat16") else found
+
+    return intrinsic(lambda _typing, address, index: (value_type(types.int64, types.int64), emit))
+
+
+def store(dtype: str, scope: str, others: Sequence[str]) -> Any:
+    """``store(address, index, value)``."""
+    value_type, memory_type, size = STORED[dtype]
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = args[2]
+        if dtype == "bool":
+            value = builder.zext(value, BYTE)
+        elif dtype in ("float16", "bfloat16"):
+            value = narrow(builder, value, dtype)
+        _annotate(builder, builder.store(value, _pointer(builder, args, memory_type), align=size), scope, others)
+        return context.get_dummy_value()
+
+    return intrinsic(
+        lambda _typing, address, index, value: (types.void(types.int64, types.int64, value_type), emit)
+    )
+
+
+def copy(size: int) -> Any:
+    """``copy(target, source)``: one element of `size` bytes between any two addresses."""
+    element = ir.IntType(8 * size)
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, source = (builder.inttoptr(a, element.as_pointer()) for a in args)
+        builder.store(builder.load(source, align=size), target, align=size)
+        return context.get_dummy_value()
+
+    return intrinsic(lambda _typing, target, source: (types.void(types.int64, types.int64), emit))
+
+
+def slot() -> Any:
+    """``slot(plan, index)``: an integer of the launch plan, which a kernel never writes."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = builder.load(_pointer(builder, args, WORD), align=8)
+        found.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return found
+
+    return intrinsic(lambda _typing, plan, index: (types.int64(types.int64, types.int64), emit))
+
+
+def data() -> Any:
+    """``data(array)``: the address of the first element of the NumPy array at an address (``PyArrayObject.data``)."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        field = builder.inttoptr(builder.add(args[0], WORD(16)), WORD.as_pointer())
+        return builder.load(field, align=8)
+
+    return intrinsic(lambda _typing, array: (types.int64(types.int64), emit))
+
+
+def _pointer(builder: Any, args: Any, element: Any) -> Any:
+    base = builder.inttoptr(args[0], element.as_pointer())
+    return builder.gep(base, [args[1]], inbounds=True)
+
+
+def _annotate(builder: Any, access: Any, scope: str, others: Sequence[str]) -> None:
+    module = builder.module
+    domain = module.add_metadata(["mgb"])
+    access.set_metadata("alias.scope", module.add_metadata([module.add_metadata([scope, domain])]))
+    if others:
+        scopes = [module.add_metadata([other, domain]) for other in others]
+        access.set_metadata("noalias", module.add_metadata(scopes))
