@@ -1,5 +1,40 @@
-"""mgb: trace, fuse, compile."""
+"""mgb: trace array programs, find what can be fused, compile it with the backend you name."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from . import ops as _ops  # noqa: F401 - gives Tensor its arithmetic
+from .device import get_default_device, get_device_count, set_default_device
 from .tensor import Parameter, Tensor, tensor
 
-__all__ = ["Parameter", "Tensor", "tensor"]
+__version__ = "0.1.0"
+
+#: Imported when first used, so that ``import mgb`` stays light.
+_SUBMODULES = frozenset(
+    "autodiff backend config data device dtypes errors functional jit memory module optimizer plugins random".split()
+)
+_ELSEWHERE = {"load": "serialization", "save": "serialization"}
+
+__all__ = [
+    "Parameter",
+    "Tensor",
+    "__version__",
+    "get_default_device",
+    "get_device_count",
+    "set_default_device",
+    "tensor",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE})

@@ -1,8 +1,8 @@
 """The on-disk cache of compiled kernels.
 
-One entry is one file, ``<folder>/v1/<backend>/<2 hex digits>/<key>``: a header with the length and the checksum of the
-bytes that follow. An entry is published by one rename, so a reader sees all of it or nothing; what is damaged or
-belongs to somebody else counts as absent. A cache that cannot be used costs one warning, never a result.
+One entry is one file, ``<folder>/v1/<backend>/<2 hex digits>/<key>``: a header with the length and the
+checksum of the bytes that follow. An entry is published by one rename, so a reader sees all of it or nothing;
+what is damaged or belongs to somebody else counts as absent. A cache that cannot be used costs one warning.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def load(backend: str, key: str) -> bytes | None:
 
 
 def store(backend: str, key: str, blob: bytes) -> None:
-    """Keep `blob` under `key`; what was there is replaced. A failure is a `CacheWarning`, once for each folder."""
+    """Keep `blob` under `key` in place of what was there; a failure is a `CacheWarning`, given once."""
     path = _path(backend, key)
     if path is None:
         return
@@ -97,7 +97,10 @@ def lock(backend: str, key: str, timeout: float = 30.0) -> Iterator[bool]:
 
     Parameters
     ----------
-    backend, key : str
+    backend : str
+        Its name.
+    key : str
+        Hexadecimal.
     timeout : float
         Seconds to wait for the process that has it.
 

@@ -1,8 +1,8 @@
 """A caching allocator: a fresh array costs page faults, a used one does not.
 
-Large arrays come from free lists by size class. Between an array and the memory that it uses stands a `_Block`, the
-``base`` of the array and, through NumPy, of each view of it. When the last of them dies the block dies, and gives
-the memory back to its list.
+Large arrays come from free lists by size class. Between an array and its memory stands a `_Block`: the array's
+``base``, as the array is the base of each view of it. When the last of them dies the block dies, and gives the
+memory back to its list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 class _Memory(np.ndarray[Any, np.dtype[Any]]):
-    """Bytes from the system. A class of its own, so that NumPy does not skip the block when it looks for a base."""
+    """Bytes from the system; a class of its own, so that NumPy, in search of a base, stops at the block."""
 
     __slots__ = ("bytes", "start")
 
@@ -81,7 +81,7 @@ class Stats:
 
 
 _lock = threading.Lock()
-_returned: deque[_Memory] = deque()  # filled by `__del__`, which may run anywhere, so it must not wait for the lock
+_returned: deque[_Memory] = deque()  # by `__del__`, which may run anywhere and must not wait for the lock
 _free: dict[int, list[_Memory]] = {}
 _holders: weakref.WeakSet[Holder] = weakref.WeakSet()
 _live = _pooled = _peak = _hits = _misses = 0
@@ -94,7 +94,9 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     Parameters
     ----------
     shape : tuple of int
+        Extents, 0 allowed.
     dtype : np.dtype
+        Any.
 
     Returns
     -------
@@ -108,7 +110,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def size_class(nbytes: int) -> int:
-    """`nbytes`, at least `SMALL`, rounded up by less than an eighth: arrays of nearly one size share a list."""
+    """`nbytes`, at least `SMALL`, rounded up by less than an eighth, so that near sizes share a list."""
     step = 1 << (nbytes - 1).bit_length() - 4
     return -(-nbytes // step) * step
 
@@ -224,8 +226,8 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
     The caller vouches for one reference beside the one in `arrays`: the owner that the update is for.
     Any further one makes the answer False. Nothing is missed, because
 
-    * the array itself has the memory, or a block that has no other array: then NumPy makes it the ``base`` of each of
-      its views, of ``Tensor.numpy()`` and of views of views alike, and a base is a reference;
+    * the array owns its memory, or is alone on a block: then NumPy makes it the ``base`` of each of its views, of
+      ``Tensor.numpy()`` and of views of views alike, and a base is a reference;
     * memoryviews and DLPack capsules of an array refer to it as well;
     * an array that is a view, of a user's array perhaps, is never owned.
 
@@ -236,6 +238,7 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
     arrays : sequence of arrays
         It must hold the array once; no local variable may hold it.
     index : int
+        Which of them.
 
     Returns
     -------

@@ -48,7 +48,9 @@ def _differences(function: Callable[..., Tensor], arrays: list[np.ndarray], step
 def check_gradient() -> Callable[..., None]:
     """``check_gradient(function, *arrays, order=1)``: the tape against central differences, in float64."""
 
-    def check(function: Callable[..., Tensor], *arrays: np.ndarray, order: int = 1, step: float = 1e-5) -> None:
+    def check(
+        function: Callable[..., Tensor], *arrays: np.ndarray, order: int = 1, step: float = 1e-5
+    ) -> None:
         for _ in range(order):
             gradient = _taped(function)
             got = gradient(*(Tensor(a, dtype="float64") for a in arrays)).numpy()

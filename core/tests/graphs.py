@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from mgb import apply, dtypes
+from mgb import dtypes
+from mgb.apply import evaluate
 from mgb.ir import Graph, Node, Spec
 from mgb.ops import layout, primitives, reduce
 from mgb.tensor import Tensor
@@ -31,7 +32,7 @@ def run(graph: Graph, arrays: Any) -> list[np.ndarray]:
     def rule(node: Node, *values: Any) -> Any:
         if node.op.name == "const":
             return node.params["value"]
-        return apply.evaluate(node.op, list(values), dict(node.params))
+        return evaluate(node.op, list(values), dict(node.params))
 
     return [np.asarray(out) for out in graph.fold(rule, list(arrays))]
 
@@ -57,7 +58,7 @@ def random_graphs(
     layouts: bool = True,
     dtype: np.dtype[Any] = dtypes.float32,
 ) -> Graph:
-    """A graph of element-wise ops, reductions, layout ops and constants that broadcast, with 1 to 3 outputs."""
+    """Element-wise ops, reductions, layout ops and constants that broadcast, with 1 to 3 outputs."""
     specs = [
         Spec(draw(st.sampled_from(SHAPES)), dtype) for _ in range(draw(st.integers(min_inputs, max_inputs)))
     ]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mgb.errors import ConversionError, ShapeError
 from mgb.ops import contract
 from mgb.ops.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
+from mgb.ops.declare import op_of
 from mgb.tensor import Tensor
 from scipy import signal
 
@@ -38,7 +39,8 @@ def test_matmul(transpose_a, transpose_b, batch_a, batch_b, check_gradient):
 
     want = np.einsum("...ij,...jk->...ik", swap(a, transpose_a), swap(b, transpose_b))
     np.testing.assert_allclose(product(double(a), double(b)).numpy(), want, rtol=1e-12, atol=1e-14)
-    assert contract.matmul.op.infer(double(a).spec, double(b).spec, transpose_a, transpose_b).shape == want.shape
+    inferred = op_of(matmul).infer(double(a).spec, double(b).spec, transpose_a, transpose_b)
+    assert inferred.shape == want.shape
     if want.size:
         check_gradient(product, a, b, order=2)
 
@@ -69,14 +71,13 @@ def correlate(x, w, stride, padding, dilation, groups):
     spread = np.zeros((*w.shape[:2], dh * (w.shape[2] - 1) + 1, dw * (w.shape[3] - 1) + 1))
     spread[:, :, ::dh, ::dw] = w
     inner, outer = w.shape[1], len(w) // groups
-    planes = [
-        [
-            sum(signal.correlate2d(image[o // outer * inner + i], spread[o, i], "valid") for i in range(inner))
-            for o in range(len(w))
-        ]
-        for image in x
-    ]
-    return np.array(planes)[:, :, :: stride[0], :: stride[1]]
+
+    def plane(image, o):
+        first = o // outer * inner
+        return sum(signal.correlate2d(image[first + i], spread[o, i], "valid") for i in range(inner))
+
+    planes = np.array([[plane(image, o) for o in range(len(w))] for image in x])
+    return planes[:, :, :: stride[0], :: stride[1]]
 
 
 WINDOWS = st.fixed_dictionaries(
@@ -95,11 +96,16 @@ def dot(a, b):
 
 @settings(deadline=None, max_examples=60)
 @given(
-    WINDOWS, st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    st.tuples(st.integers(5, 8), st.integers(5, 8)), st.sampled_from([1, 4 << 20]),
-)  # fmt: skip
+    WINDOWS,
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(st.integers(5, 8), st.integers(5, 8)),
+    st.sampled_from([1, 4 << 20]),
+)
 def test_conv2d(window, images, inputs, outputs, kernel, size, column_bytes):
-    """The value by SciPy; the gradients by ``<y, conv(x, w)> = <conv'(y, w), x> = <conv'(y, x), w>``, which fixes them."""
+    """The value by SciPy; the gradients as its transposes, by ``<g, conv(x, w)> = <dx, x> = <dw, w>``."""
     groups = window["groups"]
     x, w = normal(images, inputs * groups, *size), normal(outputs * groups, inputs, *kernel)
     with pytest.MonkeyPatch.context() as patch:
@@ -128,7 +134,9 @@ def test_scatter_and_gather_agree():
     w = normal(6, 2, 3, 2)
     g = normal(2, 6, 4, 5)
     scattered = contract._scatter_gradient(g, w, (8, 7), *window.values())
-    np.testing.assert_allclose(contract._gather_gradient(g, w, (8, 7), *window.values()), scattered, atol=1e-12)
+    np.testing.assert_allclose(
+        contract._gather_gradient(g, w, (8, 7), *window.values()), scattered, atol=1e-12
+    )
 
 
 def test_no_images():

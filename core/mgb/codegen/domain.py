@@ -1,4 +1,4 @@
-"""What a fusion group looks like from outside: its domain, the axes it folds, and the key its kernel is kept under."""
+"""A fusion group from outside: its domain, the axes it folds, and the key its kernel is kept under."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ def aligned(shape: Shape, ndim: int) -> Shape:
 def reduced_axes(graph: Graph) -> tuple[int, ...]:
     """The domain axes that the group folds, sorted; empty when nothing is folded.
 
-    A reduction along axes where its input has length 1 folds nothing and counts for nothing; axes of the domain of
-    length 1 are left out.
+    A reduction along axes where its input has length 1 folds nothing and counts for nothing.
 
     Raises
     ------
@@ -63,7 +62,8 @@ def reduced_axes(graph: Graph) -> tuple[int, ...]:
         if axes := _folds(node, span, ndim):
             found.setdefault(axes, node)
     if len(found) > 1:
-        raise GraphError(f"the reductions {list(found.values())} of one group fold different axes: {list(found)}\n{graph}")
+        nodes = " and ".join(map(repr, found.values()))
+        raise GraphError(f"the reductions of one group fold different axes: {nodes}\n{graph}")
     return next(iter(found), ())
 
 
@@ -76,16 +76,16 @@ def _folds(node: Node, span: Mapping[Node, Span], ndim: int) -> tuple[int, ...]:
     varying = tuple(a for a in axes if span[source][a])
     broadcast = tuple(a for a in axes if not span[source][a] and any(s[a] for s in span.values()))
     if varying and broadcast:
-        raise GraphError(f"{node} folds {axes} of a value that does not vary along {broadcast} of the group's domain")
+        raise GraphError(f"{node} folds a value that does not vary along axes {broadcast} of the group's domain")
     return varying
 
 
 def structure_key(graph: Graph) -> str:
     """Equal for graphs that one kernel of `Specialize.NDIM` serves.
 
-    It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which axes have
-    length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a kernel could not
-    learn it.
+    It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which axes
+    have length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a kernel
+    could not learn it.
     """
     lines = [f"{len(graph.inputs)} {_untold(graph)}"]
     names = {v: i for i, v in enumerate(values(graph))}

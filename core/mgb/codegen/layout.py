@@ -9,7 +9,7 @@ from .domain import Shape
 
 
 def row_major(shape: Shape, itemsize: int = 1) -> Shape:
-    """The strides of a row-major array, in units of `itemsize`; 0 along axes of length 1, where they do not matter."""
+    """The strides of a row-major array of elements of `itemsize`; 0 along axes of length 1."""
     strides, step = [], itemsize
     for length in reversed(shape):
         strides.append(0 if length == 1 else step)
@@ -18,9 +18,10 @@ def row_major(shape: Shape, itemsize: int = 1) -> Shape:
 
 
 def broadcast_strides(shape: Shape, strides: Shape, domain: Shape) -> Shape:
-    """The strides along the axes of `domain` of an array of `shape` and `strides`: 0 where it is broadcast."""
+    """The strides of an array along the axes of `domain`: 0 where it is broadcast."""
     lead = len(domain) - len(shape)
-    return (0,) * lead + tuple(0 if length == 1 else step for length, step in zip(shape, strides, strict=True))
+    own = (0 if length == 1 else step for length, step in zip(shape, strides, strict=True))
+    return (0,) * lead + tuple(own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,13 @@ class Loops:
 def collapse(domain: Shape, strides: Sequence[Shape], reduced: Sequence[int] = ()) -> Loops:
     """Drop axes of length 1 and merge neighbours that every operand steps through evenly.
 
-    Two neighbours merge when, for each operand, one step of the outer is as far as the whole inner axis, and when both
-    or none are in `reduced`.
+    Two neighbours merge when, for each operand, one step of the outer is as far as the whole inner axis, and
+    when both or none are in `reduced`.
 
     Parameters
     ----------
     domain : tuple of int
+        The shape to visit.
     strides : sequence of tuple of int
         For each operand its strides along the axes of `domain`, see `broadcast_strides`.
     reduced : sequence of int, optional

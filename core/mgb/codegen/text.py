@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir import CONST, Node
 
-#: How an op is spelt: a format string over the operands' texts, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
+#: How an op is spelt: a format string over its operands, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
 Spelling = str | Callable[..., str]
 Table = Mapping[str, Spelling]
 
@@ -17,7 +17,7 @@ Table = Mapping[str, Spelling]
 Assign = Callable[[Node, str, str], str]
 
 # fmt: off
-#: The C types of the dtypes, as ``stdint.h`` and ``stdbool.h`` name them; float16 and bfloat16 differ among dialects.
+#: The C types of the dtypes, by ``stdint.h`` and ``stdbool.h``; those of float16 and bfloat16 differ by dialect.
 C_TYPES = {
     "bool": "bool", "float32": "float", "float64": "double",
     "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
@@ -38,11 +38,13 @@ def expression(node: Node, operands: Iterable[str], table: Table) -> str:
     return spelling.format(*operands) if isinstance(spelling, str) else spelling(node, *operands)
 
 
-def statements(nodes: Iterable[Node], names: dict[Node, str], table: Table, assign: Assign) -> list[str]:
+def statements(
+    nodes: Iterable[Node], names: dict[Node, str], table: Table, assign: Assign, prefix: str = "v"
+) -> list[str]:
     """One statement for each of `nodes`; its name is added to `names`.
 
-    Nodes that have a name already (inputs, an ``iota`` that is a loop counter) are skipped; scalar constants become the
-    text that ``table["const"]`` gives and need no statement.
+    Nodes that have a name already (inputs, an ``iota`` that is a loop counter) are skipped; scalar constants
+    become the text that ``table["const"]`` gives and need no statement.
 
     Parameters
     ----------
@@ -55,6 +57,8 @@ def statements(nodes: Iterable[Node], names: dict[Node, str], table: Table, assi
     assign : callable
         Wraps a name and an expression into a statement, for example
         ``lambda node, name, text: f"{C_TYPES[node.spec.dtype.name]} {name} = {text};"``.
+    prefix : str, optional
+        What the names begin with.
     """
     lines = []
     for node in nodes:
@@ -64,7 +68,7 @@ def statements(nodes: Iterable[Node], names: dict[Node, str], table: Table, assi
         if node.op is CONST:
             names[node] = text
         else:
-            names[node] = f"v{len(names)}"
+            names[node] = f"{prefix}{len(names)}"
             lines.append(assign(node, names[node], text))
     return lines
 

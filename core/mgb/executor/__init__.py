@@ -1,0 +1,8 @@
+"""From a Graph to a Program that runs: kernels, memory, and the generated function."""
+
+from .compile import compile_program
+from .options import Options
+from .plan import MemoryPlan
+from .program import Program
+
+__all__ = ["MemoryPlan", "Options", "Program", "compile_program"]

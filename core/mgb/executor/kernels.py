@@ -32,6 +32,7 @@ class Stats:
 
 
 _lock = threading.Lock()
+_counting = threading.Lock()
 _kernels: dict[tuple[Backend, str], Kernel] = {}
 _busy: dict[tuple[Backend, str], threading.Lock] = {}
 _stats = Stats()
@@ -50,6 +51,7 @@ def kernel_for(graph: Graph, backend: Backend) -> Kernel:
     graph : Graph
         As the fusion detector cut it; it is lowered here.
     backend : Backend
+        Who compiles it.
 
     Returns
     -------
@@ -88,8 +90,8 @@ def kernel_key(graph: Graph, backend: Backend) -> str:
     """
     exact = backend.traits.specialize is Specialize.SHAPE
     what = graph.key if exact else structure_key(graph)
-    text = "\n".join((backend.name, backend.version(), str(API_VERSION), backend.traits.specialize.value, what))
-    return hashlib.sha256(text.encode()).hexdigest()
+    who = (backend.name, backend.version(), str(API_VERSION), backend.traits.specialize.value)
+    return hashlib.sha256("\n".join((*who, what)).encode()).hexdigest()
 
 
 def forget() -> None:
@@ -145,4 +147,5 @@ def _compile(graph: Graph, backend: Backend) -> Kernel:
 def _count(**more: float) -> None:
     """Add to the counts."""
     global _stats
-    _stats = replace(_stats, **{name: getattr(_stats, name) + value for name, value in more.items()})
+    with _counting:
+        _stats = replace(_stats, **{name: getattr(_stats, name) + value for name, value in more.items()})

@@ -1,7 +1,8 @@
 """Fusion: from a Graph to the Steps of a program. `legality` says what may be one group, `detect` merges."""
 
 from .detect import detect
+from .duplicate import duplicate
 from .legality import FusionConfig, accepts
 from .step import Step
 
-__all__ = ["FusionConfig", "Step", "accepts", "detect"]
+__all__ = ["FusionConfig", "Step", "accepts", "detect", "duplicate"]

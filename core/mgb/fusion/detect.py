@@ -1,8 +1,8 @@
 """The fusion detector: cut a graph into steps, each a group for one kernel or a single op.
 
-A scan in reverse topological order lets each node join the groups of its readers, as in MegEngine's JIT. Other
-than there a group may have several outputs, so what is asked of two groups is only that no third one waits
-between them. Then groups are joined side by side.
+A scan in reverse topological order lets each node join the groups of its readers, as in MegEngine's JIT.
+Other than there a group may have several outputs, so what is asked of two groups is only that no third one
+waits between them. Then groups are joined side by side.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def detect(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> list
     Returns
     -------
     list of Step
-        Every node is computed by one step, but for constants and iotas, which are copied into the steps that read
-        them. A step comes after those whose values it reads.
+        Every node is computed by one step, but for constants and iotas, which are copied into the steps
+        that read them. A step comes after those whose values it reads.
     """
     detection = _Detection(graph, traits, config)
     detection.join_readers()

@@ -23,8 +23,8 @@ _IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
 # fmt: off
 #: Ops so cheap that a value may be computed for each element of the domain, though it varies along few axes.
 CHEAP = frozenset({
-    "add", "sub", "mul", "neg", "fma", "maximum", "minimum", "lt", "le", "eq",
-    "logical_and", "logical_or", "logical_not", "where", "cast",
+    "add", "sub", "mul", "neg", "fma", "maximum", "minimum", "lt", "le", "eq", "gt", "ge", "ne",
+    "logical_and", "logical_or", "logical_not", "where", "cast", "relu", "abs", "square", "clip",
 })
 # fmt: on
 

@@ -45,7 +45,7 @@ class Quotient:
         return node
 
     def waits(self, a: int, b: int) -> bool:
-        """Is there a way between groups `a` and `b` through a third? Merged, they would wait for themselves."""
+        """Is there a way between `a` and `b` through a third group? Merged, they would wait for themselves."""
         between = self._readers[a] & self._before[b] | self._readers[b] & self._before[a]
         return bool(between & ~(self._inside[a] | self._inside[b]))
 

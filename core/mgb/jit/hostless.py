@@ -46,7 +46,7 @@ class HostlessCall:
         self.variant = variant
         self.kept = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
         program, reads = variant.program(0) if variant.segments[0].outputs else (None, ())
-        writer = _Writer(variant, program.run if program else None, reads)
+        writer = _Writer(variant, program.call if program else None, reads)
         self.source, self.run = writer.write(leaves, structure, results)
 
 
@@ -57,6 +57,7 @@ class _Writer:
         self._record = variant.record
         self._outputs = variant.segments[0].outputs
         self._reads = reads
+        self._updated = frozenset(variant.record.updates().values())
         self._names: dict[str, Any] = {
             "MISS": MISS,
             "TENSORS": frozenset({Tensor, Parameter}),
@@ -65,6 +66,7 @@ class _Writer:
             "wrap": wrap,
         }
         self._lines: list[str] = []
+        self._arrays = {n: f"x{n}" for n in range(len(self._record.externals))}
 
     def write(
         self, leaves: Sequence[Any], structure: Structure, results: Sequence[int | None]
@@ -76,15 +78,16 @@ class _Writer:
         for n in tensors:
             self._lines.append(f"t{n} = leaves[{n}]")
             self._lines.append(f"if t{n}.__class__ not in TENSORS: return MISS")
-            self._guard(f"a{n}", f"t{n}", leaves[n].spec if n not in fed else None)
+            if n not in fed:
+                self._guard(f"t{n}._data", leaves[n].spec)
         if len({id(leaves[n]._data) for n in tensors}) == len(tensors) > 1:
-            places = ", ".join(f"id(a{n})" for n in tensors)
+            places = ", ".join(f"id(t{n}._data)" for n in tensors)
             self._lines.append(f"if len({{{places}}}) != {len(tensors)}: return MISS")
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         if self._outputs:
             arguments = ", ".join(self._value(r) for r in self._reads)
-            self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program({arguments})")
+            self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program([{arguments}])")
         for number, binding in enumerate(self._record.bindings):
             self._bind(number, binding)
         self._lines.append(f"return {self._result(structure, iter(results))}")
@@ -93,12 +96,10 @@ class _Writer:
         function: Callable[[Sequence[Any]], Any] = self._names["call"]
         return source, function
 
-    def _guard(self, array: str, tensor: str, spec: Spec | None) -> None:
-        """Read the array of `tensor`; with a `spec`, miss when it is another one."""
-        self._lines.append(f"{array} = {tensor}._data")
-        if spec is not None:
-            shape, dtype = self._name(spec.shape), self._name(spec.dtype)
-            self._lines.append(f"if {array}.shape != {shape} or {array}.dtype != {dtype}: return MISS")
+    def _guard(self, array: str, spec: Spec) -> None:
+        """Miss when the spec of `array` is another one."""
+        shape, dtype = self._name(spec.shape), self._name(spec.dtype)
+        self._lines.append(f"if {array}.shape != {shape} or {array}.dtype != {dtype}: return MISS")
 
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec
@@ -111,7 +112,11 @@ class _Writer:
             owner = external.owner() if external.owner is not None else None
             assert owner is not None
             tensor = self._name(owner)
-        self._guard(f"x{number}", tensor, spec)
+        if number in self._updated:  # no variable may hold its array, or it could not be updated in place
+            self._arrays[number] = f"{tensor}._data"
+        else:
+            self._lines.append(f"x{number} = {tensor}._data")
+        self._guard(self._arrays[number], spec)
         if external.leaf is not None:
             self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
 
@@ -136,7 +141,7 @@ class _Writer:
         return f"wrap({self._value(ref)}, {spec.device!r})"
 
     def _value(self, ref: int) -> str:
-        return f"v{ref}" if ref >= 0 else f"x{-1 - ref}"
+        return f"v{ref}" if ref >= 0 else self._arrays[-1 - ref]
 
     def _name(self, value: Any) -> str:
         """A global of the generated function that holds `value`."""

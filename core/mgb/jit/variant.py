@@ -72,7 +72,7 @@ class Variant:
         outputs = self.segments[number].outputs
         if outputs:
             program, reads = self.program(number)
-            arrays = program.run(*[values[r] if r >= 0 else fed[-1 - r] for r in reads])
+            arrays = program.call([values[r] if r >= 0 else fed[-1 - r] for r in reads])
             values.update(zip(outputs, arrays, strict=True))
 
     def _build(self, segment: Segment) -> tuple[Program, tuple[int, ...]]:

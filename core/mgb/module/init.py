@@ -63,6 +63,7 @@ def msra_uniform_(
     Parameters
     ----------
     tensor : Tensor
+        A weight.
     a : float
         The negative slope, when `nonlinearity` is ``"leaky_relu"``.
     mode : {"fan_in", "fan_out"}
@@ -108,7 +109,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
     """How many inputs one output of this weight reads, and how many outputs one input feeds.
 
-    Weights are ``(out, in)``, ``(out, in, height, width)`` or, in groups, ``(groups, out, in, height, width)``.
+    Weights are ``(out, in)``, ``(out, in, height, width)`` or ``(groups, out, in, height, width)``.
 
     Raises
     ------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+import numpy as np
 
 from .. import functional as F
 from ..tensor import Parameter, Tensor
@@ -28,12 +29,14 @@ class Linear(Module):
         0.
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, name: str | None = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, name: str | None = None
+    ) -> None:
         super().__init__(name)
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = zeros_parameter((out_features, in_features))
-        self.bias = zeros_parameter((out_features,)) if bias else None
+        self.weight = Parameter(np.zeros((out_features, in_features)))
+        self.bias = Parameter(np.zeros(out_features)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -47,11 +50,5 @@ class Linear(Module):
         return F.linear(x, self.weight, self.bias)
 
     def _describe(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-
-
-def zeros_parameter(shape: tuple[int, ...], dtype: Any = "float32") -> Parameter:
-    """A Parameter of zeros."""
-    import numpy as np
-
-    return Parameter(np.zeros(shape, "float32"), dtype=dtype)
+        features = f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"{features}, bias={self.bias is not None}"

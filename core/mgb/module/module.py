@@ -195,7 +195,7 @@ class Module(ABC):
         Parameters
         ----------
         state_dict : mapping or callable
-            What `state_dict` returned, or ``(name, tensor) -> array or None``; None leaves the tensor as it is.
+            What `state_dict` returned, or ``(name, tensor) -> array or None``; None leaves the tensor alone.
         strict : bool
             Names on one side only are an error; otherwise they are warned of and skipped.
 

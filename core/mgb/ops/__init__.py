@@ -7,3 +7,4 @@ from . import operators as operators
 from . import pooling as pooling
 from . import sort as sort
 from . import transcendental as transcendental
+from . import numpy_protocol as numpy_protocol

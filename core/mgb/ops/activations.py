@@ -1,11 +1,11 @@
-"""Activations and their gradients. The ``*_grad`` ops take what MegEngine's take: the input (or the output) and ``d``."""
+"""Activations and their gradients.
+
+The ``*_grad`` ops take what MegEngine's take: the input (tanh and sigmoid: the output), then the gradient `d`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from ..tensor import Tensor
 from .declare import FLOATING, NUMERIC, composite
@@ -174,7 +174,7 @@ def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def gelu_tanh(x: Tensor) -> Tensor:
-    """The approximation of `gelu` by ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh."""
+    """`gelu` as ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh."""
     inner = 2 * SQRT_TWO_OVER_PI * x * (1 + 0.044715 * x * x)
     return maximum(x, -FINITE) * sigmoid(inner)
 

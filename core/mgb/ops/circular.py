@@ -5,28 +5,43 @@ Polynomials are minimax fits by the Remez exchange, made for these ranges in 50 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
 from ..tensor import Tensor
 from .floats import FORMATS, fast_two_sum, flip_sign, magnitude, polynomial, sign_bit, widen_halves
 from .primitives import (
-    bit_and, bit_or, bit_xor, bitcast, cast, eq, floor, lt, maximum, minimum, mulhi, neg, round, shl, shr, where,
-)  # fmt: skip
+    bit_and,
+    bit_or,
+    bit_xor,
+    bitcast,
+    cast,
+    eq,
+    floor,
+    lt,
+    maximum,
+    minimum,
+    mulhi,
+    neg,
+    round,
+    shl,
+    shr,
+    where,
+)
 
 INF = float("inf")
 HALF_PI = 1.5707963267948966
 #: pi / 2 with 24 digits, and the rest.
 HALF_PI_HIGH, HALF_PI_LOW = 1.570796251296997, 7.549789954891882e-08
 #: pi / 4 with so few digits that a small multiple of it is exact, and the rest.
-QUARTER_PI = {
-    dtypes.float32: (0.785398006439209, 1.5695823932524066e-07),
-    dtypes.float64: (0.7853981633974483, 3.061616997868383e-17),
-}
+QUARTER_PI_HIGH, QUARTER_PI_LOW = 0.7853981633974483, 3.061616997868383e-17
 
 # (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4, in r**2, for |r| <= pi / 4
 SIN = {
-    dtypes.float32: (-0.16666666641525563, 0.008333329373975188, -0.00019839330955343773, 2.718274127796876e-06),
+    dtypes.float32: (
+        -0.16666666641525563, 0.008333329373975188, -0.00019839330955343773, 2.718274127796876e-06,
+    ),
     dtypes.float64: (
         -0.16666666666666632, 0.00833333333332237, -0.00019841269829771368, 2.755731367871716e-06,
         -2.505075596836213e-08, 1.589666689147556e-10,
@@ -43,15 +58,15 @@ COS = {
 ATAN = {
     dtypes.float32: (-0.3333333, 0.19999905, -0.1428204, 0.11045078, -0.08478315, 0.047480762),
     dtypes.float64: (
-        -0.33333333333333326, 0.19999999999997692, -0.1428571428539078, 0.11111111088350678, -0.09090908150773605,
-        0.07692282900054938, -0.06666228848134892, 0.05877042299167534, -0.05218536538636976, 0.0450408752021822,
-        -0.033487002000489985, 0.01520791276974049,
+        -0.33333333333333326, 0.19999999999997692, -0.1428571428539078, 0.11111111088350678,
+        -0.09090908150773605, 0.07692282900054938, -0.06666228848134892, 0.05877042299167534,
+        -0.05218536538636976, 0.0450408752021822, -0.033487002000489985, 0.01520791276974049,
     ),
 }  # fmt: skip
 TAN_EIGHTH_PI = 0.41421356237309503
 
-#: For each range of magnitudes: its end, a scale that makes whole numbers of at most 2**50 of it, and what that scale leaves
-#: of 2 / pi, modulo 4, in parts of 29, 29 and 53 digits.
+#: For each range of magnitudes: its end, a scale that makes whole numbers of at most 2**50 of it, and what
+#: that scale leaves of 2 / pi, modulo 4, in parts of 29, 29 and 53 digits.
 TWO_OVER_PI_BY_RANGE = (
     (2.0**50, 1.0, 0.6366197690367699, 3.3308114738561656e-09, 2.276010073078396e-18),
     (2.0**76, 2.0**-26, 1.72352696955204, 4.8093533183690695e-09, 5.1651711996897015e-18),
@@ -81,8 +96,9 @@ def _by_range(a: Tensor, column: int) -> Tensor:
 def _reduce_single(a: Tensor) -> tuple[Tensor, Tensor]:
     """Quadrant, and the rest of a non-negative float32 in double precision.
 
-    Payne and Hanek (1983) in double precision: whole multiples of 4 in ``2 / pi * 2**k`` cannot be seen in the result, so
-    each range of magnitudes has its own 111 digits of it, in parts whose products with 24 digits are exact.
+    Payne and Hanek (1983) in double precision: multiples of 4 in ``2 / pi * 2**k`` cannot be seen in the
+    result, so each range of magnitudes has its own 111 digits of it, in parts whose products with 24 digits
+    are exact.
     """
     a = cast(a, dtype=dtypes.float64)
     x = a * _by_range(a, 1)
@@ -121,7 +137,11 @@ def _window(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Quadrant, and the rest of a non-negative float64 as an unevaluated sum; Payne and Hanek (1983) in integers."""
+    """Quadrant, and the rest of a non-negative float64 as an unevaluated sum.
+
+    Payne and Hanek (1983) in integers: ``2 / pi * significand * 2**exponent`` modulo 4 with 126 digits after the point: no double is so near to a
+    multiple of pi / 2 that fewer than 64 of them are left.
+    """
     m, top, middle, bottom = _window(a)
     carried = mulhi(m, bottom)
     low = m * middle + carried
@@ -184,19 +204,30 @@ def cos(x: Tensor) -> Tensor:
     return _circular(x, 1)
 
 
-@widen_halves
-def atan2(y: Tensor, x: Tensor) -> Tensor:
-    """The angle of the point (`x`, `y`), within 2 ULP: the quotient is folded into ``|t| <= tan(pi / 8)``."""
+def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """The angle of the point (`x`, `y`) in double precision.
+
+    The quotient is folded into ``|t| <= tan(pi / 8)``.
+    """
     up, right = magnitude(y), magnitude(x)
     small, large = minimum(up, right), maximum(up, right)
     q = where(eq(large, 0), 0.0, where(eq(small, INF), 1.0, small / large))
     beyond = lt(TAN_EIGHTH_PI, q)
     t = where(beyond, (q - 1) / (q + 1), q)
     z = t * t
-    angle = t + t * z * polynomial(z, ATAN[x.dtype])
-    eighths = cast(beyond, dtype=x.dtype)
+    angle = t + t * z * polynomial(z, coefficients)
+    eighths = cast(beyond, dtype=dtypes.float64)
     steep, left = lt(right, up), lt(sign_bit(x), 0)
     eighths, angle = where(steep, 2 - eighths, eighths), where(steep, neg(angle), angle)
     eighths, angle = where(left, 4 - eighths, eighths), where(left, neg(angle), angle)
-    high, low = QUARTER_PI[x.dtype]
-    return flip_sign(eighths * high + (eighths * low + angle), sign_bit(y))
+    return flip_sign(eighths * QUARTER_PI_HIGH + (eighths * QUARTER_PI_LOW + angle), sign_bit(y))
+
+
+@widen_halves
+def atan2(y: Tensor, x: Tensor) -> Tensor:
+    """Within 1 ULP in float32, 2 ULP in float64."""
+    coefficients = ATAN[x.dtype]
+    if x.dtype == dtypes.float64:
+        return _angle(y, x, coefficients)
+    wide = _angle(cast(y, dtype=dtypes.float64), cast(x, dtype=dtypes.float64), coefficients)
+    return cast(wide, dtype=dtypes.float32)

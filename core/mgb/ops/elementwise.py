@@ -1,6 +1,7 @@
 """Comparisons, signs, rounding, powers and logarithms: the sentences that are plain arithmetic.
 
-Rows read: dtypes, NumPy where one call does it, gradient ``(g, y, *inputs)``. A leading underscore: only the spec is kept.
+Rows read: dtypes, NumPy where one call does it, gradient ``(g, y, *inputs)``. Of a name with a leading
+underscore only the spec is kept.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import numpy as np
 from .. import dtypes
 from ..errors import ConversionError
 from ..tensor import Tensor
-from . import exponential, floats
+from . import exponential as lower
+from . import floats
 from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, composite
 from .primitives import (
     bit_xor,
@@ -110,7 +112,11 @@ def signbit(x: Tensor) -> Tensor:
     return lt(floats.sign_bit(x) if x.dtype in dtypes.FLOATS else x, 0)
 
 
-@composite(FLOATING, eager=np.copysign, grad=lambda g, _y, x, s: (where(eq(signbit(x), signbit(s)), g, neg(g)), None))
+@composite(
+    FLOATING,
+    eager=np.copysign,
+    grad=lambda g, _y, x, s: (where(eq(signbit(x), signbit(s)), g, neg(g)), None),
+)
 @floats.widen_halves
 def copysign(x: Tensor, s: Tensor) -> Tensor:
     """The magnitude of `x` with the sign of `s`."""
@@ -132,7 +138,7 @@ def trunc(x: Tensor) -> Tensor:
 
 @composite(FLOATING, differentiable=False)
 def round_away(x: Tensor) -> Tensor:
-    """To the nearest whole number; halfway cases go away from 0. What is cut off is exact, ``x + 0.5`` is not."""
+    """To the nearest whole number; halfway cases go away from 0. ``x - whole`` is exact, ``x + 0.5`` is not."""
     whole = trunc(x)
     return where(le(0.5, abs(x - whole)), whole + copysign(1, x), whole)
 
@@ -219,11 +225,11 @@ def _part(a: Tensor, whole: Tensor) -> Tensor:
 
 
 # fmt: off
-exp2  = composite(FLOATING, eager=np.exp2,  name="exp2",  grad=lambda g, y, _x: (g * y * LN2,))(exponential.exp2)
-expm1 = composite(FLOATING, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),))(exponential.expm1)
-log2  = composite(FLOATING, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / (x * LN2),))(exponential.log2)
-log10 = composite(FLOATING, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / (x * LN10),))(exponential.log10)
-log1p = composite(FLOATING, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),))(exponential.log1p)
+exp2  = composite(FLOATING, eager=np.exp2,  name="exp2",  grad=lambda g, y, _x: (g * y * LN2,))(lower.exp2)
+expm1 = composite(FLOATING, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),))(lower.expm1)
+log2  = composite(FLOATING, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / (x * LN2),))(lower.log2)
+log10 = composite(FLOATING, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / (x * LN10),))(lower.log10)
+log1p = composite(FLOATING, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),))(lower.log1p)
 # fmt: on
 
 
@@ -274,7 +280,7 @@ def isclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_
 
 @composite(INTEGER, differentiable=False)
 def rmulh(a: Tensor, b: Tensor) -> Tensor:
-    """The product of two fixed-point fractions, rounded to nearest and upwards when halfway; -1 times -1 saturates."""
+    """The product of two fixed-point fractions, halfway cases rounded upwards; -1 times -1 saturates."""
     if a.dtype.itemsize == 8:
         raise ConversionError(f"rmulh: needs integers of at most 32 bits, got {a.dtype}: cast with astype")
     signed = a.dtype in dtypes.SIGNED

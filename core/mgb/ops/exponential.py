@@ -1,7 +1,7 @@
 """Bodies of exp, log and what is made of them, for backends without fast versions of their own.
 
-Range reductions are those of Cody and Waite (1980). Polynomials are minimax fits by the Remez exchange, made for these
-ranges in 50 digits and rounded to the dtype.
+Range reductions are those of Cody and Waite (1980). Polynomials are minimax fits by the Remez exchange, made
+for these ranges in 50 digits and rounded to the dtype.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ EXP = {
 LOG = {
     dtypes.float32: (0.6666666, 0.40000334, 0.28537303, 0.23582281),
     dtypes.float64: (
-        0.6666666666666734, 0.39999999999414304, 0.28571428742475585, 0.22222198563598564, 0.1818356485381651,
-        0.1531403629941129, 0.1479609973777067,
+        0.6666666666666734, 0.39999999999414304, 0.28571428742475585, 0.22222198563598564,
+        0.1818356485381651, 0.1531403629941129, 0.1479609973777067,
     ),
 }  # fmt: skip
 # what is left of atanh(s) = s + s**3 / 3 + s**5 * (...), in s**2
 ATANH_TAIL = (
-    0.1999999999999999, 0.14285714285722556, 0.11111111108768429, 0.09090909435135264, 0.07692278436872366,
-    0.06668158661378736, 0.05837410143488171, 0.05994499825836362,
+    0.1999999999999999, 0.14285714285722556, 0.11111111108768429, 0.09090909435135264,
+    0.07692278436872366, 0.06668158661378736, 0.05837410143488171, 0.05994499825836362,
 )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def reduce_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def exponential(x: Tensor, tail: Tensor | float = 0.0, shift: int = 0) -> Tensor:
-    """``exp(x + tail) * 2**shift``, where `tail` is an error term of `x`; it overflows only if the result does."""
+    """``exp(x + tail) * 2**shift``; `tail` is an error term of `x`. It overflows only if the result does."""
     lowest, highest = EXP_RANGE[x.dtype]
     n, r = reduce_exponent(minimum(maximum(x, lowest), highest))
     if isinstance(tail, Tensor):
@@ -178,7 +178,10 @@ def _power_single(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _log_extended(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``log(x)`` as an unevaluated sum, good to about 2**-63: atanh(s) with its first two terms in double-double."""
+    """``log(x)`` as an unevaluated sum, good to about 2**-63.
+
+    Of ``log(m) = 2 * atanh(s)``, ``s = (m - 1) / (m + 1)``, two terms are taken in double-double.
+    """
     n, m = decompose(x)
     f, g = m - 1, m + 1
     g_low = m - (g - 1)
@@ -201,7 +204,7 @@ def _log_extended(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _power_double(x: Tensor, y: Tensor) -> Tensor:
-    """``x**y`` for ``x > 0``: the logarithm and its product with `y` carry twice the digits that they need."""
+    """``x**y`` for ``x > 0``: the logarithm and its product with `y` carry nearly twice the digits."""
     high, low = _log_extended(x)
     product, error = two_product(high, y)
     return exponential(product, minimum(maximum(error + low * y, -0.25), 0.25))

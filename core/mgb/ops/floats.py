@@ -1,7 +1,7 @@
 """Floating-point numbers by their bits: what the bodies of the transcendental words are built from.
 
-A body is branch-free, so that it vectorises: every case is computed and `where` picks. Where an error term matters, it
-does not depend on whether a compiler fuses a multiplication with an addition.
+A body is branch-free, so that it vectorises: every case is computed and `where` picks. Where an error term
+matters, it does not depend on whether a compiler fuses a multiplication with an addition.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Body = Callable[..., Tensor]
 
 
 def widen_halves(body: Body) -> Body:
-    """`body` is written for float32 and float64; give it 16-bit floats as float32 and round its result once."""
+    """`body` knows float32 and float64; give it 16-bit floats as float32 and round its result once."""
 
     def widened(*xs: Tensor, **params: Any) -> Tensor:
         dtype = xs[0].dtype
@@ -99,7 +99,7 @@ def upper_half(x: Tensor) -> Tensor:
 
 
 def integer(n: Tensor) -> Tensor:
-    """A small whole number as an integer of the same width; through int32, which is what vector units convert to."""
+    """A small whole number as an integer of the same width; through int32, to which vector units convert."""
     return cast(cast(n, dtype=dtypes.int32), dtype=FORMATS[n.dtype].integer)
 
 
@@ -110,13 +110,13 @@ def power_of_two(n: Tensor, dtype: np.dtype[Any]) -> Tensor:
 
 
 def scale(x: Tensor, n: Tensor) -> Tensor:
-    """``x * 2**n`` rounded once, for `n` up to twice the range of exponents: overflow and underflow are gradual."""
+    """``x * 2**n`` rounded once, for `n` up to twice the range of exponents; underflow is gradual."""
     half = shr(n, 1)
     return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
 
 
 def decompose(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive finite `x`, denormal ones as well."""
+    """``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive finite `x`, even denormal."""
     form = FORMATS[x.dtype]
     up = form.digits + 2
     tiny = lt(x, form.smallest)
@@ -148,7 +148,7 @@ def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """``a * b`` rounded, and the rounding error to about twice the precision (Dekker 1971, halves cut by masks)."""
+    """``a * b`` rounded, and the rounding error to twice the precision (Dekker 1971; masks cut halves)."""
     a1, b1 = upper_half(a), upper_half(b)
     a2, b2 = a - a1, b - b1
     product = a * b

@@ -11,19 +11,23 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..apply import apply
+from ..apply import apply, literal
 from ..tensor import Tensor
+from . import elementwise
 from . import primitives as p
 from .contract import matmul
 from .declare import op_of
+from .layout import reshape
 from .primitives import cast
 from .transcendental import pow
 
 ADD, SUB, MUL, DIV, NEG = (op_of(f) for f in (p.add, p.sub, p.mul, p.div, p.neg))
 FLOOR_DIV, POW, MATMUL = op_of(p.floor_div), op_of(pow), op_of(matmul)
-LT, LE, EQ = op_of(p.lt), op_of(p.le), op_of(p.eq)
+ABS, FMOD, MOD = op_of(elementwise.abs), op_of(elementwise.fmod), op_of(p.mod)
+LT, LE, EQ, NE = op_of(p.lt), op_of(p.le), op_of(p.eq), op_of(elementwise.ne)
 AND, OR, NOT = op_of(p.logical_and), op_of(p.logical_or), op_of(p.logical_not)
-BIT_AND, BIT_OR, BIT_XOR, SHL, SHR = (op_of(f) for f in (p.bit_and, p.bit_or, p.bit_xor, p.shl, p.shr))
+BIT_AND, BIT_OR, BIT_XOR, BIT_NOT = (op_of(f) for f in (p.bit_and, p.bit_or, p.bit_xor, elementwise.bit_not))
+SHL, SHR = op_of(p.shl), op_of(p.shr)
 
 Binary = Callable[[Tensor, Any], Tensor]
 
@@ -71,6 +75,25 @@ def _rfloor_div(self: Tensor, other: Any) -> Tensor:
     return apply(FLOOR_DIV, other, self)
 
 
+def remainder(a: Any, b: Any) -> Tensor:
+    """Floats keep the sign of `a`, integers take that of `b`: MegEngine's ``%``."""
+    return apply(FMOD if _is_float(a) or _is_float(b) else MOD, a, b)
+
+
+def _is_float(x: Any) -> bool:
+    if isinstance(x, Tensor):
+        return x.dtype in dtypes.FLOATS
+    return isinstance(x, float) or np.asarray(x).dtype.kind == "f"
+
+
+def _mod(self: Tensor, other: Any) -> Tensor:
+    return remainder(self, other)
+
+
+def _rmod(self: Tensor, other: Any) -> Tensor:
+    return remainder(other, self)
+
+
 def _pow(self: Tensor, other: Any) -> Tensor:
     return apply(POW, self, other)
 
@@ -79,12 +102,31 @@ def _rpow(self: Tensor, other: Any) -> Tensor:
     return apply(POW, other, self)
 
 
+def product(a: Any, b: Any) -> Tensor:
+    """``a @ b``: matrices in the last two axes; a vector is a row on the left, a column on the right."""
+    a, b = (x if isinstance(x, Tensor) else literal(x) for x in (a, b))
+    left, right = a.ndim, b.ndim
+    if left > 1 and right > 1:
+        return apply(MATMUL, a, b)
+    out = apply(
+        MATMUL,
+        reshape(a, shape=(1, *a.shape)) if left == 1 else a,
+        reshape(b, shape=(*b.shape, 1)) if right == 1 else b,
+    )
+    shape = out.shape if right > 1 else out.shape[:-1]
+    return reshape(out, shape=shape if left > 1 else (*shape[: out.ndim - 2], *shape[out.ndim - 1 :]))
+
+
 def _matmul(self: Tensor, other: Any) -> Tensor:
-    return apply(MATMUL, self, other)
+    return product(self, other)
 
 
 def _rmatmul(self: Tensor, other: Any) -> Tensor:
-    return apply(MATMUL, other, self)
+    return product(other, self)
+
+
+def _abs(self: Tensor) -> Tensor:
+    return apply(ABS, self)
 
 
 def _neg(self: Tensor) -> Tensor:
@@ -119,7 +161,7 @@ def _eq(self: Tensor, other: Any) -> Tensor:
 
 
 def _ne(self: Tensor, other: Any) -> Tensor:
-    return apply(NOT, apply(EQ, self, other))
+    return apply(NE, self, other)
 
 
 # bits and truth values
@@ -138,14 +180,11 @@ def _or(self: Tensor, other: Any) -> Tensor:
 
 
 def _xor(self: Tensor, other: Any) -> Tensor:
-    return _ne(self, other) if _both_bool(self, other) else apply(BIT_XOR, self, other)
+    return apply(NE if _both_bool(self, other) else BIT_XOR, self, other)
 
 
 def _invert(self: Tensor) -> Tensor:
-    if self.dtype == dtypes.bool_:
-        return apply(NOT, self)
-    ones = np.iinfo(self.dtype).max if self.dtype in dtypes.UNSIGNED else -1
-    return apply(BIT_XOR, self, ones)
+    return apply(NOT if self.dtype == dtypes.bool_ else BIT_NOT, self)
 
 
 def _shl(self: Tensor, other: Any) -> Tensor:
@@ -181,6 +220,7 @@ _BINARY: dict[str, tuple[Binary, Binary]] = {
     "mul": (_mul, _rmul),
     "truediv": (_div, _rdiv),
     "floordiv": (_floor_div, _rfloor_div),
+    "mod": (_mod, _rmod),
     "pow": (_pow, _rpow),
     "matmul": (_matmul, _rmatmul),
     "and": (_and, _and),
@@ -193,6 +233,7 @@ _BINARY: dict[str, tuple[Binary, Binary]] = {
 METHODS: dict[str, Any] = {
     "__neg__": _neg,
     "__pos__": _pos,
+    "__abs__": _abs,
     "__invert__": _invert,
     "__lt__": _lt,
     "__le__": _le,

@@ -1,6 +1,7 @@
 """The transcendental words: exp log sin cos tanh erf atan2 pow.
 
-NumPy is their eager code. Each has a body too, branch-free and within 2 ULP, for backends without a fast version.
+NumPy is their eager code. Each has a body too, branch-free and within 2 ULP, for backends without a fast
+version.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..tensor import Tensor
-from . import circular, exponential, special
+from . import circular, special
+from . import exponential as lower
 from .declare import FLOATING, composite
 from .eager import erf as eager_erf
 from .primitives import eq, le, logical_and, lt, neg, where
@@ -16,16 +18,28 @@ from .primitives import eq, le, logical_and, lt, neg, where
 TWO_OVER_SQRT_PI = 1.1283791670955126
 
 # fmt: off
-exp  = composite(FLOATING, eager=np.exp,    name="exp",  grad=lambda g, y, _x: (g * y,))(exponential.exp)
-log  = composite(FLOATING, eager=np.log,    name="log",  grad=lambda g, _y, x: (g / x,))(exponential.log)
-sin  = composite(FLOATING, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (g * cos(x),))(circular.sin)
-cos  = composite(FLOATING, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (neg(g * sin(x)),))(circular.cos)
-tanh = composite(FLOATING, eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),))(exponential.tanh)
+exp  = composite(FLOATING, eager=np.exp,    name="exp",  grad=lambda g, y, _x: (g * y,))(lower.exp)
+log  = composite(FLOATING, eager=np.log,    name="log",  grad=lambda g, _y, x: (g / x,))(lower.log)
+sin  = composite(FLOATING, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (sin_grad(g, x),))(circular.sin)
+cos  = composite(FLOATING, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (cos_grad(g, x),))(circular.cos)
+tanh = composite(FLOATING, eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),))(lower.tanh)
 erf  = composite(FLOATING, eager=eager_erf, name="erf",  grad=lambda g, _y, x: (erf_grad(g, x),))(special.erf)
 
-atan2 = composite(FLOATING, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b))(circular.atan2)
-pow   = composite(FLOATING, eager=np.power,   name="pow",   grad=lambda g, y, a, b: pow_grad(g, y, a, b))(exponential.pow)
+atan2 = composite(FLOATING, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b))(
+    circular.atan2)
+pow   = composite(FLOATING, eager=np.power,   name="pow",   grad=lambda g, y, a, b: pow_grad(g, y, a, b))(
+    lower.pow)
 # fmt: on
+
+
+def sin_grad(g: Tensor, x: Tensor) -> Tensor:
+    """``g * cos(x)``."""
+    return g * cos(x)
+
+
+def cos_grad(g: Tensor, x: Tensor) -> Tensor:
+    """``-g * sin(x)``."""
+    return neg(g * sin(x))
 
 
 def erf_grad(g: Tensor, x: Tensor) -> Tensor:
@@ -43,6 +57,6 @@ def atan2_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pow_grad(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """``y * x**(y - 1)``, which is 0 for ``y == 0``, and ``z * log(x)``, which is 0 where the power is a flat 0."""
+    """``y * x**(y - 1)``, 0 for ``y == 0``, and ``z * log(x)``, 0 where the power is a flat 0."""
     flat = logical_and(eq(x, 0), le(0, y))
     return where(eq(y, 0), 0, g * y * pow(x, y - 1)), where(flat, 0, g * z * log(x))

@@ -50,8 +50,8 @@ def simplify(graph: Graph, opt_level: int, skip: frozenset[Pass] = frozenset()) 
         Any graph.
     opt_level : int
         0: common subexpressions are merged, constants folded. 1: identities of arithmetic, which hold for
-        numbers but not for NaN and infinities. 2: cheaper spellings, which may round otherwise, and layout ops
-        out of the way of fusion. 3 and more: the same. A negative level means its absolute value.
+        numbers but not for NaN and infinities. 2: cheaper spellings, which may round otherwise, and layout
+        ops out of the way of fusion. 3 and more: the same. A negative level means its absolute value.
     skip : frozenset of passes
         Passes to leave out.
 

@@ -1,0 +1,190 @@
+"""What the tiers share: samples, ops by dtype, and the skips, which come from `Traits` alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgb import dtypes
+from mgb.apply import apply
+from mgb.backend import Traits
+from mgb.errors import ConversionError, GraphError
+from mgb.ir import Graph, Kind, Op, Spec
+from mgb.ops.declare import OPS, arity
+from mgb.passes import lower
+from mgb.tracing import graph_of
+
+from .drive import Driver
+from .judge import judge, problem
+
+#: Parameters for the element-wise ops that cannot do without.
+PARAMS: dict[str, dict[str, Any]] = {}
+
+#: Ops of the casts' own tier.
+CASTS = frozenset({"cast", "bitcast"})
+
+FLOATS = tuple(d.name for d in dtypes.FLOATS)
+INTEGERS = tuple(d.name for d in dtypes.INTEGERS)
+DTYPES = tuple(dtypes.BY_NAME)
+
+
+def missing(traits: Traits, graph: Graph) -> str | None:
+    """What a backend with `traits` does not claim and `graph` needs; None when it must take the graph."""
+    try:
+        lowered = lower(graph, traits)
+    except GraphError as error:
+        return f"traits.vocabulary: {error}"
+    needed = {n.spec.dtype.name for n in (*lowered.inputs, *lowered.nodes)} - traits.dtypes
+    if needed:
+        return f"traits.dtypes has no {', '.join(sorted(needed))}"
+    kinds = {n.op.kind for n in lowered.nodes} - traits.kinds - {Kind.LEAF}
+    if kinds:
+        return f"traits.kinds has no {', '.join(sorted(k.value for k in kinds))}"
+    if len(graph.inputs) > traits.max_inputs:
+        return f"traits.max_inputs is {traits.max_inputs}"
+    return None
+
+
+def require(driver: Driver, graph: Graph) -> None:
+    """Skip the test when the backend does not claim what `graph` needs."""
+    reason = missing(driver.backend.traits, graph)
+    if reason is not None:
+        pytest.skip(reason)
+
+
+def check(
+    driver: Driver,
+    graph: Graph,
+    arrays: Sequence[np.ndarray],
+    over: dict[int, int] | None = None,
+    signed_zero: bool = False,
+) -> list[np.ndarray]:
+    """Run `graph` and hold every output against the judge; the outputs."""
+    require(driver, graph)
+    got = driver.run(graph, arrays, over)
+    wants = judge(graph, arrays)
+    found = [(k, problem(g, w, signed_zero)) for k, (g, w) in enumerate(zip(got, wants, strict=True))]
+    wrong = [f"output {k} ({graph.outputs[k].op.name}): {text}" for k, text in found if text]
+    assert not wrong, "\n".join(wrong) + f"\nin\n{graph}"
+    return got
+
+
+def of(function: Callable[..., Any], *arrays: np.ndarray) -> Graph:
+    """The graph of `function` on tensors like `arrays`."""
+    return graph_of(function, *(Spec(a.shape, a.dtype) for a in arrays))
+
+
+# samples
+
+
+def samples(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Numbers of many sizes and both signs, the same at every run."""
+    wanted = dtypes.as_dtype(dtype)
+    size = int(np.prod(shape))
+    random = np.random.default_rng([seed, size, DTYPES.index(dtype)])
+    if wanted == dtypes.bool_:
+        return random.integers(0, 2, shape).astype(bool)
+    if wanted in dtypes.INTEGERS:
+        info = np.iinfo(wanted)
+        wide = random.integers(info.min, info.max, shape, dtype=wanted, endpoint=True)
+        return np.where(random.random(shape) < 0.5, wide, wide % 17).astype(wanted)
+    kinds = [random.normal(size=shape), 30 * random.normal(size=shape), random.uniform(-1, 1, shape)]
+    kinds.append(np.exp(3 * random.normal(size=shape)) * random.choice([-1, 1], shape))
+    return np.choose(random.integers(0, 4, shape), kinds).astype(wanted)
+
+
+# ops by dtype
+
+
+@cache
+def elementwise() -> tuple[tuple[str, str], ...]:
+    """Every (dtype, op) such that the element-wise op computes in that dtype."""
+    ops = [op for op in OPS.values() if op.kind is Kind.ELEMENTWISE and op.name not in CASTS]
+    return tuple((d, op.name) for d in DTYPES for op in sorted(ops, key=lambda o: o.name) if operands(op, d))
+
+
+def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
+    """The dtypes of the op's operands when it computes in `dtype`; empty when it never does."""
+    wanted = dtypes.as_dtype(dtype)
+    try:
+        given = (wanted,) * arity(op)
+        found = tuple(op.promote(given)) if op.promote is not None else given
+        op.infer(*(Spec((), d) for d in found), **parameters(op))
+    except (ConversionError, ValueError):
+        return ()
+    return found if wanted in found else ()
+
+
+def parameters(op: Op) -> dict[str, Any]:
+    """Values for the keyword parameters that the op cannot do without."""
+    function = op.body or op.eager
+    needed = () if isinstance(function, np.ufunc) else inspect.signature(function).parameters.values()
+    absent = [p.name for p in needed if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    given = PARAMS.get(op.name, {})
+    assert set(absent) <= set(given), f"cases.PARAMS must give {absent} of {op.name}"
+    return given
+
+
+def call(op: Op) -> Callable[..., Any]:
+    """The op as a function of its operands."""
+    params = parameters(op)
+    return lambda *xs: apply(op, *xs, **params)
+
+
+class Batches:
+    """Many ops in one kernel, an answer for each: compilations are what a run costs.
+
+    Parameters
+    ----------
+    inputs : callable
+        ``(dtypes of the operands, seed) -> arrays``
+    size : int
+        Ops in one kernel.
+    """
+
+    def __init__(self, inputs: Callable[..., list[np.ndarray]], size: int = 16) -> None:
+        self._inputs = inputs
+        self._size = size
+        self._answers: dict[tuple[int, str, str], str | None] = {}
+
+    def ask(self, driver: Driver, dtype: str, name: str, signed_zero: frozenset[str] = frozenset()) -> None:
+        """Fail when the op is wrong in this dtype; skip when the backend does not claim it."""
+        require(driver, self._graph([name], dtype)[0])
+        if (id(driver), dtype, name) not in self._answers:
+            self._run(driver, dtype, name, signed_zero)
+        answer = self._answers[id(driver), dtype, name]
+        if answer is not None:
+            pytest.fail(f"{name} in {dtype}: {answer}", pytrace=False)
+
+    def _run(self, driver: Driver, dtype: str, name: str, signed_zero: frozenset[str]) -> None:
+        group = self._group(driver, dtype, name)
+        try:
+            self._answer(driver, dtype, group, signed_zero)
+        except Exception:
+            for one in group:  # whose fault is it?
+                try:
+                    self._answer(driver, dtype, [one], signed_zero)
+                except Exception as error:
+                    self._answers[id(driver), dtype, one] = f"{type(error).__name__}: {error}"
+
+    def _answer(self, driver: Driver, dtype: str, group: list[str], signed_zero: frozenset[str]) -> None:
+        graph, arrays = self._graph(group, dtype)
+        for one, got, want in zip(group, driver.run(graph, arrays), judge(graph, arrays), strict=True):
+            self._answers[id(driver), dtype, one] = problem(got, want, one in signed_zero)
+
+    def _group(self, driver: Driver, dtype: str, name: str) -> list[str]:
+        """The ops that share a kernel with this one: the same operands, claimed by the backend."""
+        like = operands(OPS[name], dtype)
+        names = [n for d, n in elementwise() if d == dtype and operands(OPS[n], d) == like]
+        able = [n for n in names if missing(driver.backend.traits, self._graph([n], dtype)[0]) is None]
+        start = able.index(name) // self._size * self._size
+        return able[start : start + self._size]
+
+    def _graph(self, names: list[str], dtype: str) -> tuple[Graph, list[np.ndarray]]:
+        arrays = self._inputs(operands(OPS[names[0]], dtype))
+        return of(lambda *xs: [call(OPS[n])(*xs) for n in names], *arrays), arrays

@@ -1,0 +1,69 @@
+"""Large groups: many outputs, many inputs, deep chains, shared values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mgb.ops.primitives import maximum, sqrt, where
+from mgb.ops.transcendental import exp, sin, tanh
+
+from .cases import check, of, samples
+from .drive import Driver
+
+
+class TestFusion:
+    def test_many_outputs(self, driver: Driver) -> None:
+        x, y = samples("float32", (5, 40), 1), samples("float32", (40,), 2)
+
+        def values(x: Any, y: Any) -> list[Any]:
+            total = x + y
+            return [total, total * x, total < 0, maximum(total, x), sin(total), x, y + 1]
+
+        check(driver, of(values, x, y), [x, y])
+
+    def test_outputs_of_many_dtypes(self, driver: Driver) -> None:
+        x, n = samples("float32", (5, 40), 1), samples("int32", (5, 40), 2)
+        check(driver, of(lambda x, n: [x * n, n + 1, x < n, where(n < 0, x, -x), n // 3], x, n), [x, n])
+
+    def test_many_inputs(self, driver: Driver) -> None:
+        count = min(120, driver.backend.traits.max_inputs)
+        arrays = [samples("float32", (50,), seed) for seed in range(count)]
+        check(driver, of(lambda *xs: sum(xs[1:], xs[0]), *arrays), arrays)
+
+    def test_a_deep_chain(self, driver: Driver) -> None:
+        x = samples("float32", (100,))
+
+        def chain(x: Any) -> Any:
+            for i in range(100):
+                x = x * 0.75 + (i % 7) * 0.125
+            return x
+
+        check(driver, of(chain, x), [x])
+
+    def test_a_shared_value_is_computed_once(self, driver: Driver) -> None:
+        """A printer that copies texts instead of naming values takes 2**32 steps."""
+        x = np.linspace(-1, 1, 100, dtype=np.float32)
+
+        def shared(x: Any) -> Any:
+            for _ in range(32):
+                x = x * x * 0.5 + x * 0.25
+            return x
+
+        check(driver, of(shared, x), [x])
+
+    def test_unlike_ops_in_a_row(self, driver: Driver) -> None:
+        x, y = samples("float32", (7, 31), 1), samples("float32", (7, 1), 2)
+
+        def network(x: Any, y: Any) -> Any:
+            hidden = tanh(x * 0.5 + y)
+            gate = 1 / (1 + exp(-hidden))
+            return where(gate > 0.5, hidden * gate, sqrt(maximum(y, 0.0)) + hidden)
+
+        check(driver, of(network, x, y), [x, y])
+
+    def test_captured_arrays_are_told_apart(self, driver: Driver) -> None:
+        x = samples("float32", (4,))
+        for value in (1.25, 2.5, -0.0, 0.0):
+            check(driver, of(lambda x, v=value: x * v + v, x), [x])

@@ -1,0 +1,45 @@
+"""The edges of integer arithmetic: nothing traps, everything wraps, and the results are NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgb import tensor
+
+from .cases import DTYPES, FLOATS, Batches, check, elementwise, of
+from .drive import Driver
+
+
+def edges(dtype: np.dtype[Any]) -> np.ndarray:
+    """Zero, small numbers of both signs, both ends, and counts at and past the width."""
+    if dtype == bool:
+        return np.array([False, True])
+    info, bits = np.iinfo(dtype), 8 * dtype.itemsize
+    near = [0, 1, 2, 3, 7, 10, bits - 1, bits, bits + 1, info.max, info.max - 1, info.max // 2]
+    far = [-1, -2, -3, -7, -10, info.min, info.min + 1, info.min // 2] if info.min < 0 else []
+    return np.array(near + far, dtype)
+
+
+def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
+    values = [edges(d)[:: 1 if len(given) < 3 else 2] for d in given]
+    return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
+
+
+BATCHES = Batches(_inputs)
+NAMES = tuple(d for d in DTYPES if d not in FLOATS)
+CASES = tuple((d, name) for d, name in elementwise() if d in NAMES)
+
+
+class TestIntegers:
+    @pytest.mark.parametrize(("dtype", "name"), CASES)
+    def test_op(self, driver: Driver, dtype: str, name: str) -> None:
+        BATCHES.ask(driver, dtype, name)
+
+    @pytest.mark.parametrize("dtype", [d for d in NAMES if d != "bool"])
+    def test_constants(self, driver: Driver, dtype: str) -> None:
+        values = edges(np.dtype(dtype))
+        x = values[:5].copy()
+        check(driver, of(lambda x: [x + tensor(v, dtype=dtype) for v in values], x), [x])

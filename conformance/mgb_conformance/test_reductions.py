@@ -1,0 +1,129 @@
+"""Reductions: axes, lengths, dtypes, and groups in which values are used after they are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mgb import dtypes
+from mgb.ops.declare import OPS
+from mgb.ops.primitives import cast, sqrt
+from mgb.ops.reduce import extent, reduce_max, reduce_min, reduce_prod, reduce_sum
+from mgb.ops.transcendental import exp, log
+
+from .cases import DTYPES, check, of, samples
+from .drive import Driver
+
+CASES = {
+    "row": ((5, 33), (1,)),
+    "column": ((33, 5), (0,)),
+    "all": ((5, 33), (0, 1)),
+    "middle": ((3, 17, 5), (1,)),
+    "ends": ((3, 5, 17), (0, 2)),
+    "last two": ((4, 3, 17), (1, 2)),
+    "first two": ((4, 3, 17), (0, 1)),
+    "one axis": ((100,), (0,)),
+    "length 0": ((4, 0), (1,)),
+    "length 0 of none": ((0, 4), (1,)),
+    "length 1": ((4, 1), (1,)),
+    "length 7": ((4, 7), (1,)),
+    "length 1000": ((4, 1000), (1,)),
+    "long column": ((1000, 4), (0,)),
+    "large": ((300, 1111), (1,)),
+    "large column": ((1111, 300), (0,)),
+    "large all": ((300, 1111), (0, 1)),
+}
+
+
+def small(dtype: str, shape: tuple[int, ...]) -> Any:
+    """Samples whose products stay in range."""
+    x = samples(dtype, shape)
+    return (1 + x % 1 / 64).astype(x.dtype) if dtype.endswith(("16", "32", "64")) and "float" in dtype else x
+
+
+def mean(x: Any, axis: tuple[int, ...]) -> Any:
+    return reduce_sum(x, axis=axis) / extent(x, axis=axis)
+
+
+def softmax(x: Any, axis: tuple[int, ...]) -> Any:
+    e = exp(x - reduce_max(x, axis=axis))
+    return e / reduce_sum(e, axis=axis)
+
+
+def log_softmax(x: Any, axis: tuple[int, ...]) -> Any:
+    shifted = x - reduce_max(x, axis=axis)
+    return shifted - log(reduce_sum(exp(shifted), axis=axis))
+
+
+def normalise(x: Any, axis: tuple[int, ...]) -> Any:
+    centred = x - mean(x, axis)
+    return centred / sqrt(mean(centred * centred, axis) + 1e-5)
+
+
+def statistics(x: Any, axis: tuple[int, ...]) -> list[Any]:
+    """Several outputs, before, between and after the folds."""
+    centre = mean(x, axis)
+    return [x * 2, centre, (x - centre) * 0.5, reduce_sum((x - centre) * (x - centre), axis=axis)]
+
+
+GROUPS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (mean, softmax, log_softmax, normalise, statistics)
+}
+
+
+def folds(x: Any, axis: tuple[int, ...]) -> list[Any]:
+    return [f(x, axis=axis) for f in (reduce_sum, reduce_prod, reduce_max, reduce_min)]
+
+
+class TestReductions:
+    @pytest.mark.parametrize("name", CASES)
+    def test_axes(self, driver: Driver, name: str) -> None:
+        shape, axis = CASES[name]
+        x = small("float32", shape)
+        check(driver, of(lambda x: [*folds(x, axis), extent(x, axis=axis)], x), [x])
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("name", ["row", "column"])
+    def test_dtypes(self, driver: Driver, dtype: str, name: str) -> None:
+        shape, axis = CASES[name]
+        x = small(dtype, shape)
+        check(driver, of(lambda x: folds(x, axis), x), [x])
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+    def test_16_bit_floats_are_summed_in_float32(self, driver: Driver, dtype: str) -> None:
+        x = samples("bool", (3000,)).astype(dtypes.as_dtype(dtype))
+        check(driver, of(lambda x: reduce_sum(x, axis=(0,)), x), [x])
+
+    @pytest.mark.parametrize("special", ["nan", "inf", "-inf"])
+    @pytest.mark.parametrize("place", [0, 1, 500, 999])
+    def test_special_values_come_through(self, driver: Driver, special: str, place: int) -> None:
+        if not driver.backend.traits.ieee:
+            pytest.skip("traits.ieee is False")
+        x = small("float32", (3, 1000))
+        x[1, place] = float(special)
+        check(driver, of(lambda x: folds(x, (1,)), x), [x])
+
+    @pytest.mark.parametrize("group", GROUPS)
+    @pytest.mark.parametrize("name", ["row", "column", "all", "ends", "length 1", "length 1000", "large"])
+    def test_group(self, driver: Driver, group: str, name: str) -> None:
+        shape, axis = CASES[name]
+        x = samples("float32", shape)
+        check(driver, of(lambda x: GROUPS[group](x, axis), x), [x])
+
+    def test_of_what_is_computed(self, driver: Driver) -> None:
+        x, y = samples("float32", (6, 40)), samples("float32", (40,), 1)
+        check(driver, of(lambda x, y: reduce_sum(cast(x < y, dtype=dtypes.int32), axis=(1,)), x, y), [x, y])
+
+    def test_of_a_broadcast_operand(self, driver: Driver) -> None:
+        x, y = samples("float32", (6, 1)), samples("float32", (1, 40), 1)
+        check(driver, of(lambda x, y: reduce_sum(x * y, axis=(0,)), x, y), [x, y])
+
+    def test_result_over_an_input(self, driver: Driver) -> None:
+        x = samples("float32", (6, 40))
+        check(driver, of(lambda x: softmax(x, (1,)), x), [x], over={0: 0})
+
+    def test_every_reduction_is_here(self) -> None:
+        tested = {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "extent"}
+        assert tested == {n for n, op in OPS.items() if op.kind.value == "reduce"}

@@ -1,0 +1,53 @@
+"""NaN, infinities, signed zeros, denormals and the ends of the range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from mgb import dtypes
+
+from .cases import FLOATS, Batches, check, elementwise, of
+from .drive import Driver
+
+#: Ops whose zeros have a sign that IEEE or C prescribes; `maximum` of the two zeros has none.
+SIGNED_ZERO = frozenset({"neg", "mul", "div", "sqrt", "floor", "round", "sin", "tanh", "erf", "atan2"})
+
+
+def special(dtype: np.dtype[Any]) -> np.ndarray:
+    """The special values of a float dtype, and some plain ones."""
+    info = ml_dtypes.finfo(dtype)
+    tiny, least, largest = float(info.smallest_normal), float(info.smallest_subnormal), float(info.max)
+    positive = [0.0, 1.0, 0.5, 1.5, 2.0, 3.0, np.pi, 88.0, tiny, least, tiny / 2, largest, largest / 2, np.inf]
+    return np.array([*positive, *(-v for v in positive), np.nan]).astype(dtype)
+
+
+def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
+    """Every combination, laid out flat."""
+    values = [np.array([False, True]) if d == bool else special(d) for d in given]
+    if len(values) == 3:  # all triples of a few are enough
+        values = [v[::3] if v.size > 2 else v for v in values]
+    return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
+
+
+BATCHES = Batches(_inputs)
+CASES = tuple((d, name) for d, name in elementwise() if d in FLOATS)
+
+
+class TestSpecialValues:
+    @pytest.mark.parametrize(("dtype", "name"), CASES)
+    def test_op(self, driver: Driver, dtype: str, name: str) -> None:
+        if not driver.backend.traits.ieee:
+            pytest.skip("traits.ieee is False")
+        BATCHES.ask(driver, dtype, name, SIGNED_ZERO)
+
+    @pytest.mark.parametrize("dtype", FLOATS)
+    def test_constants(self, driver: Driver, dtype: str) -> None:
+        if not driver.backend.traits.ieee:
+            pytest.skip("traits.ieee is False")
+        values = [v for v in special(dtypes.as_dtype(dtype)) if not np.isnan(v)]
+        x = np.array([1.0, -1.0, 0.0], dtypes.as_dtype(dtype))
+        check(driver, of(lambda x: [x * float(v) for v in values], x), [x], signed_zero=True)

@@ -1,0 +1,58 @@
+"""A kernel may be entered by many threads, and their number changes no result."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgb import config
+from mgb.ir import Kind
+from mgb.ops.reduce import reduce_sum
+from mgb.ops.transcendental import tanh
+
+from .cases import check, of, samples
+from .drive import Driver
+
+
+def program(x: Any) -> list[Any]:
+    return [tanh(x * 0.5) + x, x * x]
+
+
+class TestThreads:
+    @pytest.mark.parametrize("size", [100, 300_000])
+    def test_eight_threads_in_one_kernel(self, driver: Driver, size: int) -> None:
+        arrays = [samples("float32", (size,), seed) for seed in range(8)]
+        graph = of(program, arrays[0])
+        alone = [check(driver, graph, [x]) for x in arrays]
+        kernel = driver.compile(graph)
+
+        def work(x: np.ndarray) -> list[list[np.ndarray]]:
+            results = []
+            for _ in range(10):
+                out = [np.empty_like(x), np.empty_like(x)]
+                kernel.run(x, out=tuple(out))
+                results.append(out)
+            return results
+
+        with ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(work, arrays, timeout=driver.timeout))
+        for want, results in zip(alone, together, strict=True):
+            for got in results:
+                assert all(np.array_equal(g, w, equal_nan=True) for g, w in zip(got, want, strict=True))
+
+    @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
+    def test_their_number_does_not_matter(
+        self, driver: Driver, axis: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        x = samples("float32", (600, 701))
+        folds = Kind.REDUCE in driver.backend.traits.kinds
+        graph = of(lambda x: [tanh(x), reduce_sum(x, axis=axis)] if folds else tanh(x), x)
+        results = []
+        for threads in ("1", "2", "5"):
+            monkeypatch.setenv(config.NUM_THREADS.name, threads)
+            results.append(check(driver, graph, [x]))
+        for other in results[1:]:
+            assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))

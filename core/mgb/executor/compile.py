@@ -1,0 +1,101 @@
+"""The pipeline, in one column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .. import config, passes, plugins
+from ..backend import Backend, Kernel
+from ..device import device_type
+from ..eager_backend import EagerBackend
+from ..fusion import FusionConfig, Step, detect
+from ..fusion.step import is_copied, make_step
+from ..ir import Graph
+from .generate import generate
+from .kernels import kernel_for
+from .options import Options
+from .plan import plan_memory
+from .program import Program
+
+DEFAULT = Options()
+
+
+def compile_program(
+    graph: Graph, options: Options = DEFAULT, updates: Mapping[int, int] | None = None
+) -> Program:
+    """Compile a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        What was recorded, gradients included.
+    options : Options
+        How far to go.
+    updates : mapping, optional
+        From the positions of outputs to the positions of the inputs that they replace: parameters, as a rule.
+        Such an output may be written over its input; see `Program.call`.
+
+    Returns
+    -------
+    Program
+
+    Raises
+    ------
+    BackendError
+        No backend, or it failed.
+    GraphError
+        With ``MGB_VERIFY=1``: a graph breaks the rules of the IR.
+    """
+    _verify(graph)
+    simplified = _simplify(graph, options)
+    _verify(simplified)
+    backend = _backend(graph, options)
+    steps = _steps(simplified, backend, options)
+    kernels = tuple(_kernel(step, backend) for step in steps)
+    plan = plan_memory(simplified, steps, updates or {})
+    source, call = generate(simplified, steps, kernels, plan, backend)
+    return Program(graph, simplified, steps, kernels, plan, backend, source, call)
+
+
+def _verify(graph: Graph) -> None:
+    if config.VERIFY.on():
+        passes.verify(graph)
+
+
+def _simplify(graph: Graph, options: Options) -> Graph:
+    skipped = {passes.hoist_transposes} if options.fuse_dimshuffle is False else set()
+    return passes.simplify(graph, options.opt_level, frozenset(skipped))
+
+
+def _backend(graph: Graph, options: Options) -> Backend | None:
+    if not options.fuses:
+        return None
+    nodes = (*graph.outputs, *graph.inputs)
+    return plugins.choose_backend(device_type(nodes[0].spec.device if nodes else "xpux:0"), options.backend)
+
+
+def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:
+    if backend is None:
+        return _one_by_one(graph, f"opt_level is {options.opt_level}")
+    at_3 = options.opt_level >= 3
+    allowed = FusionConfig(
+        reduce=at_3 if options.fuse_reduce is None else options.fuse_reduce,
+        dimshuffle=at_3 if options.fuse_dimshuffle is None else options.fuse_dimshuffle,
+    )
+    found = detect(graph, backend.traits, allowed)
+    return tuple(replace(s, backend=backend.name) if s.fused else s for s in found)
+
+
+def _one_by_one(graph: Graph, reason: str) -> tuple[Step, ...]:
+    kept: Sequence[object] = graph.outputs
+    return tuple(make_step([n], [n], False, reason) for n in graph.nodes if not is_copied(n) or n in kept)
+
+
+def _kernel(step: Step, backend: Backend | None) -> Kernel | None:
+    if not step.fused:
+        return None
+    assert backend is not None
+    if any(n.spec.size == 0 for n in (*step.graph.inputs, *step.graph.nodes)):
+        return EagerBackend().compile(step.graph)  # only the sums and products of nothing have values
+    return kernel_for(step.graph, backend)

@@ -1,0 +1,237 @@
+"""From a plan to Python: the text of a program's function, and the names in it."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import memory
+from ..apply import evaluate
+from ..backend import Backend, Kernel, Strided
+from ..device import array_module, place
+from ..dtypes import HALVES
+from ..fusion import Step
+from ..ir import CONST, Graph, Kind, Node
+from .plan import MemoryPlan, Place, is_given_memory
+from .program import Workspaces, allocator
+
+_numbers = itertools.count()
+
+
+def generate(
+    graph: Graph,
+    steps: Sequence[Step],
+    kernels: Sequence[Kernel | None],
+    plan: MemoryPlan,
+    backend: Backend | None,
+) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
+    """The text of the function that runs `steps`, and the function.
+
+    `graph` is the whole program, `kernels` has one entry for each step, and `backend` made them.
+    """
+    writer = _Writer(graph, plan, backend)
+    writer.begin()
+    for step, kernel, dropped in zip(steps, kernels, plan.dropped, strict=True):
+        writer.step(step, kernel)
+        writer.drop(dropped)
+    writer.end()
+    source = writer.source()
+    return source, _compiled(source, writer.bound)
+
+
+def _compiled(source: str, bound: Mapping[str, Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    name = f"<mgb program {next(_numbers)}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # for tracebacks
+    scope = dict(bound)
+    exec(compile(source, name, "exec"), scope)
+    run: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["run"]
+    return run
+
+
+@dataclass
+class _Writer:
+    """Writes the function line by line."""
+
+    graph: Graph
+    plan: MemoryPlan
+    backend: Backend | None
+    lines: list[str] = field(default_factory=list)
+    bound: dict[str, Any] = field(default_factory=dict)
+    names: dict[Node, str] = field(default_factory=dict)
+    row_major: set[Node] = field(default_factory=set)
+    has_eager: bool = False
+
+    def __post_init__(self) -> None:
+        nodes = (*self.graph.outputs, *self.graph.inputs)
+        self.device = nodes[0].spec.device if nodes else "xpux:0"
+        self.temporaries = [n for n, place in self.plan.places.items() if place.offset is not None]
+
+    # the parts
+
+    def begin(self) -> None:
+        """The inputs, and the memory of the temporaries."""
+        for node, where in self.plan.places.items():
+            if where.update is not None:
+                name, at = self.name(node, "o"), where.update
+                owned = self.bind("owned_alone", memory.owned_alone)
+                self.line(f"{name} = arrays[{at}] if {owned}(arrays, {at}) else {self.fresh(node)}")
+        self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
+        if self.temporaries:
+            layout = [(self.plan.places[n].offset or 0, n.spec) for n in self.temporaries]
+            workspaces = Workspaces(self.plan.arena_bytes, layout, self.device)
+            targets = packed(self.name(n, "t") for n in self.temporaries)
+            self.line(f"{targets} = workspace = {self.bind('take', workspaces.take)}()")
+            self.bind("give", workspaces.give)
+
+    def step(self, step: Step, kernel: Kernel | None) -> None:
+        """One call, and the memory that it writes to."""
+        if is_given_memory(step):
+            for node in step.writes:
+                if self.plan.places[node] == Place():
+                    self.line(f"{self.name(node, 'o')} = {self.fresh(node)}")
+        if kernel is not None:
+            self.kernel(step, kernel)
+        else:
+            self.eager(step)
+
+    def kernel(self, step: Step, kernel: Kernel) -> None:
+        """A call of a kernel, its inputs in a layout that it can read."""
+        for node in step.reads:
+            self.lay_out(node)
+        args = "".join(f"{self.names[n]}, " for n in step.reads)
+        out = packed(self.names[n] for n in step.writes)
+        self.line(f"{self.bind('kernel', kernel.run, unique=True)}({args}out={out})")
+        self.row_major.update(step.writes)
+
+    def eager(self, step: Step) -> None:
+        """A call of each op of `step` by its eager rule; constants are bound."""
+        inside = dict(zip(step.graph.inputs, (self.names[n] for n in step.reads), strict=True))
+        outside = dict(zip(step.graph.outputs, step.writes, strict=True))
+        for node in step.graph.nodes:
+            value = outside.get(node, node)
+            if node.op is CONST:
+                inside[node] = self.names[value] = self.bind("c", constant(node), unique=True)
+                continue
+            args = [inside[i] for i in node.inputs]
+            function = self.bind(node.op.name, eager_rule(node), unique=True)
+            self.has_eager |= node.op.kind is not Kind.LAYOUT
+            if value in self.plan.places:
+                self.line(f"{function}({', '.join([*args, f'out={self.names[value]}'])})")
+                self.row_major.add(value)
+            else:
+                call = f"{function}({', '.join(args)})"
+                if not node.spec.shape:  # NumPy gives a number, not an array
+                    call = f"{self.module()}.asarray({call})"
+                self.line(f"{self.name(value, 'v')} = {call}")
+            inside[node] = self.names[value]
+
+    def drop(self, nodes: Sequence[Node]) -> None:
+        """Let go of eager results, so that their memory can be used again."""
+        names = [self.names[n] for n in nodes if self.names[n] not in self.bound]
+        if names:
+            self.line(f"del {', '.join(names)}")
+
+    def end(self) -> None:
+        """The arena back, the outputs out."""
+        if self.temporaries:
+            self.line("give(workspace)")
+        self.line(f"return {packed(self.value(n) for n in self.graph.outputs)}")
+
+    def source(self) -> str:
+        """The text of the function."""
+        head = ["def run(arrays):"]
+        indent = "    "
+        if self.has_eager:
+            self.bind("errstate", np.errstate)
+            head.append(indent + 'with errstate(all="ignore"):')
+            indent *= 2
+        return "\n".join([*head, *(indent + line for line in self.lines), ""])
+
+    # the words
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self.lines.append(text)
+
+    def name(self, node: Node, letter: str) -> str:
+        """The variable for `node`."""
+        return self.names.setdefault(node, f"{letter}{len(self.names)}")
+
+    def value(self, node: Node) -> str:
+        """What stands for an output; a constant that no step made is bound."""
+        if node not in self.names and node.op is CONST:
+            self.eager(Step(Graph((), (node,)), (), (node,), fused=False))
+        return self.names[node]
+
+    def bind(self, name: str, value: Any, unique: bool = False) -> str:
+        """A global name for `value`."""
+        if unique:
+            name = re.sub(r"\W", "_", name) + f"_{len(self.bound)}"
+        self.bound[name] = value
+        return name
+
+    def module(self) -> str:
+        """NumPy or CuPy."""
+        return self.bind("xp", array_module(self.device))
+
+    def fresh(self, node: Node) -> str:
+        """An allocation for `node`."""
+        empty = self.bind("empty", allocator(self.device))
+        dtype = self.bind(node.spec.dtype.name, node.spec.dtype)
+        return f"{empty}({node.spec.shape}, {dtype})"
+
+    def lay_out(self, node: Node) -> None:
+        """Copy a value into a layout that the backend reads, where it is not known to have one."""
+        assert self.backend is not None
+        strided = self.backend.traits.strided
+        if strided is Strided.ANY or node in self.row_major:
+            return
+        self.row_major.add(node)
+        name = self.names[node]
+        if name in self.bound:
+            return
+        if strided is Strided.CONTIGUOUS:
+            self.line(f'{name} = {self.module()}.asarray({name}, order="C")')
+        else:
+            self.line(f"{name} = {self.bind('monotone', monotone)}({name})")
+
+
+def packed(names: Iterable[str]) -> str:
+    """The text of a tuple."""
+    listed = tuple(names)
+    return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
+
+
+def constant(node: Node) -> Any:
+    """The row-major read-only array of a constant, on its device."""
+    array = np.ascontiguousarray(node.params["value"]).reshape(node.spec.shape)
+    array.flags.writeable = False
+    return place(array, node.spec.device)
+
+
+def eager_rule(node: Node) -> Callable[..., Any]:
+    """A function of arrays that gives the value of `node`."""
+    op, params = node.op, dict(node.params)
+    half = any(n.spec.dtype in HALVES for n in (node, *node.inputs))
+    if op.kind is Kind.LEAF:
+        return lambda: place(evaluate(op, (), params), node.spec.device)
+    if op.eager is None or (half and op.kind is not Kind.LAYOUT):
+        return lambda *arrays: evaluate(op, arrays, params)
+    return partial(op.eager, **params) if params else op.eager
+
+
+def monotone(array: Any) -> Any:
+    """`array`, or a row-major copy of it where its strides grow from an axis to the next or are negative."""
+    if array.flags.c_contiguous:
+        return array
+    strides = [s for s, d in zip(array.strides, array.shape, strict=True) if s != 0 and d != 1]
+    if all(s > 0 for s in strides) and strides == sorted(strides, reverse=True):
+        return array
+    return array.copy(order="C")

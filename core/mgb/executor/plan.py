@@ -1,0 +1,228 @@
+"""Which memory each result of a step is written to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import memory
+from ..device import is_gpu
+from ..dtypes import HALVES
+from ..fusion import Step
+from ..ir import Graph, Kind, Node
+
+#: Kinds of ops whose eager rule, unless it is a ufunc, may give back its operand or a view of it.
+_ALIASING = frozenset({Kind.LAYOUT, Kind.ELEMENTWISE, Kind.OPAQUE, Kind.LEAF})
+_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.LEAF})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a result is written; a fresh array, if nothing else is said.
+
+    Attributes
+    ----------
+    offset : int or None
+        Here in the arena that the temporaries of a call share.
+    update : int or None
+        Over the memory of this input, in those calls where nobody else holds it.
+    """
+
+    offset: int | None = None
+    update: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The memory of one call.
+
+    Attributes
+    ----------
+    places : mapping
+        For each value that a step is given memory for.
+    arena_bytes : int
+        The size of the arena.
+    dropped : tuple of tuple of Node
+        For each step, the values that eager rules made and that nothing reads any more.
+    bytes_before, bytes_after : int
+        What `places` would need with memory of its own for each, and what it needs.
+    """
+
+    places: Mapping[Node, Place]
+    arena_bytes: int
+    dropped: tuple[tuple[Node, ...], ...]
+    bytes_before: int
+    bytes_after: int
+
+    def __str__(self) -> str:
+        updated = sum(p.update is not None for p in self.places.values())
+        return (
+            f"memory: {self.bytes_before} bytes before planning, {self.bytes_after} after; "
+            f"arena {self.arena_bytes}, {updated} of {len(self.places)} results may replace an input in place"
+        )
+
+
+def plan_memory(graph: Graph, steps: Sequence[Step], updates: Mapping[int, int]) -> MemoryPlan:
+    """Plan the memory of a program.
+
+    Parameters
+    ----------
+    graph : Graph
+        The whole program.
+    steps : sequence of Step
+        In the order in which they run.
+    updates : mapping
+        From positions in ``graph.outputs`` to the positions in ``graph.inputs`` that they replace.
+
+    Returns
+    -------
+    MemoryPlan
+    """
+    lives = _Lives(graph, steps)
+    given = [n for step in steps if is_given_memory(step) for n in step.writes]
+    places = {n: Place() for n in given}
+    temporary = [n for n in given if lives.ends(n) < len(steps)]
+    offsets, arena_bytes = pack([(lives.start[n], lives.ends(n), n.spec.nbytes) for n in temporary])
+    places |= {n: Place(offset=offset) for n, offset in zip(temporary, offsets, strict=True)}
+    for output, position in updates.items():
+        old, new = graph.inputs[position], graph.outputs[output]
+        taken = {p.update for p in places.values()}
+        if places.get(new) == Place() and position not in taken and lives.may_overwrite(old, new):
+            places[new] = Place(update=position)
+    fresh = sum(_aligned(n.spec.nbytes) for n, place in places.items() if place == Place())
+    before = sum(_aligned(n.spec.nbytes) for n in given)
+    return MemoryPlan(places, arena_bytes, lives.dropped(), before, arena_bytes + fresh)
+
+
+def is_given_memory(step: Step) -> bool:
+    """Is a step told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
+    return step.fused or (_is_ufunc(step) and all(n.spec.nbytes >= memory.SMALL for n in step.writes))
+
+
+def pack(intervals: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
+    """Place ``(first, last, nbytes)`` so that those which live at the same time do not overlap.
+
+    Greedy by size, the largest first, each in the lowest gap that it fits in (Y. Pisarchyk and J. Lee,
+    "Efficient memory management for deep neural net inference", 2020).
+
+    Returns
+    -------
+    offsets : list of int
+        Multiples of `memory.ALIGNMENT`.
+    nbytes : int
+        The size of the whole.
+    """
+    offsets = [0] * len(intervals)
+    placed: list[int] = []
+    total = 0
+    for i in sorted(range(len(intervals)), key=lambda i: -intervals[i][2]):
+        first, last, _ = intervals[i]
+        size = _aligned(intervals[i][2])
+        offset = 0
+        for j in sorted(placed, key=lambda j: offsets[j]):
+            together = intervals[j][0] <= last and first <= intervals[j][1]
+            if together and offsets[j] < offset + size:
+                offset = max(offset, offsets[j] + _aligned(intervals[j][2]))
+        offsets[i] = offset
+        placed.append(i)
+        total = max(total, offset + size)
+    return offsets, total
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // memory.ALIGNMENT) * memory.ALIGNMENT
+
+
+def _is_ufunc(step: Step) -> bool:
+    node = step.graph.outputs[0]
+    exact = all(n.spec.dtype not in HALVES for n in (node, *node.inputs))
+    return isinstance(node.op.eager, np.ufunc) and exact and not is_gpu(node.spec.device)
+
+
+class _Lives:
+    """When each value is written and last read, views of it included."""
+
+    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
+        self.graph, self.steps = graph, steps
+        self.start = {n: k for k, step in enumerate(steps) for n in step.writes}
+        self.memory_of: dict[Node, frozenset[Node]] = {}
+        for step in steps:
+            operands = [self._memory_of(n) for n in step.reads] if _may_alias(step) else []
+            self.memory_of |= {n: frozenset({n}).union(*operands) for n in step.writes}
+        self.readers: dict[Node, list[int]] = {}
+        for k, step in enumerate(steps):
+            for owner in {o for n in step.reads for o in self._memory_of(n)}:
+                self.readers.setdefault(owner, []).append(k)
+        self.returned = frozenset(o for n in graph.outputs for o in self._memory_of(n))
+
+    def _memory_of(self, node: Node) -> frozenset[Node]:
+        return self.memory_of.get(node) or frozenset({node})
+
+    def ends(self, owner: Node) -> int:
+        """The last step that needs the memory of `owner`; one past the last step when it is returned."""
+        if owner in self.returned:
+            return len(self.steps)
+        return max(self.readers.get(owner, ()), default=self.start[owner])
+
+    def dropped(self) -> tuple[tuple[Node, ...], ...]:
+        """For each step the eager results that no later one reads."""
+        last = {n: k for k, step in enumerate(self.steps) for n in (*step.writes, *step.reads)}
+        eager = {n for s in self.steps if not is_given_memory(s) for n in s.writes} - set(self.graph.outputs)
+        return tuple(
+            tuple(n for n in dict.fromkeys((*s.reads, *s.writes)) if n in eager and last[n] == k)
+            for k, s in enumerate(self.steps)
+        )
+
+    def may_overwrite(self, old: Node, new: Node) -> bool:
+        """Is the input `old`, views included, not wanted any more when `new` is written over it?"""
+        if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
+            return False
+        at = self.start[new]
+        readers = self.readers.get(old, [])
+        if any(k > at for k in readers):
+            return False
+        if at not in readers:
+            return True
+        step = self.steps[at]
+        if sum(old in self._memory_of(n) for n in step.reads) > 1 or old not in step.reads:
+            return False
+        inside = step.graph.inputs[step.reads.index(old)]
+        return not step.fused or reads_in_place(step.graph, inside, step.graph.outputs[step.writes.index(new)])
+
+
+def _may_alias(step: Step) -> bool:
+    """May the result of an eager step share memory with what it reads?"""
+    if step.fused:
+        return False
+    node = step.graph.outputs[0]
+    return node.op.kind in _ALIASING and not isinstance(node.op.eager, np.ufunc)
+
+
+def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
+    """Has a kernel for `group` read each element of `old` for the last time when it writes `new` there?
+
+    So it is when `old` is read by element-wise nodes of its own, full shape, and when `group` has one pass.
+    With reductions it has several, and a later pass could read what an earlier one wrote: then `old` may lead
+    to `new` alone.
+    """
+    nodes = group.nodes
+    if any(n.op.kind not in _IN_DOMAIN or not _fits(n.spec.shape, old.spec.shape) for n in nodes):
+        return False
+    if any(r.op.kind is not Kind.ELEMENTWISE or r.spec.shape != old.spec.shape for r in group.readers[old]):
+        return False
+    folds = [n for n in nodes if n.op.kind is Kind.REDUCE]
+    if not folds:
+        return True
+    reached = {old}
+    for node in nodes:
+        if not reached.isdisjoint(node.inputs):
+            reached.add(node)
+    return reached.isdisjoint(folds) and reached.isdisjoint(set(group.outputs) - {new})
+
+
+def _fits(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    """Does `shape` broadcast to `full`?"""
+    tail = full[len(full) - len(shape) :]
+    return len(shape) <= len(full) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))

@@ -1,0 +1,122 @@
+"""A Program: a compiled graph, as a straight-line Python function over arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import memory
+from ..backend import Backend, Kernel
+from ..device import array_module, is_gpu
+from ..fusion import Step
+from ..ir import Graph, Spec
+from .plan import MemoryPlan
+
+_BYTE = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A compiled graph, with what each stage made of it.
+
+    Attributes
+    ----------
+    recorded, simplified : Graph
+        Before and after the passes.
+    steps : tuple of Step
+    kernels : tuple of Kernel or None
+        For each step; None where it runs eagerly.
+    memory_plan : MemoryPlan
+    backend : Backend or None
+        None: nothing was to be fused.
+    source : str
+        The text of `call`.
+    call : callable
+        ``call(arrays) -> tuple of arrays``, over one list or tuple of arrays of the shapes and dtypes of
+        ``recorded.inputs``. An input that is to be replaced is written in place only if `arrays` and one owner are
+        all that refers to it: see `mgb.memory.owned_alone`. May be called from several threads at once.
+    """
+
+    recorded: Graph
+    simplified: Graph
+    steps: tuple[Step, ...]
+    kernels: tuple[Kernel | None, ...]
+    memory_plan: MemoryPlan
+    backend: Backend | None
+    source: str = field(repr=False)
+    call: Callable[[Sequence[Any]], tuple[Any, ...]] = field(repr=False)
+
+    def run(self, *arrays: Any) -> tuple[Any, ...]:
+        """`call`, with the arrays one by one; nothing is ever written in place."""
+        return self.call(list(arrays))  # with `arrays` a second holder
+
+    @property
+    def inputs(self) -> tuple[Spec, ...]:
+        """What it takes."""
+        return tuple(n.spec for n in self.recorded.inputs)
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        """What it gives."""
+        return tuple(n.spec for n in self.recorded.outputs)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The names of the backends that compiled a step."""
+        return tuple(dict.fromkeys(s.backend for s in self.steps if s.backend is not None))
+
+    def __str__(self) -> str:
+        lines = [f"program on {', '.join(self.backends) or 'no backend'}"]
+        for number, step in enumerate(self.steps):
+            head = f"step {number}: fused by {step.backend}" if step.fused else f"step {number}: eager"
+            lines.append(head + (f" ({step.reason})" if step.reason else ""))
+            lines += [f"  {line}" for line in str(step.graph).splitlines()]
+        return "\n".join([*lines, str(self.memory_plan), self.source])
+
+
+class Workspaces:
+    """The arenas of a program: one for each call that runs at the same time, kept between calls.
+
+    Parameters
+    ----------
+    nbytes : int
+        The size of an arena.
+    layout : sequence of (int, Spec)
+        Offset and type of each temporary.
+    device : str
+    """
+
+    def __init__(self, nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> None:
+        self._nbytes, self._layout, self._device = nbytes, tuple(layout), device
+        self._idle: list[tuple[Any, ...]] = []
+        memory.release_on_empty(self)
+
+    def take(self) -> tuple[Any, ...]:
+        """The temporaries of an arena that no other call uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new()
+
+    def give(self, workspace: tuple[Any, ...]) -> None:
+        """Let the next call have it."""
+        self._idle.append(workspace)
+
+    def release(self) -> None:
+        """Drop the arenas that no call uses."""
+        self._idle.clear()
+
+    def _new(self) -> tuple[Any, ...]:
+        allocate = allocator(self._device)
+        arena = allocate((self._nbytes,), _BYTE)
+        return tuple(
+            arena[offset : offset + spec.nbytes].view(spec.dtype).reshape(spec.shape) for offset, spec in self._layout
+        )
+
+
+def allocator(device: str) -> Callable[..., Any]:
+    """``empty(shape, dtype)`` for arrays on `device`."""
+    return array_module(device).empty if is_gpu(device) else memory.empty

@@ -1,0 +1,177 @@
+"""Reductions and norms under MegEngine's names; sorting stands in `mgb.ops.sort`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..ops import methods
+from ..ops.elementwise import abs, ne, square
+from ..ops.methods import Axis, average, reduced
+from ..ops.primitives import cast, maximum, sqrt
+from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
+from ..ops.sort import argmax_, argmin_, argsort, cumsum, sort, topk
+from ..tensor import Tensor
+
+__all__ = [
+    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumsum", "max", "mean", "min", "norm", "normalize", "prod",
+    "sort", "std", "sum", "topk", "var",
+]  # fmt: skip
+
+
+def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The sum over `axis` (None: over all axes); of bools, the count as int32."""
+    return methods.sum(inp, axis, keepdims)
+
+
+def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The product over `axis`."""
+    return methods.prod(inp, axis, keepdims)
+
+
+def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The least element over `axis`; NaN if there is one. Each of several least elements gets the whole gradient."""
+    return methods.min(inp, axis, keepdims)
+
+
+def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The greatest element over `axis`; NaN if there is one. Each of several greatest gets the whole gradient."""
+    return methods.max(inp, axis, keepdims)
+
+
+def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The average over `axis`, always a float."""
+    return methods.mean(inp, axis, keepdims)
+
+
+def _variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    wide = cast(x, dtype=dtypes.float32) if x.dtype in dtypes.HALVES else x
+    out = average(square(wide - average(wide, axis)), axis)
+    return cast(out, dtype=x.dtype) if x.dtype in dtypes.HALVES else out
+
+
+def _deviation(x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    return sqrt(_variance(x, axis))
+
+
+def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The mean squared distance from the mean, always a float; divided by n, not n - 1."""
+    return reduced(_variance, inp, axis, keepdims)
+
+
+def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The square root of `var`."""
+    return reduced(_deviation, inp, axis, keepdims)
+
+
+def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Is one element over `axis` not 0?"""
+    return reduced(reduce_max, _truth(inp), axis, keepdims)
+
+
+def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Are all elements over `axis` not 0?"""
+    return reduced(reduce_min, _truth(inp), axis, keepdims)
+
+
+def _truth(x: Tensor) -> Tensor:
+    return x if x.dtype == dtypes.bool_ else ne(x, 0)
+
+
+def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Where the greatest element over `axis` stands, as int32: the first of them, or the first NaN.
+
+    Parameters
+    ----------
+    inp : Tensor
+        At least one element along `axis`.
+    axis : int, sequence of int or None
+        Over several axes the place is counted in row-major order.
+    keepdims : bool
+        Keep the axes with length 1.
+
+    Raises
+    ------
+    ShapeError
+        There is no element.
+    """
+    return reduced(argmax_, inp, axis, keepdims)
+
+
+def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Where the least element over `axis` stands; see `argmax`."""
+    return reduced(argmin_, inp, axis, keepdims)
+
+
+def _sum_of_squares(x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    return reduce_sum(square(x), axis=axis)
+
+
+def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The p-norm of the elements over `axis`.
+
+    Parameters
+    ----------
+    inp : Tensor
+    ord : float, optional
+        p; None is 2. 0 counts what is not 0; inf and -inf are the greatest and the least magnitude.
+    axis : int, sequence of int or None
+    keepdims : bool
+        Keep the axes with length 1.
+    """
+    if ord is None or ord == 2:
+        return sqrt(reduced(_sum_of_squares, inp, axis, keepdims))
+    if ord == 0:
+        return sum(ne(inp, 0).astype("float32"), axis, keepdims)
+    if ord in (float("inf"), float("-inf")):
+        extreme = reduce_max if ord > 0 else reduce_min
+        return reduced(extreme, abs(inp), axis, keepdims)
+    if ord == 1:
+        return sum(abs(inp), axis, keepdims)
+    return sum(abs(inp) ** ord, axis, keepdims) ** (1.0 / ord)
+
+
+def normalize(inp: Tensor, ord: float | None = None, axis: Axis = None, eps: float = 1e-12) -> Tensor:
+    """`inp` divided by its `norm` over `axis`, or by `eps` where the norm is less."""
+    return inp / maximum(norm(inp, ord, axis, keepdims=axis is not None), eps)
+
+
+_MODES: dict[str, Callable[[Tensor, tuple[int, ...]], Tensor]] = {
+    "SUM": lambda x, axis: reduce_sum(x, axis=axis),
+    "SUM_SQR": _sum_of_squares,
+    "PRODUCT": lambda x, axis: reduce_prod(x, axis=axis),
+    "MIN": lambda x, axis: reduce_min(x, axis=axis),
+    "MAX": lambda x, axis: reduce_max(x, axis=axis),
+    "MEAN": average,
+}
+
+
+class Reduce:
+    """One of MegEngine's reductions, chosen by name.
+
+    Parameters
+    ----------
+    mode : str
+        ``SUM``, ``SUM_SQR``, ``PRODUCT``, ``MIN``, ``MAX`` or ``MEAN``.
+    axis : int, sequence of int or None
+    keepdims : bool
+        Keep the axes with length 1.
+
+    Raises
+    ------
+    ValueError
+        There is no such mode.
+    """
+
+    def __init__(self, mode: str = "SUM", axis: Axis = None, keepdims: bool = False) -> None:
+        if mode not in _MODES:
+            raise ValueError(f"{mode!r} is no mode of Reduce; choose one of {', '.join(_MODES)}")
+        self.mode, self.axis, self.keepdims = mode, axis, keepdims
+
+    def __call__(self, inp: Tensor) -> Tensor:
+        """Reduce `inp`."""
+        return reduced(_MODES[self.mode], inp, self.axis, self.keepdims)
+
+    def __repr__(self) -> str:
+        return f"Reduce(mode={self.mode!r}, axis={self.axis}, keepdims={self.keepdims})"

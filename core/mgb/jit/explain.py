@@ -1,0 +1,66 @@
+"""Every stage of a traced call, as text."""
+
+from __future__ import annotations
+
+from ..executor import Program
+from .variant import Segment, Variant
+
+
+def explain(variant: Variant) -> str:
+    """What was recorded, what simplification left, the groups and why they end, the kernels, the memory.
+
+    Parameters
+    ----------
+    variant : Variant
+
+    Returns
+    -------
+    str
+        One part for each segment; a segment ends where the body reads a value or leaves the trace.
+    """
+    count = len(variant.segments)
+    parts = [_segment(variant, n, segment, count) for n, segment in enumerate(variant.segments)]
+    return "\n\n".join(parts)
+
+
+def _segment(variant: Variant, number: int, segment: Segment, count: int) -> str:
+    cut = variant.record.entries[segment.stop]
+    title = "the call" if count == 1 else f"segment {number + 1} of {count}, up to {cut.op.name} ({cut.source})"
+    if not segment.outputs:
+        return _heading(title) + "\nnothing of it is wanted"
+    program, _reads = variant.program(number)
+    return "\n\n".join(
+        [
+            _heading(title),
+            _part("recorded", str(program.recorded)),
+            _part("simplified", str(program.simplified)),
+            _part("summary", _summary(program)),
+            *_steps(program),
+            _part("memory", str(program.memory_plan)),
+            _part("program", program.source),
+        ]
+    )
+
+
+def _summary(program: Program) -> str:
+    fused = sum(step.fused for step in program.steps)
+    backend = program.backend.name if program.backend is not None else "none: opt_level does not fuse"
+    return f"backend {backend}; {fused} fused groups, {len(program.steps) - fused} ops run eagerly"
+
+
+def _steps(program: Program) -> list[str]:
+    parts = []
+    for number, (step, kernel) in enumerate(zip(program.steps, program.kernels, strict=True)):
+        how = f"fused by {step.backend}" if step.fused else "eager"
+        title = f"step {number}: {how}" + (f", {step.reason}" if step.reason else "")
+        body = str(step.graph) if kernel is None else f"{step.graph}\n\n{kernel.source}"
+        parts.append(_part(title, body))
+    return parts
+
+
+def _heading(text: str) -> str:
+    return f"{text}\n{'=' * len(text)}"
+
+
+def _part(title: str, body: str) -> str:
+    return f"{title}\n{'-' * len(title)}\n{body.rstrip()}"

@@ -1,0 +1,182 @@
+"""Convolutions over images, ``(batch, channels, height, width)``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import functional as F
+from ..errors import ShapeError
+from ..tensor import Parameter, Tensor
+from . import init
+from .module import Module
+
+Pair = int | tuple[int, int]
+
+
+class _Convolution(Module):
+    """What the two directions share: sizes, initial values, text."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair,
+        padding: Pair,
+        dilation: Pair,
+        groups: int,
+        bias: bool,
+        name: str | None,
+    ) -> None:
+        super().__init__(name)
+        if in_channels % groups or out_channels % groups:
+            raise ShapeError(f"{in_channels} and {out_channels} channels do not split into {groups} groups")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size, self.stride = pair(kernel_size), pair(stride)
+        self.padding, self.dilation = pair(padding), pair(dilation)
+        self.weight = Parameter(np.zeros(self._weight_shape()))
+        self.bias = Parameter(np.zeros((1, out_channels, 1, 1))) if bias else None
+        self.reset_parameters()
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        """Shape of the weight: grouped weights have the group as a first axis."""
+        raise NotImplementedError
+
+    def _grouped(self, first: int, second: int) -> tuple[int, ...]:
+        if self.groups == 1:
+            return (first, second, *self.kernel_size)
+        return (self.groups, first // self.groups, second // self.groups, *self.kernel_size)
+
+    def reset_parameters(self) -> None:
+        """Draw the initial values anew."""
+        fan_in = math.prod(self.kernel_size) * self.in_channels // self.groups
+        init.normal_(self.weight, 0.0, 1.0 / math.sqrt(fan_in))
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _describe(self) -> str:
+        sizes = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        options = (
+            ("stride", self.stride, (1, 1)),
+            ("padding", self.padding, (0, 0)),
+            ("dilation", self.dilation, (1, 1)),
+            ("groups", self.groups, 1),
+            ("bias", self.bias is not None, True),
+        )
+        return sizes + "".join(f", {name}={value}" for name, value, usual in options if value != usual)
+
+
+class Conv2d(_Convolution):
+    """Cross-correlation of images with learnt windows.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+    kernel_size, stride, padding, dilation : int or pair of int
+    groups : int
+        Channels are split into this many groups that do not see each other.
+    bias : bool
+    name : str, optional
+
+    Attributes
+    ----------
+    weight : Parameter of shape (out_channels, in_channels, height, width)
+        With groups, (groups, out_channels / groups, in_channels / groups, height, width). Normal with the
+        deviation ``1 / sqrt(fan_in)``.
+    bias : Parameter of shape (1, out_channels, 1, 1), or None
+        0.
+
+    Raises
+    ------
+    ShapeError
+        `groups` does not divide the channels.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        name: str | None = None,
+    ) -> None:
+        window = (kernel_size, stride, padding, dilation)
+        super().__init__(in_channels, out_channels, *window, groups, bias, name)
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return self._grouped(self.out_channels, self.in_channels)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Map ``(batch, in_channels, height, width)`` to ``(batch, out_channels, ...)``."""
+        window = (self.stride, self.padding, self.dilation)
+        return F.conv2d(inp, self.weight, self.bias, *window, groups=self.groups)
+
+
+class ConvTranspose2d(_Convolution):
+    """The transpose of a convolution: the gradient of `Conv2d` for its input, as a layer of its own.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+    kernel_size, stride, padding, dilation : int or pair of int
+    output_padding : int or pair of int
+        Rows and columns added at the end of the result, to choose among the sizes that a stride leaves open.
+    groups : int
+    bias : bool
+    name : str, optional
+
+    Attributes
+    ----------
+    weight : Parameter of shape (in_channels, out_channels, height, width)
+        With groups, (groups, in_channels / groups, out_channels / groups, height, width).
+    bias : Parameter of shape (1, out_channels, 1, 1), or None
+
+    Raises
+    ------
+    ShapeError
+        `groups` does not divide the channels.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        output_padding: Pair = 0,
+        name: str | None = None,
+    ) -> None:
+        window = (kernel_size, stride, padding, dilation)
+        super().__init__(in_channels, out_channels, *window, groups, bias, name)
+        self.output_padding = pair(output_padding)
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return self._grouped(self.in_channels, self.out_channels)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Map ``(batch, in_channels, height, width)`` to ``(batch, out_channels, ...)``."""
+        return F.conv_transpose2d(
+            inp,
+            self.weight,
+            self.bias,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
+            output_padding=self.output_padding,
+        )
+
+
+def pair(value: Pair) -> tuple[int, int]:
+    """`value` for both axes when it is one number."""
+    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))

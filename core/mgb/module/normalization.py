@@ -1,0 +1,260 @@
+"""Normalisation layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import functional as F
+from ..errors import ShapeError
+from ..tensor import Parameter, Tensor
+from . import init
+from .module import Module
+
+
+class _Normalization(Module):
+    """A scale and a shift, 1 and 0 at first; in a state dict they are 1-D."""
+
+    flat_state = True
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _make_affine(self, shape: Sequence[int], affine: bool, bias: bool = True) -> None:
+        self.weight = Parameter(np.ones(shape)) if affine else None
+        self.bias = Parameter(np.zeros(shape)) if affine and bias else None
+
+    def reset_parameters(self) -> None:
+        """Back to the initial values."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class _BatchNorm(_Normalization):
+    """What both batch normalisations share; `axes` says how many axes an input may have."""
+
+    axes: tuple[int, ...]
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        freeze: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        if freeze and not track_running_stats:
+            raise ValueError("freeze=True uses the running statistics: it needs track_running_stats=True")
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats, self.freeze = affine, track_running_stats, freeze
+        shape = (1, num_features, 1, 1)
+        self._make_affine(shape, affine)
+        self.running_mean = Tensor(np.zeros(shape)) if track_running_stats else None
+        self.running_var = Tensor(np.ones(shape)) if track_running_stats else None
+
+    def reset_running_stats(self) -> None:
+        """Forget what was seen: mean 0, variance 1."""
+        if self.running_mean is not None and self.running_var is not None:
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+
+    def reset_parameters(self) -> None:
+        """Back to the initial values, statistics included."""
+        super().reset_parameters()
+        self.reset_running_stats()
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Normalise; in training the running statistics follow."""
+        if inp.ndim not in self.axes:
+            raise ShapeError(f"{type(self).__name__} takes {self._takes()} axes, got {inp.shape}")
+        image = F.reshape(inp, (*inp.shape, *[1] * (4 - inp.ndim)))
+        batch = not self.freeze and (self.training or self.running_mean is None)
+        out = F.batch_norm(
+            image,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            training=batch,
+            momentum=self.momentum,
+            eps=self.eps,
+        )
+        return F.reshape(out, inp.shape)
+
+    def _takes(self) -> str:
+        return " or ".join(map(str, self.axes))
+
+    def _describe(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm2d(_BatchNorm):
+    """Normalise each channel of ``(batch, channels, height, width)`` over the batch (Ioffe and Szegedy 2015).
+
+    Parameters
+    ----------
+    num_features : int
+        The channels.
+    eps : float
+        Added to the variance.
+    momentum : float
+        The share of the running statistics that stays: ``momentum * running + (1 - momentum) * batch``.
+    affine : bool
+        Learn a scale and a shift for each channel.
+    track_running_stats : bool
+        Keep running statistics and use them in eval mode; without them the batch's own are used always.
+    freeze : bool
+        Use the running statistics in training too, and do not change them; needs `track_running_stats`.
+    name : str, optional
+
+    Attributes
+    ----------
+    weight, bias : Parameter of shape (1, num_features, 1, 1), or None
+    running_mean, running_var : Tensor of shape (1, num_features, 1, 1), or None
+        The variance is the unbiased one; the batch itself is normalised by the biased one.
+    """
+
+    axes = (4,)
+
+
+class BatchNorm1d(_BatchNorm):
+    """`BatchNorm2d` for ``(batch, channels)`` or ``(batch, channels, length)``."""
+
+    axes = (2, 3)
+
+
+class LayerNorm(_Normalization):
+    """Normalise over the last axes of each sample (Ba, Kiros and Hinton 2016).
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The last axes of the input.
+    eps : float
+        Added to the variance.
+    affine : bool
+        Learn a scale and a shift for each element.
+    name : str, optional
+
+    Attributes
+    ----------
+    weight, bias : Parameter of shape normalized_shape, or None
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        affine: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.normalized_shape = as_shape(normalized_shape)
+        self.eps, self.affine = eps, affine
+        self._make_affine(self.normalized_shape, affine)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Normalise; the shape stays."""
+        return F.layer_norm(inp, self.normalized_shape, self.affine, self.weight, self.bias, self.eps)
+
+    def _describe(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, affine={self.affine}"
+
+
+class RMSNorm(_Normalization):
+    """Divide by the root mean square over the last axes (Zhang and Sennrich 2019).
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The last axes of the input.
+    eps : float
+        Added to the mean square.
+    affine : bool
+        Learn a scale for each element.
+    name : str, optional
+
+    Attributes
+    ----------
+    weight : Parameter of shape normalized_shape, or None
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-6,
+        affine: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.normalized_shape = as_shape(normalized_shape)
+        self.eps, self.affine = eps, affine
+        self._make_affine(self.normalized_shape, affine, bias=False)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Normalise; the shape stays."""
+        axes = list(range(-len(self.normalized_shape), 0))
+        if inp.shape[axes[0] :] != self.normalized_shape:
+            raise ShapeError(f"RMSNorm of {self.normalized_shape} got an input of {inp.shape}")
+        out = inp / F.sqrt(F.mean(inp * inp, axis=axes, keepdims=True) + self.eps)
+        return out if self.weight is None else out * self.weight
+
+    def _describe(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, affine={self.affine}"
+
+
+class GroupNorm(_Normalization):
+    """Normalise over groups of channels of each sample (Wu and He 2018).
+
+    Parameters
+    ----------
+    num_groups, num_channels : int
+    eps : float
+        Added to the variance.
+    affine : bool
+        Learn a scale and a shift for each channel.
+    name : str, optional
+
+    Attributes
+    ----------
+    weight, bias : Parameter of shape (num_channels,), or None
+
+    Raises
+    ------
+    ShapeError
+        The channels do not split into this many groups.
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        if num_channels % num_groups:
+            raise ShapeError(f"{num_channels} channels do not split into {num_groups} groups")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self._make_affine((num_channels,), affine)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Normalise ``(batch, channels, ...)``; the shape stays."""
+        return F.group_norm(inp, self.num_groups, self.affine, self.weight, self.bias, self.eps)
+
+    def _describe(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """`shape` as a tuple, also when it is one number."""
+    return (shape,) if isinstance(shape, int) else tuple(shape)

@@ -1,0 +1,102 @@
+"""Pooling over images, ``(batch, channels, height, width)``."""
+
+from __future__ import annotations
+
+from .. import functional as F
+from ..tensor import Tensor
+from .conv import Pair, pair
+from .module import Module
+
+
+class _Pool(Module):
+    """A window that slides over the image.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of int
+    stride : int or pair of int, optional
+        `kernel_size` by default: the windows do not overlap.
+    padding : int or pair of int
+    name : str, optional
+    """
+
+    def __init__(
+        self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, name: str | None = None
+    ) -> None:
+        super().__init__(name)
+        self.kernel_size = pair(kernel_size)
+        self.stride = self.kernel_size if stride is None else pair(stride)
+        self.padding = pair(padding)
+
+    def _describe(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxPool2d(_Pool):
+    """The maximum of each window.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of int
+    stride : int or pair of int, optional
+        `kernel_size` by default: the windows do not overlap.
+    padding : int or pair of int
+        Never the maximum.
+    name : str, optional
+    """
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Pool."""
+        return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding)
+
+
+class AvgPool2d(_Pool):
+    """The mean of each window.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of int
+    stride : int or pair of int, optional
+        `kernel_size` by default: the windows do not overlap.
+    padding : int or pair of int
+    mode : {"average_count_exclude_padding", "average"}
+        Whether the padding's zeros do not count, or do.
+    name : str, optional
+    """
+
+    def __init__(
+        self,
+        kernel_size: Pair,
+        stride: Pair | None = None,
+        padding: Pair = 0,
+        mode: str = "average_count_exclude_padding",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, name)
+        self.mode = mode
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Pool."""
+        return F.avg_pool2d(inp, self.kernel_size, self.stride, self.padding, self.mode)
+
+
+class AdaptiveAvgPool2d(Module):
+    """The mean of windows chosen so that the result has a given size.
+
+    Parameters
+    ----------
+    oshp : int or pair of int
+        Height and width of the result.
+    name : str, optional
+    """
+
+    def __init__(self, oshp: Pair, name: str | None = None) -> None:
+        super().__init__(name)
+        self.oshp = pair(oshp)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Pool."""
+        return F.adaptive_avg_pool2d(inp, self.oshp)
+
+    def _describe(self) -> str:
+        return f"oshp={self.oshp}"

@@ -1,0 +1,276 @@
+"""Random numbers from bits that are the same on every backend, device and number of threads.
+
+The bits come from Philox4x32-10, a function of a counter and a key. The key is the seed; the counter's upper
+half is the number of the draw, its lower half the place in it, and each counter gives four 32-bit words. So a
+draw is an element-wise expression, which fuses with what reads it and needs no special case in a trace.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import device as devices
+from . import dtypes
+from .ops.creation import as_shape
+from .ops.index import index_get
+from .ops.layout import reshape, slice_
+from .ops.primitives import cast, iota, minimum, mulhi, shl, shr, sqrt, where
+from .ops.random_bits import philox
+from .ops.sort import argsort
+from .ops.transcendental import cos, log
+from .tensor import Tensor
+
+Size = int | Sequence[int] | None
+
+#: ``(word) -> bits``: the words of a draw's counters, one row for each counter.
+Words = Callable[[Tensor], Tensor]
+
+
+class RNG:
+    """A stream of random numbers.
+
+    Parameters
+    ----------
+    seed : int, optional
+        From 0 to 2**64 - 1; None takes one from the operating system.
+    device : str, optional
+        Where the numbers are made.
+
+    Notes
+    -----
+    A draw holds at most 2**34 numbers. Threads that draw at the same time want a generator each.
+    """
+
+    def __init__(self, seed: int | None = None, device: str | None = None) -> None:
+        self._device = devices.canonical(device or devices.get_default_device())
+        self.set_state((secrets.randbits(64) if seed is None else seed, 0))
+
+    def seed(self, seed: int) -> None:
+        """Begin the stream of `seed`."""
+        self.set_state((seed, 0))
+
+    def get_state(self) -> tuple[int, int]:
+        """The seed and the number of draws so far: all there is to know."""
+        return self._seed.item(), self._draws.item()
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        """Go to where `get_state` was called.
+
+        Raises
+        ------
+        ValueError
+            A number is negative or has more than 64 bits.
+        """
+        if not all(0 <= int(n) < 1 << 64 for n in state):
+            raise ValueError(f"random: a seed is an integer from 0 to 2**64 - 1, got {state[0]}")
+        self._seed, self._draws = (Tensor(np.uint64(n), device=self._device) for n in state)
+
+    # bits
+
+    def _draw(self, counters: int) -> Words:
+        """The bits of a new draw of so many counters."""
+        place = iota(shape=(counters, 1), dtype=dtypes.uint32, device=self._device)
+        draw, key = _halves(self._draws), _halves(self._seed)
+        self._draws._reset(self._draws + 1)
+        return lambda word: philox(word, place, 0, *draw, *key)
+
+    def _places(self, step: int = 1) -> Tensor:
+        """0, 1, ... 4 in steps of `step`: which words of its counter a number is made of."""
+        return iota(shape=(1, 4 // step), dtype=dtypes.uint32, device=self._device) * step
+
+    def _bits64(self, count: int) -> Tensor:
+        """`count` numbers of 64 bits, two to a counter."""
+        words, place = self._draw(-(-count // 2)), self._places(2)
+        low, high = (cast(words(place + i), dtype=dtypes.uint64) for i in range(2))
+        return _shaped(low | shl(high, 32), (count,))
+
+    # distributions
+
+    def uniform(self, low: float = 0, high: float = 1, size: Size = None) -> Tensor:
+        """Uniform on ``[low, high)``.
+
+        Parameters
+        ----------
+        low : float
+            The least number.
+        high : float
+            Above all numbers.
+        size : int or sequence of int, optional
+            The shape; None is one number.
+
+        Returns
+        -------
+        Tensor of float32
+            In steps of ``(high - low) * 2**-24``.
+        """
+        shape = _shape(size)
+        bits = self._draw(_counters(shape))(self._places())
+        unit = cast(shr(bits, 8), dtype=dtypes.float32) * 2.0**-24
+        below = float(np.nextafter(np.float32(high), np.float32(low)))  # the sum may round up to `high`
+        return _shaped(minimum(unit * float(high - low) + float(low), below), shape)
+
+    def normal(self, mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
+        """Normal with `mean` and standard deviation `std`, by the method of Box and Muller.
+
+        Parameters
+        ----------
+        mean : float or Tensor
+            Broadcasts to `size`.
+        std : float or Tensor
+            Likewise.
+        size : int or sequence of int, optional
+            The shape; None is one number.
+
+        Returns
+        -------
+        Tensor of float32
+            None further than 6.8 `std` from `mean`.
+        """
+        shape = _shape(size)
+        words, place = self._draw(_counters(shape)), self._places()
+        # Words 0 and 1 make numbers 0 and 1, words 2 and 3 the other two: a radius, an angle and its complement.
+        radius = sqrt(log(_unit(words(place & 2)) + 2.0**-33) * -2.0)
+        turn = _unit(words(place | 1)) - where(place & 1, 0.25, 0.0)
+        out: Tensor = _shaped(radius * cos(turn * (2 * np.pi)), shape) * std + mean
+        return out
+
+    def exponential(self, scale: float = 1, size: Size = None) -> Tensor:
+        """Exponential with mean `scale`, float32, of shape `size`."""
+        shape = _shape(size)
+        unit = _unit(self._draw(_counters(shape))(self._places())) + 2.0**-33
+        return _shaped(log(unit) * -float(scale), shape)
+
+    def bernoulli(self, p: Any, size: Size = None) -> Tensor:
+        """True with probability `p`, a float or a Tensor that broadcasts to `size`; in steps of 2**-24."""
+        shape = _shape(p.shape if size is None and isinstance(p, Tensor) else size)
+        out: Tensor = self.uniform(size=shape) < p
+        return out
+
+    def randint(self, low: int, high: int | None = None, size: Size = None) -> Tensor:
+        """Integers of ``[low, high)``, or ``[0, low)`` without `high`; equally likely to one part in 2**32.
+
+        Returns
+        -------
+        Tensor of int32
+
+        Raises
+        ------
+        ValueError
+            There is no integer between `low` and `high`, or one of them has more than 32 bits.
+        """
+        low, high = (0, low) if high is None else (low, high)
+        if not -(1 << 31) <= low < high <= 1 << 31:
+            raise ValueError(f"randint: low {low} must be below high {high}, and both in 32 bits")
+        shape = _shape(size)
+        chosen = mulhi(self._bits64(int(np.prod(shape, dtype=np.int64))), high - low)
+        return reshape(cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32), shape=shape)
+
+    def permutation(self, n: int | Tensor) -> Tensor:
+        """The integers below `n` in random order, int32; or a Tensor with its first axis in random order."""
+        if isinstance(n, Tensor):
+            return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
+        return argsort(self._bits64(int(n)))
+
+    def shuffle(self, inp: Tensor) -> None:
+        """Put the first axis of `inp` in random order, in place."""
+        inp._reset(self.permutation(inp))
+
+
+def _halves(number: Tensor) -> tuple[Tensor, Tensor]:
+    return cast(number, dtype=dtypes.uint32), cast(shr(number, 32), dtype=dtypes.uint32)
+
+
+def _unit(bits: Tensor) -> Tensor:
+    """32 bits as a float32 of [0, 1], exact near 0."""
+    return cast(bits, dtype=dtypes.float32) * 2.0**-32
+
+
+def _shape(size: Size) -> tuple[int, ...]:
+    return () if size is None else as_shape(size)
+
+
+def _counters(shape: tuple[int, ...]) -> int:
+    return -(-int(np.prod(shape, dtype=np.int64)) // 4)
+
+
+def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The first elements of `rows`, in row-major order, as many as `shape` holds."""
+    count = int(np.prod(shape, dtype=np.int64))
+    flat = reshape(rows, shape=(rows.size,))
+    return reshape(slice_(flat, window=((0, count, 1),)), shape=shape)
+
+
+# the generator that everybody shares, one for each device
+
+_generators: dict[str, RNG] = {}
+
+
+def generator(device: str | None = None) -> RNG:
+    """The generator behind the functions of this module and `functional.dropout`, on `device`."""
+    name = devices.canonical(device or devices.get_default_device())
+    if name not in _generators:
+        _generators[name] = RNG(_first_seed(), name)
+    return _generators[name]
+
+
+def _first_seed() -> int | None:
+    """Devices that join later have the seed of those that are here."""
+    return next((g.get_state()[0] for g in _generators.values()), None)
+
+
+def seed(seed: int) -> None:
+    """Begin the stream of `seed`, on every device."""
+    generator()
+    for one in _generators.values():
+        one.seed(seed)
+
+
+def get_rng_state() -> tuple[int, int]:
+    """The state of the shared generator; see `RNG.get_state`."""
+    return generator().get_state()
+
+
+def set_rng_state(state: tuple[int, int]) -> None:
+    """Go to where `get_rng_state` was called, on every device."""
+    generator()
+    for one in _generators.values():
+        one.set_state(state)
+
+
+def uniform(low: float = 0, high: float = 1, size: Size = None) -> Tensor:
+    """Uniform on ``[low, high)``; see `RNG.uniform`."""
+    return generator().uniform(low, high, size)
+
+
+def normal(mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
+    """Normal with `mean` and standard deviation `std`; see `RNG.normal`."""
+    return generator().normal(mean, std, size)
+
+
+def exponential(scale: float = 1, size: Size = None) -> Tensor:
+    """Exponential with mean `scale`; see `RNG.exponential`."""
+    return generator().exponential(scale, size)
+
+
+def bernoulli(p: Any, size: Size = None) -> Tensor:
+    """True with probability `p`; see `RNG.bernoulli`."""
+    return generator().bernoulli(p, size)
+
+
+def randint(low: int, high: int | None = None, size: Size = None) -> Tensor:
+    """Integers of ``[low, high)``; see `RNG.randint`."""
+    return generator().randint(low, high, size)
+
+
+def permutation(n: int | Tensor) -> Tensor:
+    """A random order; see `RNG.permutation`."""
+    return generator().permutation(n)
+
+
+def shuffle(inp: Tensor) -> None:
+    """Put the first axis of `inp` in random order, in place."""
+    generator().shuffle(inp)

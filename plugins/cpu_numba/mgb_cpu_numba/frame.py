@@ -1,0 +1,177 @@
+"""What a kernel and its launcher agree on: the operands, the buffers, and the slots of the launch plan.
+
+A kernel knows the pattern of its shapes, never a size. Every size, stride and offset stands in a *plan*, an array of
+int64 that `launch` fills for each new set of shapes and strides and the kernel reads by `slot`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mgb.codegen import Schedule, is_operand, schedule, spans
+from mgb.ir import CONST, Graph, Node
+
+#: Lanes that a sum along the innermost axis is spread over; each is added up in order, then they are added pairwise.
+LANES = 256
+
+#: The work of one call of a kernel: passes, rows, chunks of the row; and where its buffers are.
+SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
+
+#: The head of the plan. A row is cut in `units`: a step of the outer folded loops, and in it a piece of the inner loop.
+#: `group` units make a chunk, whose partial sums do not depend on who computes it.
+HEAD = (
+    "n", "piece", "pieces", "group", "units", "chunks", "lanes", "extent", "kept_loops", "folded_loops",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array that a kernel reads or writes, or an ``iota``, whose elements are their own addresses."""
+
+    name: str
+    node: Node
+    moves: bool  # whether it varies along the innermost axis
+    at: int  # its slots in the plan: stride along the inner loop, along the kept loops, along the folded loops
+
+    @property
+    def is_iota(self) -> bool:
+        return self.node.op.name == "iota"
+
+    @property
+    def is_output(self) -> bool:
+        return self.name.startswith("y")
+
+    @property
+    def itemsize(self) -> int:
+        return 1 if self.is_iota else self.node.spec.dtype.itemsize
+
+    @property
+    def dtype(self) -> str:
+        return self.node.spec.dtype.name
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Scratch memory of a kernel.
+
+    Attributes
+    ----------
+    name : str
+    dtype : str
+    size : str
+        How many elements, in the words of the plan: ``"lanes"``, ``"piece"``, ``"chunks"``, ``"chunks * piece"``,
+        ``"row"`` or ``"units * piece"``.
+    shared : bool
+        Whether all threads that work on one row share it.
+    node : Node
+        The value it holds.
+    """
+
+    name: str
+    dtype: str
+    size: str
+    shared: bool
+    node: Node
+
+    @property
+    def itemsize(self) -> int:
+        return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
+
+
+class Frame:
+    """The operands and buffers of one graph's kernel.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    columns : bool
+        Whether the innermost axis is kept: then the lanes of a loop are neighbouring rows. Otherwise they run along the
+        row.
+    flat : bool
+        There are no reductions: the whole domain is one row that folds nothing.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.schedule: Schedule = schedule(graph)
+        self.span = spans(graph)
+        self.ndim = len(self.schedule.shape)
+        long = [a for a, d in enumerate(self.schedule.shape) if d != 1]
+        self.flat = not self.schedule.reduced
+        self.columns = bool(long) and not self.flat and long[-1] not in self.schedule.reduced
+        self.inner = long[-1] if long else None
+        self.folded_axes = tuple(range(self.ndim)) if self.flat else self.schedule.reduced
+        self.operands = self._operands()
+        self.buffers = self._buffers()
+
+    def _operands(self) -> tuple[Operand, ...]:
+        leaves = [v for v in self.graph.nodes if is_operand(v)]
+        consts = [v for v in leaves if v.op is CONST]
+        named = [(f"x{i}", v) for i, v in enumerate((*self.graph.inputs, *consts))]
+        named += [(f"y{i}", v) for i, v in enumerate(self.graph.outputs)]
+        named += [(f"i{i}", v) for i, v in enumerate(v for v in leaves if v.op is not CONST)]
+        width, start = 1 + 2 * self.ndim, len(HEAD) + 2 * self.ndim
+        return tuple(
+            Operand(name, v, self.inner is not None and self.span[v][self.inner], start + i * width)
+            for i, (name, v) in enumerate(named)
+        )
+
+    @property
+    def arrays(self) -> tuple[Operand, ...]:
+        """The operands that a call passes: inputs, constants, outputs."""
+        return tuple(o for o in self.operands if not o.is_iota)
+
+    @cached_property
+    def constants(self) -> tuple[Node, ...]:
+        """The constants that a call passes."""
+        return tuple(o.node for o in self.arrays[len(self.graph.inputs) :] if not o.is_output)
+
+    @cached_property
+    def source_of(self) -> dict[Node, Operand]:
+        """The operand that each leaf is loaded from."""
+        return {o.node: o for o in reversed(self.operands) if not o.is_output}
+
+    @property
+    def kept_at(self) -> int:
+        """The first slot of the lengths of the kept loops, innermost first."""
+        return len(HEAD)
+
+    @property
+    def folded_at(self) -> int:
+        """The first slot of the lengths of the folded loops, innermost first."""
+        return len(HEAD) + self.ndim
+
+    @property
+    def buffers_at(self) -> int:
+        """The first slot of the buffers' offsets."""
+        return len(HEAD) + 2 * self.ndim + len(self.operands) * (1 + 2 * self.ndim)
+
+    def _buffers(self) -> tuple[Buffer, ...]:
+        folds = [f for p in self.schedule.passes for f in p.folds]
+        keeps = [v for p in self.schedule.passes for v in p.keeps]
+        row = "units * piece" if self.columns else "row"
+        found = [_buffer(f"k{i}", v, row, True) for i, v in enumerate(keeps)]
+        if self.columns:
+            found += [_buffer(f"p{i}", f, "chunks * piece", True) for i, f in enumerate(folds)]
+            found += [_buffer(f"t{i}", f, "piece", False) for i, f in enumerate(folds)]
+            found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self._row_values())]
+        else:
+            found += [_buffer(f"p{i}", f, "chunks", True) for i, f in enumerate(folds)]
+            found += [_buffer(f"a{i}", f, "lanes", False) for i, f in enumerate(folds)]
+        gathered = [o for o in self.operands if o.moves and not o.is_iota and not o.is_output]
+        return (*found, *(_buffer(f"g{o.name}", o.node, "piece", False) for o in gathered))
+
+    def _row_values(self) -> list[Node]:
+        rows = (*self.schedule.before, *(v for p in self.schedule.passes for v in p.after))
+        return [v for v in rows if v.op is not CONST and v.op.name != "extent"]
+
+    def buffer(self, prefix: str, node: Node) -> Buffer:
+        """The buffer of `node` whose name begins with `prefix`."""
+        return next(b for b in self.buffers if b.node is node and b.name.startswith(prefix))
+
+
+def _buffer(name: str, node: Node, size: str, shared: bool) -> Buffer:
+    return Buffer(name, node.spec.dtype.name, size, shared, node)

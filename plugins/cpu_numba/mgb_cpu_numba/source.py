@@ -1,0 +1,441 @@
+"""From a graph to the Python source of its kernel.
+
+A kernel is ``kernel(x0, ..., y0, ..., plan, span) -> int`` over addresses: of the NumPy array objects, of the plan and of
+the span (see `frame`). It returns 1, having done nothing, when an output is the memory of an input that must not be
+overwritten yet (see `hazards`). The loops are
+
+    rows: the axes that are kept
+        passes over the row: chunks, units
+            the innermost loop, over the elements of a unit
+
+Softmax over the last axis, layer norm and the like are one kernel: the row stays in cache between the passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgb.codegen import Pass, expression, scalar, statements
+from mgb.ir import CONST, Graph, Kind, Node
+
+from .frame import HEAD, SPAN, Buffer, Frame, Operand
+from .words import FOLDS, HELD, SPELLINGS, WORDS, held
+
+Names = dict[Node, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of a kernel.
+
+    Attributes
+    ----------
+    text : str
+    functions : dict
+        The functions it calls beside the words: name -> (maker, arguments), see `intrinsics.MAKERS`.
+    """
+
+    text: str
+    functions: dict[str, tuple[str, tuple[object, ...]]]
+
+
+def source(frame: Frame) -> Source:
+    """Print the kernel of `frame`."""
+    return _Printer(frame).run()
+
+
+def hazards(frame: Frame) -> tuple[tuple[int, int], ...]:
+    """(input, output) pairs that must not be the same memory.
+
+    An element of an input may be overwritten by the output that was computed from it. It may not be when the output is
+    computed from other elements or without it, is written by several threads, or is written before a pass that reads
+    the input again.
+    """
+    return tuple(
+        (i, j)
+        for i, x in enumerate(frame.graph.inputs)
+        for j, y in enumerate(frame.graph.outputs)
+        if x.spec == y.spec and not _may_share(frame, x, y)
+    )
+
+
+def _may_share(frame: Frame, x: Node, y: Node) -> bool:
+    passes = frame.schedule.passes
+    everywhere = all(s or d == 1 for s, d in zip(frame.span[y], frame.schedule.shape, strict=True))
+    written = [k for k, p in enumerate(passes) if y in p.stores]
+    read = [k for k, p in enumerate(passes) if x in p.reads]
+    if not everywhere or not written or (read and read[-1] > written[0]):
+        return False
+    return written[0] not in read or x in _cone(passes[written[0]], y)
+
+
+def _cone(part: Pass, node: Node) -> set[Node]:
+    found = {node}
+    for v in reversed(part.computes):
+        if v in found:
+            found.update(v.inputs)
+    return found
+
+
+class _Printer:
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.lines: list[str] = []
+        self.depth = 0
+        self.names: Names = {}
+        self.constants: dict[str, str] = {}
+        self.functions: dict[str, tuple[str, tuple[object, ...]]] = {}
+        self.table = {**SPELLINGS, "const": self.constant}
+        self.scopes = ["in"] + [o.name for o in frame.operands if o.is_output]
+        self.scopes += [b.name for b in frame.buffers if not b.name.startswith("g")]
+
+    def run(self) -> Source:
+        parameters = [o.name for o in self.frame.arrays]
+        with self.block(f"def kernel({', '.join([*parameters, 'plan', 'span'])}):"):
+            self.head(parameters)
+            with self.block("for row in range(row0, row1):"):
+                self.row()
+            self.line("return 0")
+        head = [f"{name} = {text}" for text, name in self.constants.items()]
+        return Source("\n".join([*head, *([""] if head else []), *self.lines, ""]), self.functions)
+
+    # text
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def constant(self, node: Node) -> str:
+        value = scalar(node)
+        return self.literal(value.item() if node.spec.dtype.kind != "V" else float(value), held(node))
+
+    def literal(self, value: float, dtype: str) -> str:
+        """The name of a global of the NumPy type `dtype`, which Numba takes as a constant of that very type."""
+        text = repr(bool(value)) if dtype == "bool" else f"{dtype}({value!r})"
+        return self.constants.setdefault(text, f"c{len(self.constants)}")
+
+    def function(self, name: str, maker: str, *arguments: object) -> str:
+        self.functions[name] = (maker, arguments)
+        return name
+
+    def expression(self, node: Node, *operands: str) -> str:
+        return self.note_functions(node, expression(node, operands, self.table))
+
+    def note_functions(self, node: Node, text: str) -> str:
+        if node.op.name in ("cast", "bitcast"):
+            name = text.partition("(")[0]
+            self.functions[name] = (node.op.name, tuple(name.split("_")[1:]))
+        return text
+
+    def others(self, scope: str) -> tuple[str, ...]:
+        return tuple(s for s in self.scopes if s != scope)
+
+    def load(self, name: str, dtype: str, address: str, index: str, scope: str = "") -> str:
+        scope = scope or name
+        return f"{self.function(f'load_{name}', 'load', dtype, scope, self.others(scope))}({address}, {index})"
+
+    def store(self, name: str, dtype: str, address: str, index: str, value: str) -> None:
+        function = self.function(f"store_{name}", "store", dtype, name, self.others(name))
+        self.line(f"{function}({address}, {index}, {value})")
+
+    def fold(self, node: Node, a: str, b: str) -> str:
+        spelling = WORDS[FOLDS[node.op.name]]
+        return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
+
+    # the parts of a kernel
+
+    def head(self, parameters: list[str]) -> None:
+        for i, name in enumerate(SPAN):
+            self.line(f"{name} = slot(span, {i})")
+        for i, name in enumerate(HEAD):
+            self.line(f"{name} = slot(plan, {i})")
+        for name in parameters:
+            self.line(f"{name} = data({name})")
+        for o in self.frame.operands:
+            if o.is_iota:
+                self.line(f"{o.name} = 0")
+        if pairs := hazards(self.frame):
+            with self.block(f"if {' or '.join(f'x{i} == y{j}' for i, j in pairs)}:"):
+                self.line("return 1")
+        for i, b in enumerate(self.frame.buffers):
+            self.line(f"{b.name} = {'shared' if b.shared else 'own'} + slot(plan, {self.frame.buffers_at + i})")
+        for node in self.frame.graph.nodes:
+            if node.op.name == "extent":
+                self.extent(node)
+
+    def extent(self, node: Node) -> None:
+        folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
+        cast = self.function(f"cast_{held(node)}", "cast", held(node))
+        self.names[node] = f"n{len(self.names)}"
+        self.line(f"{self.names[node]} = {cast}({'extent' if folds else '1'})")
+
+    def row(self) -> None:
+        plan = self.frame.schedule
+        self.row_addresses()
+        self.row_values(plan.before, "b")
+        for k, part in enumerate(plan.passes):
+            if len(plan.passes) == 1:
+                self.loop(k, part)
+            elif part.folds or part.stores:
+                with self.block(f"if first <= {k} < last:"):
+                    self.loop(k, part)
+            self.totals(part)
+            self.row_values(part.after, f"w{k}_")
+        self.row_stores()
+
+    def advance(self, operands: Iterable[Operand], suffix: str, index: str, kept: bool) -> None:
+        """Move the addresses `operands` + `suffix` to place `index` of the kept or the folded loops."""
+        operands = list(operands)
+        loops, at = ("kept_loops", self.frame.kept_at) if kept else ("folded_loops", self.frame.folded_at)
+        self.line(f"rest = {index}")
+        with self.block(f"for axis in range({loops}):"):
+            self.line(f"length = slot(plan, {at} + axis)")
+            self.line("place = rest % length")
+            self.line("rest = rest // length")
+            for o in operands:
+                first = o.at + 1 + (0 if kept else self.frame.ndim)
+                self.line(f"{o.name}{suffix} += place * slot(plan, {first} + axis)")
+
+    def row_addresses(self) -> None:
+        index = "row"
+        if self.frame.columns:
+            self.line("column = row % pieces * piece")
+            self.line("width = min(piece, n - column)")
+            index = "row // pieces"
+        for o in self.frame.operands:
+            start = f" + column * slot(plan, {o.at})" if self.frame.columns and o.moves else ""
+            self.line(f"{o.name}_row = {o.name}{start}")
+        if not self.frame.flat:
+            self.advance(self.frame.operands, "_row", index, kept=True)
+        for node in self.frame.schedule.row_reads:
+            if self.frame.columns:
+                self.gather(self.frame.source_of[node], "_row", "width")
+            else:
+                o = self.frame.source_of[node]
+                self.names[node] = f"{o.name}_value"
+                self.line(f"{o.name}_value = {self.element(o, f'{o.name}_row', '0')}")
+
+    def element(self, o: Operand, address: str, index: str) -> str:
+        index = index if o.moves else "0"
+        if o.is_iota:
+            return f"{self.function(f'cast_{o.dtype}', 'cast', o.dtype)}({address} + {index})"
+        return self.load(o.name, o.dtype, address, index, "in")
+
+    def gather(self, o: Operand, suffix: str, count: str) -> None:
+        """Lay the elements of the loop side by side, should they lie apart."""
+        if not o.moves or o.is_iota:
+            return
+        copy = self.function(f"copy_{o.itemsize}", "copy", o.itemsize)
+        self.line(f"step_{o.name} = slot(plan, {o.at})")
+        with self.block(f"if step_{o.name} != {o.itemsize}:"):
+            with self.block(f"for i in range({count}):"):
+                self.line(f"{copy}(g{o.name} + i * {o.itemsize}, {o.name}{suffix} + i * step_{o.name})")
+            self.line(f"{o.name}{suffix} = g{o.name}")
+
+    # passes
+
+    def loop(self, k: int, part: Pass) -> None:
+        with self.block("for chunk in range(chunk0, chunk1):"):
+            self.begin_chunk(part)
+            with self.block("for unit in range(chunk * group, min(units, chunk * group + group)):"):
+                self.unit(part)
+                self.elements(k, part)
+            if not self.frame.columns:
+                for f in part.folds:
+                    self.end_chunk(f)
+
+    def begin_chunk(self, part: Pass) -> None:
+        for f in part.folds:
+            b = self.accumulator(f)
+            address, count = b.name, "lanes"
+            if self.frame.columns:
+                address, count = f"{b.name}_at", "width"
+                self.line(f"{address} = {b.name} + chunk * piece * {b.itemsize}")
+            self.fill(f, b, address, count)
+
+    def accumulator(self, fold: Node) -> Buffer:
+        return self.frame.buffer("p" if self.frame.columns else "a", fold)
+
+    def fill(self, fold: Node, b: Buffer, address: str, count: str) -> None:
+        with self.block(f"for i in range({count}):"):
+            self.store(b.name, b.dtype, address, "i", self.literal(identity(fold), held(fold)))
+
+    def unit(self, part: Pass) -> None:
+        operands = [self.frame.source_of[v] for v in part.reads]
+        operands += [o for o in self.frame.operands if o.is_output and o.node in part.stores]
+        step, count, start = "unit", "width", ""
+        if not self.frame.columns:
+            step, count = "step", "count"
+            self.line("step = unit // pieces")
+            self.line("start = (unit - step * pieces) * piece")
+            self.line("count = min(piece, n - start)")
+        for o in operands:
+            start = f" + start * slot(plan, {o.at})" if o.moves and not self.frame.columns else ""
+            self.line(f"{o.name}_at = {o.name}_row{start}")
+        self.advance(operands, "_at", step, kept=False)
+        for v in part.reads:
+            self.gather(self.frame.source_of[v], "_at", count)
+        for v in (*part.restores, *part.keeps):
+            b = self.frame.buffer("k", v)
+            place = "unit * piece" if self.frame.columns else "(step * n + start)"
+            self.line(f"{b.name}_at = {b.name} + {place} * {b.itemsize}")
+
+    def elements(self, k: int, part: Pass) -> None:
+        """The innermost loop."""
+        if self.frame.columns:
+            with self.block("for i in range(width):"):
+                self.element_statements(k, part, "i", "_at")
+        elif part.folds:
+            with self.block("for base in range(0, count, lanes):"):
+                with self.block("for i in range(min(lanes, count - base)):"):
+                    self.element_statements(k, part, "base + i", "")
+        else:
+            with self.block("for i in range(count):"):
+                self.element_statements(k, part, "i", "")
+
+    def element_statements(self, k: int, part: Pass, index: str, suffix: str) -> None:
+        names = dict(self.names)
+        for v in part.reads:
+            o = self.frame.source_of[v]
+            self.name(names, v, f"e{k}_", self.element(o, f"{o.name}_at", index))
+        for v in part.restores:
+            b = self.frame.buffer("k", v)
+            self.name(names, v, f"e{k}_", self.load(b.name, b.dtype, f"{b.name}_at", index))
+        ends = (*part.stores, *(f.inputs[0] for f in part.folds))
+        self.load_lanes(names, part.computes, ends, f"e{k}_")
+        self.compute(part.computes, names, f"e{k}_")
+        for v in part.keeps:
+            b = self.frame.buffer("k", v)
+            self.store(b.name, b.dtype, f"{b.name}_at", index, names[v])
+        for o in self.frame.operands:
+            if o.is_output and o.node in part.stores:
+                self.store(o.name, o.dtype, f"{o.name}_at", index if o.moves else "0", names[o.node])
+        for f in part.folds:
+            b = self.accumulator(f)
+            total = self.load(b.name, b.dtype, f"{b.name}{suffix}", "i")
+            self.store(b.name, b.dtype, f"{b.name}{suffix}", "i", self.fold(f, total, names[f.inputs[0]]))
+
+    def name(self, names: Names, node: Node, prefix: str, text: str) -> None:
+        names[node] = f"{prefix}{len(names)}"
+        self.line(f"{names[node]} = {text}")
+
+    def compute(self, nodes: Iterable[Node], names: Names, prefix: str) -> None:
+        def assign(node: Node, name: str, text: str) -> str:
+            return f"{name} = {self.note_functions(node, text)}"
+
+        for text in statements(nodes, names, self.table, assign, prefix):
+            self.line(text)
+
+    def end_chunk(self, fold: Node) -> None:
+        """Add the lanes up pairwise."""
+        b, p = self.frame.buffer("a", fold), self.frame.buffer("p", fold)
+        self.line("left = lanes")
+        with self.block("while left > 1:"):
+            self.line("half = (left + 1) // 2")
+            with self.block("for i in range(left - half):"):
+                pair = [self.load(b.name, b.dtype, b.name, i) for i in ("i", "half + i")]
+                self.store(b.name, b.dtype, b.name, "i", self.fold(fold, *pair))
+            self.line("left = half")
+        self.store(p.name, p.dtype, p.name, "chunk", self.load(b.name, b.dtype, b.name, "0"))
+
+    # row values
+
+    def totals(self, part: Pass) -> None:
+        for f in part.folds:
+            (self.column_total if self.frame.columns else self.row_total)(f)
+
+    def row_total(self, fold: Node) -> None:
+        """Chunks of float32 are added up in float64: it costs nothing and is nearly exact."""
+        p = self.frame.buffer("p", fold)
+        wide = "float64" if p.dtype == "float32" and fold.op.name in ("reduce_sum", "reduce_prod") else held(fold)
+        total = f"{p.name}_total"
+        element = self.load(p.name, p.dtype, p.name, "chunk")
+        if wide != held(fold):
+            element = f"{self.function(f'cast_{wide}', 'cast', wide)}({element})"
+        self.line(f"{total} = {self.literal(identity(fold), wide)}")
+        with self.block("for chunk in range(chunks):"):
+            self.line(f"{total} = {self.fold(fold, total, element)}")
+        if wide != held(fold):
+            total = f"{self.function(f'cast_{held(fold)}', 'cast', held(fold))}({total})"
+        self.name(self.names, fold, "t", total)
+
+    def column_total(self, fold: Node) -> None:
+        p, t = self.frame.buffer("p", fold), self.frame.buffer("t", fold)
+        self.fill(fold, t, t.name, "width")
+        with self.block("for chunk in range(chunks):"):
+            self.line(f"{p.name}_at = {p.name} + chunk * piece * {p.itemsize}")
+            with self.block("for i in range(width):"):
+                total = self.load(t.name, t.dtype, t.name, "i")
+                partial = self.load(p.name, p.dtype, f"{p.name}_at", "i")
+                self.store(t.name, t.dtype, t.name, "i", self.fold(fold, total, partial))
+
+    def row_values(self, nodes: Iterable[Node], prefix: str) -> None:
+        nodes = [v for v in nodes if v not in self.names]
+        constants = [v for v in nodes if v.op is CONST]
+        self.compute(constants, self.names, prefix)
+        nodes = [v for v in nodes if v.op is not CONST]
+        if not self.frame.columns:
+            self.compute(nodes, self.names, prefix)
+        elif nodes:
+            with self.block("for i in range(width):"):
+                names = dict(self.names)
+                self.load_lanes(names, nodes, (), prefix)
+                self.compute(nodes, names, prefix)
+                for v in nodes:
+                    r = self.frame.buffer("r", v)
+                    self.store(r.name, r.dtype, r.name, "i", names[v])
+
+    def load_lanes(self, names: Names, nodes: Iterable[Node], ends: Iterable[Node], prefix: str) -> None:
+        """Load the row values that a loop over columns reads; elsewhere they are scalars and have names."""
+        nodes = list(nodes)
+        wanted = dict.fromkeys((*(i for v in nodes if v.op.name != "extent" for i in v.inputs), *ends))
+        for v in wanted:
+            if v in names or v in nodes:
+                continue
+            if v.op.kind is Kind.LEAF:
+                o = self.frame.source_of[v]
+                self.name(names, v, prefix, self.element(o, f"{o.name}_row", "i"))
+            else:
+                b = self.lane_buffer(v)
+                self.name(names, v, prefix, self.load(b.name, b.dtype, b.name, "i"))
+
+    def lane_buffer(self, node: Node) -> Buffer:
+        return next(b for b in self.frame.buffers if b.node is node and b.name[0] in "tr")
+
+    def row_stores(self) -> None:
+        outputs = [o for o in self.frame.operands if o.is_output and o.node in self.frame.schedule.row_stores]
+        if not outputs:
+            return
+        with self.block(f"if last == {len(self.frame.schedule.passes)} and chunk0 == 0:"):
+            if not self.frame.columns:
+                for o in outputs:
+                    self.store(o.name, o.dtype, f"{o.name}_row", "0", self.names[o.node])
+                return
+            with self.block("for i in range(width):"):
+                names = dict(self.names)
+                self.load_lanes(names, (), [o.node for o in outputs], "o")
+                for o in outputs:
+                    self.store(o.name, o.dtype, f"{o.name}_row", "i" if o.moves else "0", names[o.node])
+
+
+def identity(fold: Node) -> float:
+    """What a reduction of nothing is."""
+    dtype = fold.spec.dtype
+    if fold.op.name in ("reduce_sum", "reduce_prod"):
+        return int(fold.op.name == "reduce_prod")
+    least = fold.op.name == "reduce_max"
+    if dtype.kind == "b":
+        return not least
+    if dtype.kind in "fV":
+        return -np.inf if least else np.inf
+    return int(np.iinfo(dtype).min if least else np.iinfo(dtype).max)
