@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -87,15 +88,19 @@ def samples(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     wanted = dtypes.as_dtype(dtype)
     size = int(np.prod(shape))
     random = np.random.default_rng([seed, size, DTYPES.index(dtype)])
-    if wanted == dtypes.bool_:
-        return random.integers(0, 2, shape).astype(bool)
-    if wanted in dtypes.INTEGERS:
-        info = np.iinfo(wanted)
-        wide = random.integers(info.min, info.max, shape, dtype=wanted, endpoint=True)
-        return np.where(random.random(shape) < 0.5, wide, wide % 17).astype(wanted)
-    kinds = [random.normal(size=shape), 30 * random.normal(size=shape), random.uniform(-1, 1, shape)]
-    kinds.append(np.exp(3 * random.normal(size=shape)) * random.choice([-1, 1], shape))
-    return np.choose(random.integers(0, 4, shape), kinds).astype(wanted)
+    return _flat(wanted, size, random).astype(wanted).reshape(shape)
+
+
+def _flat(dtype: np.dtype[Any], size: int, random: np.random.Generator) -> np.ndarray:
+    if dtype == dtypes.bool_:
+        return random.integers(0, 2, size)
+    if dtype in dtypes.INTEGERS:
+        info = np.iinfo(dtype)
+        wide = random.integers(info.min, info.max, size, dtype=dtype, endpoint=True)
+        return np.where(random.random(size) < 0.5, wide, wide % 17)
+    kinds = [random.normal(size=size), 30 * random.normal(size=size), random.uniform(-1, 1, size)]
+    kinds.append(np.exp(3 * random.normal(size=size)) * random.choice([-1, 1], size))
+    return np.choose(random.integers(0, 4, size), kinds)
 
 
 # ops by dtype
@@ -136,55 +141,91 @@ def call(op: Op) -> Callable[..., Any]:
     return lambda *xs: apply(op, *xs, **params)
 
 
+#: From a name to what is computed of the operands: a list of tensors.
+Family = Callable[[str], Callable[..., list[Any]]]
+
+
+def plain(name: str) -> Callable[..., list[Any]]:
+    """The op itself."""
+    return lambda *xs: [call(OPS[name])(*xs)]
+
+
 class Batches:
     """Many ops in one kernel, an answer for each: compilations are what a run costs.
 
     Parameters
     ----------
+    cases : sequence of (dtype, op)
+        All that will be asked for.
     inputs : callable
-        ``(dtypes of the operands, seed) -> arrays``
+        ``(dtypes of the operands) -> arrays``
+    family : callable
+        What is tested of an op.
+    signed_zero : set of str
+        Ops whose zeros must have the right sign.
     size : int
         Ops in one kernel.
     """
 
-    def __init__(self, inputs: Callable[..., list[np.ndarray]], size: int = 16) -> None:
+    def __init__(
+        self,
+        cases: Sequence[tuple[str, str]],
+        inputs: Callable[[tuple[np.dtype[Any], ...]], list[np.ndarray]],
+        family: Family = plain,
+        signed_zero: frozenset[str] = frozenset(),
+        size: int = 16,
+    ) -> None:
+        self._cases = cases
         self._inputs = inputs
+        self._family = family
+        self._signed_zero = signed_zero
         self._size = size
         self._answers: dict[tuple[int, str, str], str | None] = {}
 
-    def ask(self, driver: Driver, dtype: str, name: str, signed_zero: frozenset[str] = frozenset()) -> None:
+    def ask(self, driver: Driver, dtype: str, name: str) -> None:
         """Fail when the op is wrong in this dtype; skip when the backend does not claim it."""
         require(driver, self._graph([name], dtype)[0])
         if (id(driver), dtype, name) not in self._answers:
-            self._run(driver, dtype, name, signed_zero)
+            self._run(driver, dtype, self._group(driver, dtype, name))
         answer = self._answers[id(driver), dtype, name]
         if answer is not None:
             pytest.fail(f"{name} in {dtype}: {answer}", pytrace=False)
 
-    def _run(self, driver: Driver, dtype: str, name: str, signed_zero: frozenset[str]) -> None:
-        group = self._group(driver, dtype, name)
+    def _run(self, driver: Driver, dtype: str, group: list[str]) -> None:
         try:
-            self._answer(driver, dtype, group, signed_zero)
-        except Exception:
-            for one in group:  # whose fault is it?
-                try:
-                    self._answer(driver, dtype, [one], signed_zero)
-                except Exception as error:
-                    self._answers[id(driver), dtype, one] = f"{type(error).__name__}: {error}"
+            found = self._problems(driver, dtype, group)
+        except Exception as error:
+            if len(group) > 1:  # whose fault is it?
+                for one in group:
+                    self._run(driver, dtype, [one])
+                return
+            found = {group[0]: f"{type(error).__name__}: {error}"}
+        self._answers |= {(id(driver), dtype, name): text for name, text in found.items()}
 
-    def _answer(self, driver: Driver, dtype: str, group: list[str], signed_zero: frozenset[str]) -> None:
-        graph, arrays = self._graph(group, dtype)
-        for one, got, want in zip(group, driver.run(graph, arrays), judge(graph, arrays), strict=True):
-            self._answers[id(driver), dtype, one] = problem(got, want, one in signed_zero)
+    def _problems(self, driver: Driver, dtype: str, group: list[str]) -> dict[str, str | None]:
+        graph, arrays, counts = self._graph(group, dtype)
+        answers = zip(driver.run(graph, arrays), judge(graph, arrays), strict=True)
+        found = {}
+        for name, count in zip(group, counts, strict=True):
+            texts = [problem(got, want, name in self._signed_zero) for got, want in islice(answers, count)]
+            found[name] = "; ".join(t for t in texts if t) or None
+        return found
 
     def _group(self, driver: Driver, dtype: str, name: str) -> list[str]:
         """The ops that share a kernel with this one: the same operands, claimed by the backend."""
         like = operands(OPS[name], dtype)
-        names = [n for d, n in elementwise() if d == dtype and operands(OPS[n], d) == like]
+        names = [n for d, n in self._cases if d == dtype and operands(OPS[n], d) == like]
         able = [n for n in names if missing(driver.backend.traits, self._graph([n], dtype)[0]) is None]
         start = able.index(name) // self._size * self._size
         return able[start : start + self._size]
 
-    def _graph(self, names: list[str], dtype: str) -> tuple[Graph, list[np.ndarray]]:
+    def _graph(self, names: list[str], dtype: str) -> tuple[Graph, list[np.ndarray], list[int]]:
         arrays = self._inputs(operands(OPS[names[0]], dtype))
-        return of(lambda *xs: [call(OPS[n])(*xs) for n in names], *arrays), arrays
+        counts: list[int] = []
+
+        def outputs(*xs: Any) -> list[Any]:
+            parts = [self._family(name)(*xs) for name in names]
+            counts.extend(map(len, parts))
+            return [out for part in parts for out in part]
+
+        return of(outputs, *arrays), arrays, counts

@@ -13,8 +13,10 @@ in the last place of the dtype that the node really has:
 
 * moving, comparing and rounding to integers: nothing;
 * arithmetic, square root and casts: half a unit, the IEEE rule;
-* ``fma``: that and half a unit of its product, which may be rounded or not;
-* every other op with a NumPy rule: `ULPS` units. An op that is only a body is judged as its body;
+* ``fma``: that and half a unit of its product, which may be rounded or not, and so may overflow or not;
+* every other op with a NumPy rule: `ULPS` units, of the larger operand where two of like size cancel
+  (`CANCELS`), and the smallest normal number for each unit of its operands: a denormal result may be lost when
+  ``1 / (1 + exp(-x))`` overflows on its way. An op that is only a body is judged as its body;
 * a sum of n terms: ``(2 sqrt(n) + 2) u sum|x|``, whatever the order of the additions (the probabilistic bound of
   Higham and Mary, SIAM J. Sci. Comput. 41, 2019, with lambda = 2); a product the same, relative to itself.
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -41,10 +44,11 @@ ULPS = 4.0
 
 EXACT = frozenset({
     "neg", "abs", "where", "maximum", "minimum", "lt", "le", "eq", "logical_and", "logical_or", "logical_not",
-    "floor", "round", "iota", "bitcast", "extent", "reduce_max", "reduce_min",
+    "floor", "round", "ceil", "trunc", "round_away", "sign", "copysign", "iota", "bitcast", "extent", "reduce_max", "reduce_min",
     "reshape", "transpose", "broadcast_to", "slice", "unslice", "concat",
 })  # fmt: skip
-ROUNDED = frozenset({"add", "sub", "mul", "div", "sqrt", "cast"})
+CANCELS = frozenset({"logaddexp"})
+ROUNDED = frozenset({"add", "sub", "mul", "div", "sqrt", "square", "cast"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +100,13 @@ def _within(got: np.ndarray, want: Judged) -> np.ndarray:
     if got.dtype.kind in "biu":
         return (wide == want.value) | (want.error >= 1) & (np.abs(wide - want.value.astype(float)) <= want.error)
     near = np.abs(wide - want.value) <= want.error * (1 + 1e-9)
-    overflows = np.isinf(wide) & (np.abs(want.value) + want.error >= float(dtypes_max(got.dtype)))
+    overflows = np.isinf(wide) & (np.abs(want.value) + want.error >= float(largest(got.dtype)))
     overflows &= np.sign(wide) == np.sign(want.value)
     lost = np.isinf(want.error)
     return (wide == want.value) | np.isnan(wide) & np.isnan(want.value) | near | overflows | lost
 
 
-def dtypes_max(dtype: np.dtype[Any]) -> float:
+def largest(dtype: np.dtype[Any]) -> float:
     """The largest finite number of a float dtype."""
     return float(_finfo(dtype).max)
 
@@ -188,16 +192,20 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
         widens = name == "cast" and np.can_cast(node.inputs[0].spec.dtype, dtype)
         return np.zeros(out.shape) if widens else twice * 0.5 * ulp(out, dtype)
     if name == "fma":
-        return twice * 0.5 * (ulp(out, dtype) + ulp(values[0] * values[1], dtype))
+        a, b, _ = values
+        lost = np.isfinite(a) & np.isfinite(b) & (np.abs(a * b) >= largest(dtype))
+        return np.where(lost, np.inf, twice * 0.5 * (ulp(out, dtype) + ulp(a * b, dtype)))
     if name in ("reduce_sum", "reduce_prod"):
         axis = node.params["axis"]
         length = np.prod([node.inputs[0].spec.shape[a] for a in axis])
         size = np.sum(np.abs(values[0]), axis=axis, keepdims=True) if name == "reduce_sum" else np.abs(out)
         return twice * (2 * np.sqrt(length) + 2) * float(_finfo(dtype).eps) / 2 * size
-    return twice * ULPS * ulp(out, dtype)
+    size = reduce(np.maximum, (np.nan_to_num(np.abs(v), posinf=0) for v in values), np.ones(()))
+    unit = ulp(size if name in CANCELS else out, dtype)
+    return twice * ULPS * unit + float(_finfo(dtype).smallest_normal) * size
 
 
 def _overflowed(out: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """Infinity where `dtype` has nothing larger."""
-    limit = dtypes_max(dtype) * (1 + float(_finfo(dtype).eps) / 4)
+    limit = largest(dtype) * (1 + float(_finfo(dtype).eps) / 4)
     return np.where(np.abs(out) >= limit, np.copysign(np.inf, out), out) if dtype != np.float64 else out

@@ -12,7 +12,7 @@ from mgb.ops.declare import OPS
 from .cases import Batches, call, check, elementwise, of, operands, samples
 from .drive import Driver
 
-SHAPES = ((3, 1, 61), (3, 5, 61), (61,))
+SHAPES = ((3, 1, 61), (3, 5, 61), (61,), (5, 1))
 
 
 def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
@@ -21,7 +21,7 @@ def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
     return [samples(d.name, SHAPES[i], seed=i) for i, d in enumerate(given)]
 
 
-BATCHES = Batches(_inputs)
+BATCHES = Batches(elementwise(), _inputs)
 
 
 class TestElementwise:

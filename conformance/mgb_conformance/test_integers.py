@@ -28,9 +28,9 @@ def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
     return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
 
 
-BATCHES = Batches(_inputs)
 NAMES = tuple(d for d in DTYPES if d not in FLOATS)
 CASES = tuple((d, name) for d, name in elementwise() if d in NAMES)
+BATCHES = Batches(CASES, _inputs)
 
 
 class TestIntegers:

@@ -33,8 +33,8 @@ def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
     return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
 
 
-BATCHES = Batches(_inputs)
 CASES = tuple((d, name) for d, name in elementwise() if d in FLOATS)
+BATCHES = Batches(CASES, _inputs, signed_zero=SIGNED_ZERO)
 
 
 class TestSpecialValues:
@@ -42,7 +42,7 @@ class TestSpecialValues:
     def test_op(self, driver: Driver, dtype: str, name: str) -> None:
         if not driver.backend.traits.ieee:
             pytest.skip("traits.ieee is False")
-        BATCHES.ask(driver, dtype, name, SIGNED_ZERO)
+        BATCHES.ask(driver, dtype, name)
 
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_constants(self, driver: Driver, dtype: str) -> None:

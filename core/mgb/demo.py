@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from . import functional as F  # noqa: N812 - the field's own name
-from . import module as M  # noqa: N812
+from . import functional as F
+from . import module as M
 from . import optimizer, random
 from .autodiff import GradManager
 from .data import batches, load_digits

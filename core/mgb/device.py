@@ -42,7 +42,7 @@ def get_default_device() -> str:
 
 def is_gpu(device: str) -> bool:
     """Does data on `device` live in a GPU's memory? ``xpux`` is the CPU unless the default device says otherwise."""
-    return device.startswith("gpu") or device.startswith("xpu") and _default.startswith("gpu")
+    return device.startswith("gpu") or (device.startswith("xpu") and _default.startswith("gpu"))
 
 
 def device_type(device: str) -> str:

@@ -132,7 +132,7 @@ class RNG:
         """
         shape = _shape(size)
         words, place = self._draw(_counters(shape)), self._places()
-        # Words 0 and 1 make numbers 0 and 1, words 2 and 3 the other two: a radius, an angle and its complement.
+        # Words 0 and 1 make numbers 0 and 1, words 2 and 3 the others: a radius, an angle and its complement.
         radius = sqrt(log(_unit(words(place & 2)) + 2.0**-33) * -2.0)
         turn = _unit(words(place | 1)) - where(place & 1, 0.25, 0.0)
         out: Tensor = _shaped(radius * cos(turn * (2 * np.pi)), shape) * std + mean

@@ -66,7 +66,7 @@ class Tensor:
         `data` has a dtype that mgb does not know, or is ragged.
     """
 
-    __slots__ = ("_data", "_device", "_index", "_session", "_spec", "_tape", "grad", "name", "__weakref__")
+    __slots__ = ("__weakref__", "_data", "_device", "_index", "_session", "_spec", "_tape", "grad", "name")
     __array_priority__ = 1000
 
     _data: Any
@@ -319,7 +319,7 @@ def as_array(data: Any, dtype: Any = None) -> Any:
 
 
 def _exportable(array: Any) -> bool:
-    return not isinstance(array, np.ndarray) or array.flags.writeable and array.dtype.kind != "V"
+    return not isinstance(array, np.ndarray) or (array.flags.writeable and array.dtype.kind != "V")
 
 
 def tensor(

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from mgb import memory, tensor
 
 FLOAT = np.dtype(np.float32)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from .. import config, passes, plugins
 from ..backend import Backend, Kernel
 from ..device import device_type
-from ..eager_backend import EagerBackend
 from ..fusion import FusionConfig, Step, detect
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
@@ -96,6 +95,4 @@ def _kernel(step: Step, backend: Backend | None) -> Kernel | None:
     if not step.fused:
         return None
     assert backend is not None
-    if any(n.spec.size == 0 for n in (*step.graph.inputs, *step.graph.nodes)):
-        return EagerBackend().compile(step.graph)  # only the sums and products of nothing have values
     return kernel_for(step.graph, backend)

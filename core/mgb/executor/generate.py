@@ -182,8 +182,11 @@ class _Writer:
         return self.bind("xp", array_module(self.device))
 
     def fresh(self, node: Node) -> str:
-        """An allocation for `node`."""
-        empty = self.bind("empty", allocator(self.device))
+        """An allocation for `node`; NumPy is asked directly where the pool would ask it."""
+        if node.spec.nbytes < memory.SMALL:
+            empty = self.bind("small", array_module(self.device).empty)
+        else:
+            empty = self.bind("empty", allocator(self.device))
         dtype = self.bind(node.spec.dtype.name, node.spec.dtype)
         return f"{empty}({node.spec.shape}, {dtype})"
 
@@ -191,16 +194,17 @@ class _Writer:
         """Copy a value into a layout that the backend reads, where it is not known to have one."""
         assert self.backend is not None
         strided = self.backend.traits.strided
-        if strided is Strided.ANY or node in self.row_major:
+        if strided is Strided.ANY or node in self.row_major or not node.spec.shape:
             return
         self.row_major.add(node)
         name = self.names[node]
         if name in self.bound:
             return
         if strided is Strided.CONTIGUOUS:
-            self.line(f'{name} = {self.module()}.asarray({name}, order="C")')
+            copy = self.bind("contiguous", array_module(self.device).ascontiguousarray)
         else:
-            self.line(f"{name} = {self.bind('monotone', monotone)}({name})")
+            copy = self.bind("monotone", monotone)
+        self.line(f"{name} = {copy}({name})")
 
 
 def packed(names: Iterable[str]) -> str:

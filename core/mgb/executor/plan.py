@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -115,18 +116,18 @@ def pack(intervals: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
         The size of the whole.
     """
     offsets = [0] * len(intervals)
-    placed: list[int] = []
+    placed: list[int] = []  # by offset
     total = 0
     for i in sorted(range(len(intervals)), key=lambda i: -intervals[i][2]):
         first, last, _ = intervals[i]
         size = _aligned(intervals[i][2])
         offset = 0
-        for j in sorted(placed, key=lambda j: offsets[j]):
+        for j in placed:
             together = intervals[j][0] <= last and first <= intervals[j][1]
             if together and offsets[j] < offset + size:
                 offset = max(offset, offsets[j] + _aligned(intervals[j][2]))
         offsets[i] = offset
-        placed.append(i)
+        insort(placed, i, key=offsets.__getitem__)
         total = max(total, offset + size)
     return offsets, total
 
@@ -147,10 +148,12 @@ class _Lives:
     def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
         self.graph, self.steps = graph, steps
         self.start = {n: k for k, step in enumerate(steps) for n in step.writes}
-        self.memory_of: dict[Node, frozenset[Node]] = {}
+        self.memory_of = {n: frozenset({n}) for n in graph.inputs}  # inputs and planned values; others own none
         for step in steps:
             operands = [self._memory_of(n) for n in step.reads] if _may_alias(step) else []
-            self.memory_of |= {n: frozenset({n}).union(*operands) for n in step.writes}
+            for n in step.writes:
+                own = frozenset({n} if is_given_memory(step) else ())
+                self.memory_of[n] = own.union(*operands)
         self.readers: dict[Node, list[int]] = {}
         for k, step in enumerate(steps):
             for owner in {o for n in step.reads for o in self._memory_of(n)}:
@@ -158,7 +161,7 @@ class _Lives:
         self.returned = frozenset(o for n in graph.outputs for o in self._memory_of(n))
 
     def _memory_of(self, node: Node) -> frozenset[Node]:
-        return self.memory_of.get(node) or frozenset({node})
+        return self.memory_of.get(node, frozenset())
 
     def ends(self, owner: Node) -> int:
         """The last step that needs the memory of `owner`; one past the last step when it is returned."""
@@ -188,8 +191,9 @@ class _Lives:
         step = self.steps[at]
         if sum(old in self._memory_of(n) for n in step.reads) > 1 or old not in step.reads:
             return False
-        inside = step.graph.inputs[step.reads.index(old)]
-        return not step.fused or reads_in_place(step.graph, inside, step.graph.outputs[step.writes.index(new)])
+        source = step.graph.inputs[step.reads.index(old)]
+        target = step.graph.outputs[step.writes.index(new)]
+        return not step.fused or reads_in_place(step.graph, source, target)
 
 
 def _may_alias(step: Step) -> bool:

@@ -35,9 +35,9 @@ class Program:
     source : str
         The text of `call`.
     call : callable
-        ``call(arrays) -> tuple of arrays``, over one list or tuple of arrays of the shapes and dtypes of
-        ``recorded.inputs``. An input that is to be replaced is written in place only if `arrays` and one owner are
-        all that refers to it: see `mgb.memory.owned_alone`. May be called from several threads at once.
+        ``call(arrays) -> tuple of arrays``, over one list or tuple of arrays as `inputs` says. An input that
+        is to be replaced is written in place only if `arrays` and one owner are all that refers to it: see
+        `mgb.memory.owned_alone`. Several threads may call it at once.
     """
 
     recorded: Graph
@@ -112,9 +112,8 @@ class Workspaces:
     def _new(self) -> tuple[Any, ...]:
         allocate = allocator(self._device)
         arena = allocate((self._nbytes,), _BYTE)
-        return tuple(
-            arena[offset : offset + spec.nbytes].view(spec.dtype).reshape(spec.shape) for offset, spec in self._layout
-        )
+        parts = ((arena[offset : offset + spec.nbytes], spec) for offset, spec in self._layout)
+        return tuple(part.view(spec.dtype).reshape(spec.shape) for part, spec in parts)
 
 
 def allocator(device: str) -> Callable[..., Any]:

@@ -18,6 +18,15 @@ from ..ops import transcendental as t
 from ..ops.declare import op_of
 from ..tensor import Tensor
 
+__all__ = [
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clip",
+    "copysign", "cos", "cosh", "div", "equal", "erf", "erfc", "erfcinv", "erfinv", "exp", "exp2", "expm1",
+    "floor", "floor_div", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "left_shift",
+    "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "maximum", "minimum", "mod", "mul", "neg", "not_equal", "pow",
+    "right_shift", "round", "rsqrt", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
+]  # fmt: skip
+
 Unary = Callable[[Any], Tensor]
 Binary = Callable[[Any, Any], Tensor]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from .. import dtypes
 from ..ops import methods
@@ -15,8 +14,8 @@ from ..ops.sort import argmax_, argmin_, argsort, cumsum, sort, topk
 from ..tensor import Tensor
 
 __all__ = [
-    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumsum", "max", "mean", "min", "norm", "normalize", "prod",
-    "sort", "std", "sum", "topk", "var",
+    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumsum", "max", "mean", "min", "norm", "normalize",
+    "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 
@@ -31,12 +30,12 @@ def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The least element over `axis`; NaN if there is one. Each of several least elements gets the whole gradient."""
+    """The least element over `axis`; NaN if there is one. Of several, each gets the whole gradient."""
     return methods.min(inp, axis, keepdims)
 
 
 def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The greatest element over `axis`; NaN if there is one. Each of several greatest gets the whole gradient."""
+    """The greatest element over `axis`; NaN if there is one. Of several, each gets the whole gradient."""
     return methods.max(inp, axis, keepdims)
 
 
@@ -114,9 +113,11 @@ def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: boo
     Parameters
     ----------
     inp : Tensor
+        The elements.
     ord : float, optional
         p; None is 2. 0 counts what is not 0; inf and -inf are the greatest and the least magnitude.
     axis : int, sequence of int or None
+        None is every axis.
     keepdims : bool
         Keep the axes with length 1.
     """

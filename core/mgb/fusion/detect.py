@@ -124,7 +124,10 @@ class _Detection:
             return None
         if self.config.fuel is not None and self.merges >= self.config.fuel:
             return "the fuel is used up"
-        group = joined(self.traits.scope, self.groups[first], self.groups[then])
+        if self.quotient.feeds(then, first):
+            first, then = then, first
+        feeds = self.quotient.feeds(first, then)
+        group = joined(self.traits.scope, self.groups[first], self.groups[then], feeds)
         if isinstance(group, str):
             return group
         reads = self._reads_of_both(first, then)
@@ -184,4 +187,8 @@ class _Detection:
         return steps
 
     def _end(self, writes: list[Node]) -> str:
-        return "; ".join(f"ends at {n.op.name}: {self.ends[n]}" for n in writes if n in self.ends)
+        ends: dict[str, list[str]] = {}
+        for node in writes:
+            if node in self.ends:
+                ends.setdefault(self.ends[node], []).append(node.op.name)
+        return "; ".join(f"ends at {', '.join(names)}: {why}" for why, names in ends.items())

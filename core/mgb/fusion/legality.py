@@ -145,8 +145,8 @@ def group_of(node: Node) -> Group:
     return Group(node.spec.device, shape, shapes=frozenset({(shape, node.op.name in CHEAP)}))
 
 
-def joined(scope: Scope, first: Group, then: Group) -> Group | str:
-    """The group of both, or why they cannot be one; `then` may read `first`."""
+def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
+    """The group of both, or why they cannot be one; `feeds`: `then` waits for `first`."""
     if first.device != then.device:
         return f"{first.device} and {then.device} are different devices"
     if scope is Scope.GRAPH:
@@ -164,7 +164,8 @@ def joined(scope: Scope, first: Group, then: Group) -> Group | str:
     for shape, cheap in shapes:
         if not cheap and not _hoists(shape, domain, axes):
             return f"values of shape {shape} would be computed again for each of {domain}"
-    if first.axes and then.domain == domain and _idle(domain, axes):
+    mixed = bool(first.axes) != bool(then.axes) and first.domain == then.domain
+    if mixed and not (feeds and then.axes) and _idle(domain, axes):
         return f"{prod(row(domain, axes))} rows keep too few workers busy to go on at full size"
     return Group(first.device, domain, axes, shapes)
 

@@ -44,8 +44,12 @@ class Quotient:
             self._parent[node] = node = self._parent[self._parent[node]]
         return node
 
+    def feeds(self, a: int, b: int) -> bool:
+        """Does group `b` wait for group `a`?"""
+        return bool(self._before[b] & self._inside[a])
+
     def waits(self, a: int, b: int) -> bool:
-        """Is there a way between `a` and `b` through a third group? Merged, they would wait for themselves."""
+        """Is there a way between the two through a third group? Merged, they would wait for themselves."""
         between = self._readers[a] & self._before[b] | self._readers[b] & self._before[a]
         return bool(between & ~(self._inside[a] | self._inside[b]))
 

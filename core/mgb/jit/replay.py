@@ -57,18 +57,30 @@ class Replay(CallSession):
         entry = self._entries[self._cursor]
         if entry.op is not op or self.grown or len(args) != len(entry.args) or entry.params != params:
             return None
-        for a, ref in zip(args, entry.args):  # noqa: B905
+        fed = self.fed
+        for a, ref in zip(args, entry.args):
             if isinstance(a, Tensor):
                 if a._tape:
                     return None
                 if a._session is self:
                     if a._index != ref:
                         return None
-                elif ref.__class__ is not int or ref >= 0 or self.fed[-1 - ref] is not a._data:  # type: ignore[operator]
+                elif ref.__class__ is not int or ref >= 0 or (fed[-1 - ref] is not a._data and not self._feeds_as_recorded(-1 - ref, a)):  # type: ignore[operator]
                     return None
             elif ref.__class__ is int or ref.raw != a or ref.raw.__class__ is not a.__class__:  # type: ignore[union-attr]
                 return None
         return self._result(entry)
+
+    def _feeds_as_recorded(self, number: int, tensor: Tensor) -> bool:
+        """Take `tensor` as an input that was not fed yet, if it looks as recorded."""
+        spec = self.record.externals[number].node.spec
+        array = tensor._data
+        if self.fed[number] is not None or tensor._session is not None or tensor._index == CONSTANT:
+            return False
+        if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
+            return False
+        self.fed[number] = array
+        return True
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         entry = self._expect(op, inputs, params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..tensor import Tensor
 from .record import Entry, Literal, Record
 
 
-class CallSession:
+class CallSession(ABC):
     """One call of a traced function."""
 
     def __init__(self, record: Record) -> None:
@@ -29,16 +30,24 @@ class CallSession:
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         return None
 
+    @abstractmethod
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        """Record or match one op on exact inputs."""
+
+    @abstractmethod
+    def read(self, tensor: Tensor) -> Any:
+        """The array of `tensor`, whose value is wanted inside the body."""
+
     def adopt(self, tensor: Tensor) -> None:
         self._tensors.append(weakref.ref(tensor))
 
     def rebound(self, tensor: Tensor) -> None:
         self._tensors.append(weakref.ref(tensor))
 
-    def created(self, tensor: Tensor) -> None:
+    def created(self, tensor: Tensor) -> None:  # noqa: B027 - a replay need not know
         pass
 
-    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:  # noqa: B027
         pass
 
     # Tensors in flight

@@ -18,7 +18,7 @@ from .hostless import MISS, HostlessCall, results_of
 from .record import Record
 from .recording import Recording
 from .replay import Replay
-from .tree import Structure, flatten
+from .tree import flatten
 from .variant import Variant
 
 #: Options of MegEngine's `trace` that are accepted with this value only.
@@ -31,7 +31,7 @@ _FIXED = {
 }
 
 
-class trace:  # noqa: N801 - MegEngine's name
+class trace:
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included. Later calls
@@ -100,7 +100,7 @@ class trace:  # noqa: N801 - MegEngine's name
         self.capture_as_const = capture_as_const
         self.without_host = without_host
         self.imperative = imperative
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "symbolic": symbolic,
             "capture_as_const": capture_as_const,
             "without_host": without_host,
@@ -136,22 +136,20 @@ class trace:  # noqa: N801 - MegEngine's name
             result = self._plain.run(args)
             if result is not MISS:
                 return result
-        leaves, structure = flatten((args, kwargs))
         if self.capture_as_const:
             _check_tensors(args)
-        if self.without_host and not any_open():
-            return self._call_hostless(args, kwargs, leaves, structure)
-        return self._call_with_host(args, kwargs, leaves)
+        taped = any_open()
+        if self.without_host and not taped:
+            return self._call_hostless(args, kwargs)
+        return self._call_with_host(args, kwargs, self._variants[taped])
 
-    def _call_with_host(self, args: Any, kwargs: Any, leaves: list[Any]) -> Any:
-        variants = self._variants[any_open()]
+    def _call_with_host(self, args: Any, kwargs: Any, variants: dict[tuple[Any, ...], Variant]) -> Any:
+        key = shapes_of(args, kwargs)
         if not variants:
             with self._lock:
                 if not variants:
-                    result, variant = self._record(args, kwargs, leaves, without_host=False)
-                    variants[shapes_of(leaves)] = variant
+                    result, variants[key] = self._record(args, kwargs)
                     return result
-        key = shapes_of(leaves)
         variant = variants.get(key) or next(iter(variants.values()))
         session = Replay(variant, self._regrown, self.imperative)
         result = self._run_body(session, args, kwargs)
@@ -164,7 +162,8 @@ class trace:  # noqa: N801 - MegEngine's name
             variants.setdefault(key, session.variant)
         return result
 
-    def _call_hostless(self, args: Any, kwargs: Any, leaves: list[Any], structure: Structure) -> Any:
+    def _call_hostless(self, args: Any, kwargs: Any) -> Any:
+        leaves, structure = flatten((args, kwargs))
         key = (structure, shared_places(leaves), *map(_leaf_key, leaves))
         call = self._hostless.get(key)
         if call is not None:
@@ -173,13 +172,13 @@ class trace:  # noqa: N801 - MegEngine's name
                 self._plain = call if len(args) == len(leaves) and not call.kept else self._plain
                 return result
         elif key in self._hostless:
-            return self._call_with_host(args, kwargs, leaves)
+            return self._call_with_host(args, kwargs, self._variants[False])
         with self._lock:
             result, variant, call = self._record_hostless(args, kwargs, leaves)
             self._hostless[key] = call
         if call is None:
             self._kept.append(leaves)
-            self._variants[False].setdefault(shapes_of(leaves), variant)
+            self._variants[False].setdefault(shapes_of(args, kwargs), variant)
         return result
 
     def _run_body(self, session: Recording | Replay, args: Any, kwargs: Any) -> Any:
@@ -195,8 +194,8 @@ class trace:  # noqa: N801 - MegEngine's name
 
     # recording
 
-    def _record(self, args: Any, kwargs: Any, leaves: list[Any], *, without_host: bool) -> tuple[Any, Variant]:
-        session = self._recording(leaves, without_host=without_host)
+    def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
+        session = self._recording(flatten((args, kwargs))[0], without_host=False)
         result = self._run_body(session, args, kwargs)
         if self.capture_as_const:
             results_of(result, session, session.fed)
@@ -315,9 +314,15 @@ def _bind(function: Callable[..., Any], instance: Any) -> Callable[..., Any]:
     return method
 
 
-def shapes_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The shapes of the Tensors among `leaves`."""
-    return tuple([t.shape for t in leaves if isinstance(t, Tensor)])
+def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The shapes of the Tensors among the arguments, in containers too."""
+    shapes: list[Any] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, Tensor):
+            shapes.append(value.shape)
+        elif isinstance(value, list | tuple | dict):
+            shapes += [t.shape for t in flatten(value)[0] if isinstance(t, Tensor)]
+    return tuple(shapes)
 
 
 def shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:

@@ -139,9 +139,5 @@ def _msra_std(tensor: Tensor, slope: float, mode: str, nonlinearity: str) -> flo
 
 
 def _become(tensor: Tensor, drawn: Tensor) -> None:
-    if drawn.dtype == tensor.dtype and drawn.device == tensor.device:
-        tensor._reset(drawn)
-    else:
-        tensor._reset(Tensor(drawn.numpy(), dtype=tensor.dtype, device=tensor.device))
-
-
+    """Give `tensor` the drawn values in an array of its own."""
+    tensor._reset(Tensor(drawn.numpy(), dtype=tensor.dtype, device=tensor.device))

@@ -1,15 +1,19 @@
 """Activations and their gradients.
 
-The ``*_grad`` ops take what MegEngine's take: the input (tanh and sigmoid: the output), then the gradient `d`.
+The ``*_grad`` ops take what MegEngine's take: the input (tanh and sigmoid: the output), then a gradient.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from .. import dtypes
 from ..tensor import Tensor
 from .declare import FLOATING, NUMERIC, composite
-from .elementwise import abs, clip, expm1, log1p, switch_gt0
+from .elementwise import abs, clip, expm1, log1p, square, switch_gt0
+from .floats import polynomial, widen_halves
 from .hyperbolic import erfc
 from .primitives import le, logical_and, lt, maximum, minimum, neg, where
 from .transcendental import exp, tanh
@@ -18,14 +22,25 @@ SQRT_HALF = 0.7071067811865476
 SQRT_TWO_OVER_PI = 0.7978845608028654
 ONE_OVER_SQRT_TWO_PI = 0.3989422804014327
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+# (x - tanh(x)) / x**3 in x**2, for |x| <= 0.625; a minimax fit by the Remez exchange
+TANHSHRINK = {
+    dtypes.float32: (
+        0.33333334, -0.13333333, 0.053967636, -0.021859866, 0.008790835, -0.0033058235, 0.0008618216,
+    ),
+    dtypes.float64: (
+        0.3333333333333333, -0.1333333333333332, 0.05396825396823572, -0.02186948853512411,
+        0.00886323549956454, -0.0035921275039528, 0.0014558283643987164, -0.0005899815896561473,
+        0.0002388884850709263, -9.603839813490066e-05, 3.70762919929417e-05, -1.220506252757747e-05,
+        2.4366726080751065e-06,
+    ),
+}  # fmt: skip
 #: Keeps a factor finite where the other one is 0.
 FINITE = 3e38
 
 
-def _expit(x: Any) -> Any:
-    from scipy import special
-
-    return special.expit(x)
+def _eager_sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
 
 
 # rectifiers
@@ -58,12 +73,12 @@ def prelu_grad(x: Tensor, d: Tensor, w: Tensor) -> Tensor:
 
 
 @composite(FLOATING, grad=lambda g, _y, x, negative_slope=0.01: (prelu_grad(x, g, negative_slope),))
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(x: Tensor, *, negative_slope: float = 0.01) -> Tensor:
     return where(lt(0, x), x, negative_slope * x)
 
 
 @composite(FLOATING)
-def hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+def hardtanh(x: Tensor, *, low: float = -1.0, high: float = 1.0) -> Tensor:
     return clip(x, low, high)
 
 
@@ -71,12 +86,12 @@ def hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
 
 
 @composite(FLOATING)
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return where(lt(0, x), x, alpha * expm1(minimum(x, 0)))
 
 
 @composite(FLOATING)
-def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return where(lt(0, x), x, alpha * expm1(minimum(x, 0) / alpha))
 
 
@@ -88,7 +103,7 @@ def selu(x: Tensor) -> Tensor:
 # the sigmoid and what is made of it
 
 
-@composite(FLOATING, eager=_expit, grad=lambda g, y, _x: (sigmoid_grad(y, g),))
+@composite(FLOATING, eager=_eager_sigmoid, grad=lambda g, y, _x: (sigmoid_grad(y, g),))
 def sigmoid(x: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))``; small results keep their digits."""
     e = exp(neg(abs(x)))
@@ -200,9 +215,12 @@ def fast_tanh_grad(x: Tensor, d: Tensor) -> Tensor:
     return d * (-48 * z / (3 + z) + 27 + z) / (9 * (3 + z))
 
 
-@composite(FLOATING)
+@composite(FLOATING, grad=lambda g, _y, x: (g * square(tanh(x)),))
+@widen_halves
 def tanhshrink(x: Tensor) -> Tensor:
-    return x - tanh(x)
+    """``x - tanh(x)``; next to 0 by a polynomial, where the difference has no digits left."""
+    z = x * x
+    return where(lt(abs(x), 0.625), x * z * polynomial(z, TANHSHRINK[x.dtype]), x - tanh(x))
 
 
 @composite(FLOATING, grad=lambda g, _y, x: (g / ((1 + abs(x)) * (1 + abs(x))),))

@@ -139,8 +139,8 @@ def _window(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Quadrant, and the rest of a non-negative float64 as an unevaluated sum.
 
-    Payne and Hanek (1983) in integers: ``2 / pi * significand * 2**exponent`` modulo 4 with 126 digits after the point: no double is so near to a
-    multiple of pi / 2 that fewer than 64 of them are left.
+    Payne and Hanek (1983) in integers: ``2 / pi * significand * 2**exponent`` modulo 4 with 126 digits after
+    the point. No double is so near to a multiple of pi / 2 that fewer than 64 of them are left.
     """
     m, top, middle, bottom = _window(a)
     carried = mulhi(m, bottom)

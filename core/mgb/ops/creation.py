@@ -35,10 +35,13 @@ def full(shape: Shape, value: Any, dtype: Any = "float32", device: str | None = 
     Parameters
     ----------
     shape : int or sequence of int
+        Of the result.
     value : scalar or Tensor
         Broadcasts to `shape`.
-    dtype : dtype, optional
+    dtype : dtype
+        Of the result.
     device : str, optional
+        None is the default device.
     """
     wanted = dtypes.as_dtype(dtype)
     if not isinstance(value, Tensor):
@@ -74,7 +77,11 @@ def ones_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) 
 
 
 def arange(
-    start: float = 0, stop: float | None = None, step: float = 1, dtype: Any = "float32", device: str | None = None
+    start: float = 0,
+    stop: float | None = None,
+    step: float = 1,
+    dtype: Any = "float32",
+    device: str | None = None,
 ) -> Tensor:
     """``start, start + step, ...`` up to `stop`, which is left out; ``arange(n)`` counts from 0 to n - 1.
 
@@ -106,8 +113,13 @@ def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: st
     Parameters
     ----------
     start, stop : float or 0-d Tensor
+        The first and the last number.
     num : int
-    dtype, device : optional
+        How many.
+    dtype : dtype
+        Of the result.
+    device : str, optional
+        None is the default device.
     """
     wanted = dtypes.as_dtype(dtype)
     computed = wanted if wanted in dtypes.FLOATS else dtypes.float32

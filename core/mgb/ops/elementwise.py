@@ -138,7 +138,7 @@ def trunc(x: Tensor) -> Tensor:
 
 @composite(FLOATING, differentiable=False)
 def round_away(x: Tensor) -> Tensor:
-    """To the nearest whole number; halfway cases go away from 0. ``x - whole`` is exact, ``x + 0.5`` is not."""
+    """To the nearest whole number, away from 0 when halfway: ``x - whole`` is exact, ``x + 0.5`` is not."""
     whole = trunc(x)
     return where(le(0.5, abs(x - whole)), whole + copysign(1, x), whole)
 
@@ -227,8 +227,8 @@ def _part(a: Tensor, whole: Tensor) -> Tensor:
 # fmt: off
 exp2  = composite(FLOATING, eager=np.exp2,  name="exp2",  grad=lambda g, y, _x: (g * y * LN2,))(lower.exp2)
 expm1 = composite(FLOATING, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),))(lower.expm1)
-log2  = composite(FLOATING, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / (x * LN2),))(lower.log2)
-log10 = composite(FLOATING, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / (x * LN10),))(lower.log10)
+log2  = composite(FLOATING, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / x / LN2,))(lower.log2)
+log10 = composite(FLOATING, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / x / LN10,))(lower.log10)
 log1p = composite(FLOATING, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),))(lower.log1p)
 # fmt: on
 
@@ -271,7 +271,9 @@ def cond_lt_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
 
 
 @composite(NUMERIC, eager=np.isclose, differentiable=False)
-def isclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+def isclose(
+    a: Tensor, b: Tensor, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """``|a - b| <= atol + rtol * |b|``; infinities are close to themselves."""
     near = logical_and(isfinite(b), le(abs(a - b), atol + rtol * abs(b)))
     close = logical_or(eq(a, b), near)

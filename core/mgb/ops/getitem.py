@@ -1,4 +1,4 @@
-"""``x[key]`` and ``x[key] = value`` with NumPy's meaning, in three moves: a window, arrays along axes, a reshape."""
+"""``x[key]`` and ``x[key] = value`` with NumPy's meaning, in three moves: window, arrays along axes, reshape."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     Parameters
     ----------
     x : Tensor
+        What is indexed.
     key : int, slice, None, Ellipsis, integer or boolean array-like, or a tuple of these
         A boolean array makes a shape that depends on its values: inside a trace they are read.
 
@@ -173,7 +174,7 @@ def _plan(x: Tensor, key: Any) -> Plan:
 
 
 def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:
-    """The parts of `key` with their positions: None, integers, slices, integer Tensors; each but None takes one axis."""
+    """The parts of `key` with their positions; each but None stands for one axis, masks are spelt in integers."""
     parts = [_part(x, p) for p in (key if isinstance(key, tuple) else (key,))]
     taken = sum(_axes_taken(p) for p in parts)
     if taken > x.ndim:
@@ -233,9 +234,9 @@ def _axes_taken(part: Any) -> int:
 
 def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
     """The integer arrays that a mask stands for."""
-    for i, d in enumerate(mask.shape):
-        if d != x.shape[axis + i]:
-            raise IndexError(f"a mask of length {d} does not match axis {axis + i} of length {x.shape[axis + i]}")
+    for i, (d, length) in enumerate(zip(mask.shape, x.shape[axis:])):
+        if d != length:
+            raise IndexError(f"a mask of length {d} does not match axis {axis + i} of length {length}")
     if not mask.ndim:
         raise IndexError("a 0-d mask is no index here; use where(mask, x, y)")
     return nonzero(mask)

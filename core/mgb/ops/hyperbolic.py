@@ -74,7 +74,7 @@ def asinh(x: Tensor) -> Tensor:
 @composite(FLOATING, eager=np.arccosh, grad=lambda g, _y, x: (acosh_grad(x, g),))
 def acosh(x: Tensor) -> Tensor:
     t = x - 1
-    return where(lt(x, LARGE), log1p(t + sqrt(t * (t + 2))), log(x) + LN2)
+    return where(lt(x, LARGE), log1p(t + sqrt(t) * sqrt(t + 2)), log(x) + LN2)
 
 
 @composite(FLOATING, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),))

@@ -1,7 +1,7 @@
 """Indexing by arrays: the opaque ops, what is spelt in them, and one-hot encoding.
 
-Results and gradients follow NumPy: an index that stands twice is read twice, added to twice, and of two assignments
-through it the last one stays.
+Results and gradients follow NumPy: an index that stands twice is read twice and added to twice, and of two
+assignments through it the last one stays.
 """
 
 from __future__ import annotations
@@ -67,12 +67,14 @@ def _get(x: Any, *indices: Any, axes: Axes, place: int) -> Any:
     return out if given == wanted else np.ascontiguousarray(np.moveaxis(out, given, wanted))
 
 
-def _get_grad(g: Tensor, _y: Spec, _x: Spec, *indices: Tensor, axes: Axes, place: int) -> tuple[Tensor | None, ...]:
+def _get_grad(
+    g: Tensor, _y: Spec, _x: Spec, *indices: Tensor, axes: Axes, place: int
+) -> tuple[Tensor | None, ...]:
     return (index_add(zeros_like(_x), g, *indices, axes=axes, place=place), *(None for _ in indices))
 
 
-#: ``index_get(x, *indices, axes=, place=)``: `x` indexed by integer arrays along `axes`. They broadcast against each
-#: other; their axes stand at `place` among the remaining axes of `x`.
+#: ``index_get(x, *indices, axes=, place=)``: `x` indexed by integer arrays along `axes`. They broadcast against
+#: each other; their axes stand at `place` among the remaining axes of `x`.
 index_get = declare(Op("index_get", Kind.OPAQUE, _get_infer, _get, _get_grad))
 
 
@@ -161,11 +163,11 @@ def _grid(index: Any, axis: int) -> tuple[Any, ...]:
     return tuple(index if i == axis else g for i, g in enumerate(grid))
 
 
-def _check_gather(name: str, x: Spec, index: Spec, axis: int) -> None:
+def _check_gather(name: str, x: Any, index: Any, axis: int) -> None:
+    """`x` and `index` are specs or arrays."""
     if index.dtype not in dtypes.INTEGERS:
         raise IndexError(f"{name}: the index must be of an integer type, got {index.dtype}")
-    fits = x.ndim == index.ndim and all(i <= d for a, (d, i) in enumerate(zip(x.shape, index.shape)) if a != axis)
-    if not fits:
+    if x.ndim != index.ndim or any(i > d for d, i in zip(_rest(x.shape, (axis,)), _rest(index.shape, (axis,)))):
         raise ShapeError(f"{name}: an index of shape {index.shape} does not fit {x.shape} beside axis {axis}")
 
 
@@ -174,32 +176,45 @@ def _gather_infer(x: Spec, index: Spec, axis: int) -> Spec:
     return Spec(index.shape, x.dtype)
 
 
+def _gather(x: Any, index: Any, axis: int) -> Any:
+    _check_gather("gather", x, index, axis)
+    return x[_grid(index, axis)]
+
+
 def _gather_grad(g: Tensor, _y: Spec, _x: Spec, index: Tensor, axis: int) -> tuple[Tensor | None, None]:
     return scatter_add_(zeros_like(_x), g, index, axis=axis), None
 
 
 #: ``gather(x, index, axis=)``: ``out[i][j] = x[index[i][j]][j]`` for axis 0, and so on.
-gather_ = declare(Op("gather", Kind.OPAQUE, _gather_infer, lambda x, index, axis: x[_grid(index, axis)], _gather_grad))
+gather_ = declare(Op("gather", Kind.OPAQUE, _gather_infer, _gather, _gather_grad))
 
 
-def _scatter_infer(x: Spec, value: Spec, index: Spec, axis: int) -> Spec:
+def _check_scatter(x: Any, value: Any, index: Any, axis: int) -> None:
     _check_gather("scatter", x, index, axis)
     if value.shape != index.shape:
         raise ShapeError(f"scatter: the source has shape {value.shape}, the index {index.shape}")
+
+
+def _scatter_infer(x: Spec, value: Spec, index: Spec, axis: int) -> Spec:
+    _check_scatter(x, value, index, axis)
     return Spec(x.shape, x.dtype)
 
 
 def _scatter(x: Any, value: Any, index: Any, axis: int) -> Any:
+    _check_scatter(x, value, index, axis)
     out = x.copy()
     out[_grid(index, axis)] = value
     return out
 
 
-def _scatter_grad(g: Tensor, _y: Spec, _x: Spec, _value: Spec, index: Tensor, axis: int) -> tuple[Tensor | None, ...]:
+def _scatter_grad(
+    g: Tensor, _y: Spec, _x: Spec, _value: Spec, index: Tensor, axis: int
+) -> tuple[Tensor | None, ...]:
     return scatter_(g, zeros_like(_value), index, axis=axis), gather_(g, index, axis=axis), None
 
 
 def _scatter_add(x: Any, value: Any, index: Any, axis: int) -> Any:
+    _check_scatter(x, value, index, axis)
     out = x.copy()
     np.add.at(out, _grid(index, axis), value)
     return out
@@ -232,7 +247,9 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
+        The elements.
     axis : int
+        Along which `index` counts.
     index : integer Tensor
         As many axes as `inp`, and nowhere longer, except along `axis`.
 
@@ -272,7 +289,9 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     Parameters
     ----------
     inp : integer Tensor of shape S
+        The labels; one that is out of range makes zeros only.
     num_classes : int
+        The length of the new last axis.
 
     Returns
     -------
@@ -287,14 +306,16 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
     """One element of `src` along `axis` for each element of `index`.
 
-    It is spelt as a comparison and a sum, so that it fuses with the softmax around it; the sum has one term that is not 0.
+    It is spelt as a comparison and a sum of one term and zeros, so that it fuses with the softmax around it.
 
     Parameters
     ----------
     src : Tensor
+        The elements.
     index : integer Tensor
-        The shape of `src` without `axis`.
+        The shape of `src` without `axis`; an index that is out of range makes 0.
     axis : int
+        Along which `index` counts.
     keepdims : bool
         Keep `axis` with length 1.
 

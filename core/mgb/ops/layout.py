@@ -99,6 +99,11 @@ slice_ = declare(
 )
 
 
+def cut_along(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+    """The part of `x` from `start` to `stop` along `axis`."""
+    return slice_(x, window=tuple((start, stop, 1) if i == axis else (0, d, 1) for i, d in enumerate(x.shape)))
+
+
 def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
     out = np.zeros(shape, x.dtype)
     out[slices(window)] = x

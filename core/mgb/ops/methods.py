@@ -1,4 +1,4 @@
-"""The methods of `Tensor` that are ops: shapes, reductions, dtype, device, indexing; and the table that attaches them."""
+"""The methods of `Tensor` that are ops: shapes, reductions, dtype, device, indexing; one table attaches them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def _transfer(x: Any, device: str) -> Any:
     return devices.place(x, device)
 
 
+def _transfer_infer(x: Spec, device: str) -> Spec:
+    return Spec(x.shape, x.dtype, device)
+
+
+def _transfer_grad(g: Tensor, _y: Spec, _x: Spec, device: str) -> tuple[Tensor]:
+    return (transfer(g, device=_x.device),)
+
+
 #: ``transfer(x, device=)``: `x` in the memory of another device.
-transfer = declare(
-    Op(
-        "transfer",
-        Kind.OPAQUE,
-        lambda x, device: Spec(x.shape, x.dtype, device),
-        _transfer,
-        lambda g, _y, _x, device: (transfer(g, device=_x.device),),
-    )
-)
+transfer = declare(Op("transfer", Kind.OPAQUE, _transfer_infer, _transfer, _transfer_grad))
 
 
 def to(self: Tensor, device: str) -> Tensor:
@@ -53,6 +53,8 @@ def reshaped(self: Tensor, *shape: Any) -> Tensor:
 
     Parameters
     ----------
+    self : Tensor
+        The elements.
     *shape : int, or one sequence of int
         One of them may be -1: it is worked out from the number of elements.
 
@@ -79,6 +81,8 @@ def transposed(self: Tensor, *axes: Any) -> Tensor:
 
     Parameters
     ----------
+    self : Tensor
+        The elements.
     *axes : int, or one sequence of int
         A permutation of the axes.
     """
@@ -101,7 +105,7 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 def reduced(reduction: Callable[..., Tensor], x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     """`reduction` over `axis`, whose axes stay with length 1 only if `keepdims` says so."""
     assert axis is not None or not keepdims, "keepdims needs an axis: name the axes, or reshape the result"
-    axes = normalize_axis(reduction.__name__, axis, x.ndim)
+    axes = normalize_axis("reduction", axis, x.ndim)
     out = reduction(x, axis=axes)
     if keepdims or not axes:
         return out

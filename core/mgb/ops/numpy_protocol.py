@@ -1,7 +1,7 @@
-"""NumPy's functions on Tensors: ``np.tanh(t)``, ``np.add(array, t)``, ``np.concatenate([t, u])`` give Tensors.
+"""NumPy's functions on Tensors: ``np.tanh(t)``, ``np.add(array, t)`` and ``np.stack([t, u])`` give Tensors.
 
-They call mgb's ops, so they are traced and differentiated. A function that mgb lacks raises TypeError: nothing is copied
-to NumPy behind the user's back.
+They call mgb's ops, so they are traced and differentiated. A function that mgb lacks raises TypeError: nothing is
+copied to NumPy behind the user's back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def ufunc_of(ufunc: np.ufunc) -> Callable[..., Tensor] | None:
     return _UFUNCS[ufunc]
 
 
-def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+def _array_ufunc(
+    self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any
+) -> Any:
     function = ufunc_of(ufunc) if method == "__call__" and not options else None
     if function is None:
         called = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"

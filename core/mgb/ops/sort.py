@@ -81,6 +81,7 @@ def topk(
     Parameters
     ----------
     inp : Tensor of shape (..., n)
+        The elements.
     k : int
         At most n.
     descending : bool

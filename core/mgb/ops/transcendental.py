@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..tensor import Tensor
-from . import circular, special
+from . import circular as turn
 from . import exponential as lower
+from . import special
 from .declare import FLOATING, composite
 from .eager import erf as eager_erf
 from .primitives import eq, le, logical_and, lt, neg, where
@@ -20,13 +21,13 @@ TWO_OVER_SQRT_PI = 1.1283791670955126
 # fmt: off
 exp  = composite(FLOATING, eager=np.exp,    name="exp",  grad=lambda g, y, _x: (g * y,))(lower.exp)
 log  = composite(FLOATING, eager=np.log,    name="log",  grad=lambda g, _y, x: (g / x,))(lower.log)
-sin  = composite(FLOATING, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (sin_grad(g, x),))(circular.sin)
-cos  = composite(FLOATING, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (cos_grad(g, x),))(circular.cos)
+sin  = composite(FLOATING, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (sin_grad(g, x),))(turn.sin)
+cos  = composite(FLOATING, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (cos_grad(g, x),))(turn.cos)
 tanh = composite(FLOATING, eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),))(lower.tanh)
 erf  = composite(FLOATING, eager=eager_erf, name="erf",  grad=lambda g, _y, x: (erf_grad(g, x),))(special.erf)
 
 atan2 = composite(FLOATING, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b))(
-    circular.atan2)
+    turn.atan2)
 pow   = composite(FLOATING, eager=np.power,   name="pow",   grad=lambda g, y, a, b: pow_grad(g, y, a, b))(
     lower.pow)
 # fmt: on

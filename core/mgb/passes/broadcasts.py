@@ -5,18 +5,22 @@ from __future__ import annotations
 from ..apply import apply
 from ..ir import Graph, Kind, Node
 from ..tensor import Tensor
+from .reshapes import merged_reshape
 from .rewrite import inputs_of, rewrite, shaped, stretches
 
 
 def delay_broadcasts(graph: Graph) -> Graph:
     """Take broadcasts off the operands of element-wise ops; where its shape needs one, put it behind the op.
 
-    Reshapes that only add or drop leading axes of length 1 count as broadcasts.
+    Reshapes that only add or drop leading axes of length 1 count as broadcasts; other reshapes are merged on the
+    way, since they may stand between two broadcasts.
     """
     return rewrite(graph, _delay)
 
 
 def _delay(node: Node, *values: Tensor) -> Tensor | None:
+    if node.op.name == "reshape":
+        return merged_reshape(values[0], node.spec.shape)
     if node.op.name == "broadcast_to":
         source = _source(values[0])
         if source is not values[0] or source.shape == node.spec.shape:

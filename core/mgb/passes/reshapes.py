@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..apply import apply
 from ..ir import Graph, Kind, Node
+from ..ops.layout import broadcast_to
 from ..ops.primitives import iota
 from ..tensor import Tensor
 from ..tracing import copy_node
@@ -22,19 +23,19 @@ _COMPUTING = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
 DEEP = 64
 
 
-def merge_reshapes(graph: Graph) -> Graph:
-    """Make one reshape of two, none of those that change nothing, and shape an iota as it is made."""
-    return rewrite(graph, _merge)
-
-
-def _merge(node: Node, *values: Tensor) -> Tensor | None:
-    if node.op.name != "reshape":
-        return None
-    inner = inputs_of(values[0], "reshape")
-    source = inner[0] if inner else values[0]
-    if node_of(source).op.name == "iota":
-        return iota(**{**node_of(source).params, "shape": node.spec.shape})
-    return reshaped(source, node.spec.shape)
+def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
+    """`value` in `shape` by one reshape at most: that of an iota is another iota, and broadcasts come after it."""
+    if inner := inputs_of(value, "reshape"):
+        return merged_reshape(inner[0], shape)
+    if node_of(value).op.name == "iota":
+        return iota(**{**node_of(value).params, "shape": shape})
+    if inner := inputs_of(value, "broadcast_to"):
+        if inner[0].size == 1:
+            return broadcast_to(merged_reshape(inner[0], ()), shape=shape)
+        if _long(value.shape) == _long(shape):
+            small = _moved(inner[0].shape, value.shape, shape)
+            return broadcast_to(merged_reshape(inner[0], small), shape=shape)
+    return reshaped(value, shape)
 
 
 def delay_reshapes(graph: Graph) -> Graph:
@@ -65,11 +66,18 @@ def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> 
         before = _before(value)
         if before is None or _long(value.shape) != _long(shape):
             continue
-        operands = [_into(v, _moved(v.shape, shape, before.shape), movable) for v in values]
+        operands = [_operand(v, shape, before.shape, movable) for v in values]
         found = [o for o in operands if o is not None]
         if len(found) == len(operands):
             return reshaped(apply(node.op, *found, **node.params), shape)
     return None
+
+
+def _operand(value: Tensor, here: Shape, there: Shape, movable: set[Node]) -> Tensor | None:
+    """`value`, which broadcasts to `here`, so that it broadcasts to `there`."""
+    found = _into(value, _moved(value.shape, here, there), movable)
+    fits = not _long(value.shape) and value.ndim <= len(there)
+    return value if found is None and fits else found
 
 
 def _reduction(node: Node, value: Tensor) -> Tensor | None:
@@ -128,7 +136,7 @@ def _places(here: Shape, there: Shape) -> dict[int, int]:
 
 def _moved(small: Shape, here: Shape, there: Shape) -> Shape:
     """The shape that broadcasts to `there` as `small` broadcasts to `here`."""
-    if not _long(small) and len(small) <= len(there):
+    if not small:
         return small
     lead = len(here) - len(small)
     shape = [1] * len(there)

@@ -13,7 +13,7 @@ from .constants import fold_constants
 from .identities import identities
 from .merge import merge
 from .reductions import merge_reductions
-from .reshapes import delay_reshapes, merge_reshapes
+from .reshapes import delay_reshapes
 from .transposes import hoist_transposes, merge_transposes
 from .verify import verify
 
@@ -29,12 +29,13 @@ PASSES: dict[int, tuple[Pass, ...]] = {
         merge_transposes,
         hoist_transposes,
         merge_transposes,
-        merge_reshapes,
         delay_broadcasts,
         delay_reshapes,
-        merge_reshapes,
+        delay_broadcasts,
         merge_reductions,
         fold_constants,
+        merge,
+        identities,
         merge,
     ),
     3: (),

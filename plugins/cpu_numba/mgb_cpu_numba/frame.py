@@ -15,9 +15,9 @@ from mgb.codegen import Schedule, is_operand, schedule, spans
 from mgb.ir import CONST, Graph, Node
 
 #: Lanes that a sum along the innermost axis is spread over; each is added up in order, then they are added pairwise.
-LANES = 256
+LANES = 128
 
-#: The work of one call of a kernel: passes, rows, chunks of the row; and where its buffers are.
+#: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
 #: The head of the plan. A row is cut in `units`: a step of the outer folded loops, and in it a piece of the inner loop.
@@ -118,6 +118,12 @@ class Frame:
             Operand(name, v, self.inner is not None and self.span[v][self.inner], start + i * width)
             for i, (name, v) in enumerate(named)
         )
+
+    @cached_property
+    def stages(self) -> int:
+        """The passes, and when the last one folds a stage after it, in which its totals are used."""
+        passes = self.schedule.passes
+        return len(passes) + bool(passes[-1].folds)
 
     @property
     def arrays(self) -> tuple[Operand, ...]:

@@ -31,7 +31,9 @@ def _is_signed(type_: Any) -> bool:
 
 
 def _call(name: str, builder: Any, *args: Any) -> Any:
-    return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [args[0].type]), args)
+    type_ = args[0].type
+    signature = ir.FunctionType(type_, [type_] * len(args))
+    return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [type_], signature), args)
 
 
 def _llvm(name: str) -> Emit:

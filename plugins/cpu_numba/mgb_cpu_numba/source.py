@@ -184,9 +184,9 @@ class _Printer:
         self.row_addresses()
         self.row_values(plan.before, "b")
         for k, part in enumerate(plan.passes):
-            if len(plan.passes) == 1:
+            if self.frame.stages == 1:
                 self.loop(k, part)
-            elif part.folds or part.stores:
+            else:
                 with self.block(f"if first <= {k} < last:"):
                     self.loop(k, part)
             self.totals(part)
@@ -416,7 +416,7 @@ class _Printer:
         outputs = [o for o in self.frame.operands if o.is_output and o.node in self.frame.schedule.row_stores]
         if not outputs:
             return
-        with self.block(f"if last == {len(self.frame.schedule.passes)} and chunk0 == 0:"):
+        with self.block(f"if last == {self.frame.stages} and chunk0 == 0:"):
             if not self.frame.columns:
                 for o in outputs:
                     self.store(o.name, o.dtype, f"{o.name}_row", "0", self.names[o.node])

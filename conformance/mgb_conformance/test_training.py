@@ -1,0 +1,94 @@
+"""A traced training step against the same step run eagerly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgb import functional as F  # noqa: N812 - the field's own name
+from mgb import module as M  # noqa: N812
+from mgb import optimizer, tensor
+from mgb.autodiff import GradManager
+from mgb.executor import Options, compile_program
+from mgb.jit import trace
+
+from .cases import of, samples
+from .drive import Driver
+from .judge import judge, problem
+
+STEPS = 12
+
+
+class Network(M.Module):
+    """Two layers with a norm between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = M.Linear(10, 16)
+        self.norm = M.LayerNorm(16)
+        self.second = M.Linear(16, 3)
+        for seed, parameter in enumerate(self.parameters()):
+            values = np.random.default_rng(seed).normal(size=parameter.shape) * 0.3
+            parameter._reset(tensor(values, dtype="float32"))
+
+    def forward(self, x: Any) -> Any:
+        return self.second(F.gelu(self.norm(self.first(x))))
+
+
+def losses(backend: str | None, make_optimizer: Any) -> list[float]:
+    """The loss at each step of a short training, compiled when a backend is named."""
+    network = Network()
+    manager = GradManager().attach(list(network.parameters()))
+    optim = make_optimizer(network.parameters())
+
+    def step(x: Any, label: Any) -> Any:
+        optim.clear_grad()
+        with manager:
+            loss = F.cross_entropy(network(x), label)
+            manager.backward(loss)
+        optim.step()
+        return loss
+
+    run = trace(step, backend=backend) if backend else step
+    random = np.random.default_rng(0)
+    found = []
+    for _ in range(STEPS):
+        x = random.normal(size=(32, 10)).astype(np.float32)
+        label = (x[:, 0] > 0) + (x[:, 1] > 0.5)
+        found.append(float(run(tensor(x), tensor(label.astype(np.int32)))))
+    return found
+
+
+OPTIMIZERS = {
+    "sgd": lambda ps: optimizer.SGD(ps, lr=0.1, momentum=0.9, weight_decay=1e-4),
+    "adam": lambda ps: optimizer.Adam(ps, lr=0.01),
+}
+
+
+class TestTraining:
+    @pytest.mark.parametrize("name", OPTIMIZERS)
+    def test_the_losses_are_those_of_eager(self, driver: Driver, name: str) -> None:
+        got = losses(driver.backend.name, OPTIMIZERS[name])
+        want = losses(None, OPTIMIZERS[name])
+        assert want[-1] < want[0], "the training itself must work"
+        np.testing.assert_allclose(got, want, rtol=2e-4)
+
+    def test_a_program_of_groups_and_eager_steps(self, driver: Driver) -> None:
+        x, w = samples("float32", (12, 20), 1), samples("float32", (20, 7), 2)
+
+        def program(x: Any, w: Any) -> list[Any]:
+            y = F.matmul(F.tanh(x) * 0.5, w * 2 + 1)
+            return [F.transpose(y, (1, 0)) + 1, F.sum(y * y, axis=1), y]
+
+        graph = of(program, x, w)
+        compiled = compile_program(graph, Options(backend=driver.backend.name))
+        for got, want in zip(compiled.run(x, w), judge(graph, [x, w]), strict=True):
+            assert problem(got, want) is None
+
+    def test_the_backend_that_ran_is_the_one_that_was_named(self, driver: Driver) -> None:
+        x = samples("float32", (500,))
+        graph = of(lambda x: [F.tanh(x) * x + 1 - x], x)
+        program = compile_program(graph, Options(backend=driver.backend.name))
+        assert set(program.backends) <= {driver.backend.name}

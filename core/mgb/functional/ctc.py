@@ -1,0 +1,122 @@
+"""Connectionist temporal classification (Graves, Fernandez, Gomez, Schmidhuber 2006)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import dtypes
+from ..apply import literal
+from ..errors import ShapeError
+from ..ops.creation import along, full
+from ..ops.elementwise import logaddexp, ne
+from ..ops.index import index_get
+from ..ops.layout import concat, reshape, slice_
+from ..ops.primitives import cast, le, logical_and, lt, maximum, neg, where
+from ..ops.transcendental import log
+from ..tensor import Tensor
+from .loss import reduced
+from .softmax import logsumexp
+
+__all__ = ["ctc_loss"]
+
+#: Stands for the logarithm of 0: finite, so that gradients through what cannot happen are 0 and not NaN.
+NEVER = -1e30
+#: Smaller probabilities count as this one.
+LEAST = 1e-37
+
+
+def ctc_loss(
+    pred: Tensor,
+    pred_lengths: Tensor,
+    label: Tensor,
+    label_lengths: Tensor,
+    blank: int = 0,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the logarithm of the probability that `pred` spells `label`, summed over all ways to align them.
+
+    Parameters
+    ----------
+    pred : Tensor
+        Of shape (T, N, C): the probabilities of the classes at each time.
+    pred_lengths : Tensor
+        Of shape (N,): how many times count.
+    label : Tensor
+        Of shape (N, S), or all labels in one row; without blanks.
+    label_lengths : Tensor
+        Of shape (N,): how many labels count.
+    blank : int
+        The class that stands for no label.
+    reduction : str
+        ``"mean"`` divides each loss by the length of its label, then takes the mean.
+
+    Returns
+    -------
+    Tensor
+        One number, or of shape (N,) with ``reduction="none"``.
+
+    Raises
+    ------
+    ShapeError
+        The axes of `pred` and the lengths of the others do not fit.
+    """
+    if pred.ndim != 3 or {pred_lengths.shape, label_lengths.shape} != {(pred.shape[1],)}:
+        raise ShapeError(
+            f"ctc_loss: predictions of shape {pred.shape} (time, batch, class) do not fit lengths of shape "
+            f"{pred_lengths.shape} and {label_lengths.shape}"
+        )
+    if label.ndim == 1:
+        label = _rows(label, label_lengths)
+    loss = neg(_log_likelihood(pred, pred_lengths, _with_blanks(label, blank), label_lengths, blank))
+    if reduction == "mean":
+        loss = loss / maximum(label_lengths, 1)
+    return reduced(loss, reduction)
+
+
+def _rows(label: Tensor, lengths: Tensor) -> Tensor:
+    """Labels in one row as a matrix, filled with class 0. Their lengths are read."""
+    counts = lengths.numpy()
+    places = np.cumsum(counts)[:, None] - counts[:, None] + np.arange(max(counts, default=0))
+    places = np.minimum(places, label.size - 1)
+    return index_get(label, literal(places, dtypes.int32, label.device), axes=(0,), place=0)
+
+
+def _with_blanks(label: Tensor, blank: int) -> Tensor:
+    """``blank, l1, blank, l2, ..., blank`` for each row of `label`."""
+    batch, length = label.shape
+    pairs = reshape(cast(label, dtype=dtypes.int32), shape=(batch, length, 1))
+    pairs = concat(full((batch, length, 1), blank, dtypes.int32, label.device), pairs, axis=2)
+    last = full((batch, 1), blank, dtypes.int32, label.device)
+    return concat(reshape(pairs, shape=(batch, 2 * length)), last, axis=1)
+
+
+def _log_likelihood(
+    pred: Tensor, pred_lengths: Tensor, states: Tensor, label_lengths: Tensor, blank: int
+) -> Tensor:
+    """The forward recursion over time, on the logarithms of the probability to be in each state."""
+    rows = along(states.shape, (0,), dtypes.int32, states.device)
+    column = along(states.shape, (1,), dtypes.int32, states.device)
+    emitted = log(maximum(index_get(pred, rows, states, axes=(1, 2), place=1), LEAST))
+    skips = logical_and(ne(states, blank), ne(states, _shifted(states, 2, blank)))
+    lengths, ends = (reshape(t, shape=(t.size, 1)) for t in (pred_lengths, label_lengths * 2))
+    alpha = where(lt(column, 2), _at(emitted, 0), NEVER)
+    for time in range(1, pred.shape[0]):
+        before = logaddexp(alpha, _shifted(alpha, 1, NEVER))
+        before = logaddexp(before, where(skips, _shifted(alpha, 2, NEVER), NEVER))
+        alpha = where(lt(time, lengths), before + _at(emitted, time), alpha)
+    final = logical_and(le(column, ends), le(ends - 1, column))
+    return logsumexp(where(final, alpha, NEVER), axis=1)
+
+
+def _at(x: Tensor, time: int) -> Tensor:
+    window = ((time, time + 1, 1), *((0, d, 1) for d in x.shape[1:]))
+    return reshape(slice_(x, window=window), shape=x.shape[1:])
+
+
+def _shifted(x: Tensor, count: int, fill: float) -> Tensor:
+    """Rows moved to the right by `count`, with `fill` in what becomes free."""
+    batch, length = x.shape
+    kept = max(length - count, 0)
+    free = full((batch, length - kept), fill, x.dtype, x.device)
+    return concat(free, slice_(x, window=((0, batch, 1), (0, kept, 1))), axis=1)

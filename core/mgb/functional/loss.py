@@ -1,0 +1,176 @@
+"""Loss functions. Each takes ``reduction=``, by keyword only: ``"mean"``, ``"sum"`` or ``"none"``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from .. import dtypes
+from ..errors import ShapeError
+from ..ops.activations import logsigmoid
+from ..ops.creation import along
+from ..ops.declare import normalize_axis
+from ..ops.elementwise import abs, square
+from ..ops.layout import reshape
+from ..ops.methods import average
+from ..ops.primitives import cast, eq, lt, maximum, neg, where
+from ..ops.reduce import reduce_sum
+from ..ops.transcendental import log
+from ..tensor import Tensor
+from .softmax import logsumexp
+
+__all__ = [
+    "binary_cross_entropy", "cross_entropy", "hinge_loss", "huber_loss", "kl_div", "l1_loss", "nll_loss",
+    "smooth_l1_loss", "square_loss",
+]  # fmt: skip
+
+_REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda x: reshape(average(x, tuple(range(x.ndim))), shape=()),
+    "sum": lambda x: reshape(reduce_sum(x, axis=tuple(range(x.ndim))), shape=()),
+    "none": lambda x: x,
+}
+
+
+def reduced(loss: Tensor, reduction: str) -> Tensor:
+    """`loss` as one number, or as it is for ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        `reduction` is not one of ``"mean"``, ``"sum"``, ``"none"``.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f"{reduction} is not a valid value for reduction, choose one of {', '.join(_REDUCTIONS)}"
+        )
+    return _REDUCTIONS[reduction](loss)
+
+
+def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Give a loss of many numbers the keyword ``reduction="mean"``."""
+
+    @wraps(function)
+    def loss(*args: Any, reduction: str = "mean", **kwargs: Any) -> Tensor:
+        return reduced(function(*args, **kwargs), reduction)
+
+    return loss
+
+
+def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
+    """``x[..., label, ...]`` along `axis`, which stays with length 1: a sum with one term, so that it fuses."""
+    assert x.ndim == label.ndim + 1, (
+        f"target ndim must be one less than input ndim; input_ndim={x.ndim} target_ndim={label.ndim}"
+    )
+    shape = (*label.shape[:axis], 1, *label.shape[axis:])
+    if any(a != b for i, (a, b) in enumerate(zip(shape, x.shape, strict=True)) if i != axis):
+        raise ShapeError(f"labels of shape {label.shape} do not belong to predictions of shape {x.shape}")
+    chosen = eq(
+        along(x.shape, (axis,), dtypes.int32, x.device), cast(reshape(label, shape=shape), dtype=dtypes.int32)
+    )
+    return reduce_sum(where(chosen, x, 0), axis=(axis,))
+
+
+def _without(x: Tensor, axis: int) -> Tensor:
+    return reshape(x, shape=(*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+@_reducing
+def l1_loss(pred: Tensor, label: Tensor) -> Tensor:
+    """``abs(pred - label)``."""
+    return abs(pred - label)
+
+
+@_reducing
+def square_loss(pred: Tensor, label: Tensor) -> Tensor:
+    """``(pred - label) ** 2``."""
+    return square(pred - label)
+
+
+@_reducing
+def smooth_l1_loss(pred: Tensor, label: Tensor, beta: float = 1.0) -> Tensor:
+    """``d ** 2 / (2 beta)`` where ``d = abs(pred - label)`` is below `beta`, ``d - beta / 2`` elsewhere."""
+    d = abs(pred - label)
+    return where(lt(d, beta), d * d * (0.5 / beta), d - 0.5 * beta)
+
+
+@_reducing
+def huber_loss(pred: Tensor, label: Tensor, delta: float = 1.0) -> Tensor:
+    """``d ** 2 / 2`` where ``d = abs(pred - label)`` is below `delta`, ``delta (d - delta / 2)`` elsewhere."""
+    d = abs(pred - label)
+    return where(lt(d, delta), d * d * 0.5, (d - 0.5 * delta) * delta)
+
+
+@_reducing
+def cross_entropy(
+    pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0
+) -> Tensor:
+    """Minus the logarithm of the probability that `pred` gives to `label`.
+
+    Parameters
+    ----------
+    pred : Tensor
+        Of shape (N, C, ...): logits, or probabilities.
+    label : Tensor
+        Of shape (N, ...): integers from 0 to C - 1.
+    axis : int
+        The axis of the classes.
+    with_logits : bool
+        `pred` are logits, whose softmax gives the probabilities.
+    label_smooth : float
+        The part of the label's probability that is spread evenly over all classes.
+
+    Returns
+    -------
+    Tensor
+        One number, or of the shape of `label` with ``reduction="none"``.
+
+    Raises
+    ------
+    AssertionError
+        `label` does not have one axis less than `pred`.
+    ShapeError
+        The other axes differ.
+    """
+    (axis,) = normalize_axis("cross_entropy", axis, pred.ndim)
+    chosen = picked(pred, label, axis)
+    if with_logits:
+        total = logsumexp(pred, axis, keepdims=True)
+        loss = total - chosen * (1 - label_smooth)
+    else:
+        loss = log(chosen) * -(1 - label_smooth)
+    if label_smooth:
+        loss = loss - average(pred if with_logits else log(pred), (axis,)) * label_smooth
+    return _without(loss, axis)
+
+
+@_reducing
+def nll_loss(pred: Tensor, label: Tensor, axis: int = 1) -> Tensor:
+    """``-pred[label]`` along `axis`, where `pred` are logarithms of probabilities; see `cross_entropy`."""
+    (axis,) = normalize_axis("nll_loss", axis, pred.ndim)
+    return _without(neg(picked(pred, label, axis)), axis)
+
+
+@_reducing
+def binary_cross_entropy(pred: Tensor, label: Tensor, with_logits: bool = True) -> Tensor:
+    """``-label log(p) - (1 - label) log(1 - p)`` where `p` is `pred`, or its sigmoid if it is logits."""
+    yes, no = (logsigmoid(pred), logsigmoid(neg(pred))) if with_logits else (log(pred), log(1 - pred))
+    return neg(label * yes + (1 - label) * no)
+
+
+@_reducing
+def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1") -> Tensor:
+    """The sum over axis 1 of ``max(0, 1 - pred * label)``, or with `norm` ``"L2"`` of its square.
+
+    Labels are -1 or 1.
+    """
+    assert norm in ("L1", "L2"), "norm must be L1 or L2"
+    margin = maximum(1 - pred * label, 0)
+    return _without(reduce_sum(margin if norm == "L1" else square(margin), axis=(1,)), 1)
+
+
+@_reducing
+def kl_div(pred: Tensor, label: Tensor) -> Tensor:
+    """``label * (log(label) - pred)``, 0 where `label` is 0: `pred` are logarithms, `label` probabilities."""
+    positive = lt(0, label)
+    return where(positive, label * (log(where(positive, label, 1)) - pred), 0)

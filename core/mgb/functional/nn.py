@@ -1,0 +1,331 @@
+"""The functions of neural networks: linear maps, convolution, pooling, normalisation, softmax, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..errors import ShapeError
+from ..ops import contract, pooling
+from ..ops.index import index_get
+from ..ops.layout import reshape
+from ..ops.methods import average
+from ..ops.primitives import iota, le, where
+from ..random import generator
+from ..tensor import Tensor
+from . import loss, normalization, softmax as softmaxes
+from .ctc import ctc_loss
+from .loss import *
+from .normalization import *
+from .softmax import *
+
+__all__ = [
+    "adaptive_avg_pool2d", "avg_pool2d", "conv1d", "conv2d", "conv_transpose2d", "ctc_loss", "dropout", "embedding",
+    "linear", "max_pool2d", "scaled_dot_product_attention",
+]  # fmt: skip
+__all__ += loss.__all__ + normalization.__all__ + softmaxes.__all__
+
+#: One number for both axes of an image, or one for each.
+Pair = int | Sequence[int]
+
+
+def _pair(name: str, value: Pair) -> tuple[int, int]:
+    given = (value, value) if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(given) != 2:
+        raise ShapeError(f"{name} is one integer or two, got {value}")
+    return given
+
+
+# linear maps
+
+
+def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``inp @ weight.T + bias``.
+
+    Parameters
+    ----------
+    inp : Tensor
+        Of shape (..., inputs).
+    weight : Tensor
+        Of shape (outputs, inputs).
+    bias : Tensor, optional
+        Of shape (outputs,).
+
+    Returns
+    -------
+    Tensor
+        Of shape (..., outputs).
+    """
+    rows = inp if inp.ndim == 2 else reshape(inp, shape=(_rows(inp), inp.shape[-1]))
+    out = contract.matmul(rows, weight, transpose_b=True)
+    if inp.ndim != 2:
+        out = reshape(out, shape=(*inp.shape[:-1], weight.shape[0]))
+    return out if bias is None else out + bias  # type: ignore[no-any-return]
+
+
+def _rows(x: Tensor) -> int:
+    rows = 1
+    for length in x.shape[:-1]:
+        rows *= length
+    return rows
+
+
+def conv2d(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation of images with a kernel.
+
+    Parameters
+    ----------
+    inp : Tensor
+        Of shape (N, C, H, W).
+    weight : Tensor
+        Of shape (O, C / groups, kh, kw) or (groups, O / groups, C / groups, kh, kw).
+    bias : Tensor, optional
+        Of shape (1, O, 1, 1) or (O,).
+    stride : int or two of them
+        From window to window.
+    padding : int or two of them
+        Zeros on both sides.
+    dilation : int or two of them
+        From tap to tap of the kernel.
+    groups : int
+        Into how many the channels are divided, each with outputs of its own.
+
+    Returns
+    -------
+    Tensor
+        Of shape (N, O, oh, ow) with ``oh = (H + 2 padding - dilation (kh - 1) - 1) // stride + 1``.
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not fit; the message names them.
+    """
+    window = _window(stride, padding, dilation, groups)
+    out = contract.conv2d(inp, _ungrouped(weight, groups), **window)
+    return _with_bias(out, bias)
+
+
+def _window(stride: Pair, padding: Pair, dilation: Pair, groups: int) -> dict[str, Any]:
+    return {
+        "stride": _pair("stride", stride),
+        "padding": _pair("padding", padding),
+        "dilation": _pair("dilation", dilation),
+        "groups": int(groups),
+    }
+
+
+def _ungrouped(weight: Tensor, groups: int) -> Tensor:
+    """A weight with an axis for its groups, which joins the axis of the outputs."""
+    if weight.ndim != 5:
+        return weight
+    if weight.shape[0] != groups:
+        raise ShapeError(
+            f"conv2d: a weight of shape {weight.shape} is for {weight.shape[0]} groups, not {groups}"
+        )
+    return reshape(weight, shape=(groups * weight.shape[1], *weight.shape[2:]))
+
+
+def _with_bias(out: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return out
+    if bias.ndim == 1:
+        bias = reshape(bias, shape=(bias.size, *(1,) * (out.ndim - 2)))
+    biased: Tensor = out + bias
+    return biased
+
+
+def conv1d(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """`conv2d` of rows: `inp` has shape (N, C, L), `weight` (O, C / groups, k)."""
+    rows, kernel = (reshape(t, shape=(*t.shape[:-1], 1, t.shape[-1])) for t in (inp, weight))
+    out = conv2d(rows, kernel, None, (1, stride), (0, padding), (1, dilation), groups)
+    return _with_bias(reshape(out, shape=(*out.shape[:2], out.shape[3])), bias)
+
+
+def conv_transpose2d(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    output_padding: Pair = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The transpose of `conv2d` as a linear map of images: with a stride, it makes them larger.
+
+    Parameters
+    ----------
+    inp : Tensor
+        Of shape (N, C, H, W).
+    weight : Tensor
+        Of shape (C, O / groups, kh, kw) or (groups, C / groups, O / groups, kh, kw).
+    bias : Tensor, optional
+        Of shape (1, O, 1, 1) or (O,).
+    stride : int or two of them
+        Of the convolution that is transposed; so are padding, dilation and groups.
+    padding : int or two of them
+        Rows and columns that are cut off on both sides.
+    output_padding : int or two of them
+        Rows and columns at the end that the convolution did not reach; less than the stride.
+    dilation : int or two of them
+        From tap to tap of the kernel.
+    groups : int
+        Into how many the channels are divided.
+
+    Returns
+    -------
+    Tensor
+        Of shape (N, O, oh, ow) with
+        ``oh = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1``.
+    """
+    window = _window(stride, padding, dilation, groups)
+    kernel = _ungrouped(weight, groups)
+    size = tuple(
+        (length - 1) * s - 2 * p + d * (k - 1) + extra + 1
+        for length, k, s, p, d, extra in zip(
+            inp.shape[2:],
+            kernel.shape[2:],
+            window["stride"],
+            window["padding"],
+            window["dilation"],
+            _pair("output_padding", output_padding),
+            strict=True,
+        )
+    )
+    return _with_bias(contract.conv2d_grad_input(inp, kernel, size=size, **window), bias)
+
+
+# pooling
+
+
+def max_pool2d(inp: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
+    """The largest element of each window of images (N, C, H, W).
+
+    `stride` is `kernel_size` by default. Padding never wins. NaN propagates; of equal elements, the first in
+    row-major order gets the gradient.
+    """
+    return pooling.max_pool2d(inp, **_pool_window(kernel_size, stride, padding))
+
+
+def avg_pool2d(
+    inp: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Pair = 0,
+    mode: str = "average_count_exclude_padding",
+) -> Tensor:
+    """The mean of each window of images (N, C, H, W).
+
+    `stride` is `kernel_size` by default. `mode` ``"average"`` counts the zeros of the padding.
+    """
+    modes = {"average": True, "average_count_exclude_padding": False}
+    if mode not in modes:
+        raise ValueError(f"avg_pool2d: {mode} is not a mode, choose one of {', '.join(modes)}")
+    window = _pool_window(kernel_size, stride, padding)
+    return pooling.avg_pool2d(inp, count_padding=modes[mode], **window)
+
+
+def _pool_window(kernel: Pair, stride: Pair | None, padding: Pair) -> dict[str, Any]:
+    return {
+        "kernel": _pair("kernel_size", kernel),
+        "stride": _pair("stride", kernel if stride is None else stride),
+        "padding": _pair("padding", padding),
+    }
+
+
+def adaptive_avg_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
+    """The means of `oshp` windows that cover images (N, C, H, W): row i begins at ``i * H // oshp``.
+
+    For one window it is the mean of the image, which fuses with its neighbours.
+    """
+    size = _pair("oshp", oshp)
+    return average(inp, (2, 3)) if size == (1, 1) else pooling.adaptive_avg_pool2d(inp, size=size)
+
+
+# the rest
+
+
+def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
+    """Zero each element with probability `drop_prob` and divide the others by ``1 - drop_prob``.
+
+    `inp` itself when not `training`. The random numbers are those of `mgb.random`.
+
+    Raises
+    ------
+    ValueError
+        `drop_prob` is not in ``[0, 1)``.
+    """
+    if not 0 <= drop_prob < 1:
+        raise ValueError(f"dropout: drop_prob {drop_prob} is not in [0, 1)")
+    if not training or drop_prob == 0:
+        return inp
+    kept = generator(inp.device).uniform(size=inp.shape) >= drop_prob
+    return where(kept, inp * (1 / (1 - drop_prob)), 0)
+
+
+def embedding(inp: Tensor, weight: Tensor) -> Tensor:
+    """The rows of `weight` (rows, width) that the integers in `inp` name: shape ``(*inp.shape, width)``."""
+    return index_get(weight, inp, axes=(0,), place=0)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """``softmax(query @ key.T * scale) @ value`` (Vaswani et al. 2017).
+
+    Parameters
+    ----------
+    query : Tensor
+        Of shape (..., L, E).
+    key : Tensor
+        Of shape (..., S, E).
+    value : Tensor
+        Of shape (..., S, V).
+    mask : Tensor, optional
+        Broadcasts to (..., L, S): of bool, which keys a query sees; else it is added to the scores.
+    is_causal : bool
+        The i-th query sees the keys up to the i-th.
+    scale : float, optional
+        None is ``1 / sqrt(E)``.
+
+    Returns
+    -------
+    Tensor
+        Of shape (..., L, V).
+    """
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = contract.matmul(query * factor, key, transpose_b=True)
+    if mask is not None:
+        scores = where(mask, scores, -float("inf")) if mask.dtype == dtypes.bool_ else scores + mask
+    if is_causal:
+        scores = where(_seen(query, key), scores, -float("inf"))
+    return contract.matmul(softmax(scores, axis=-1), value)
+
+
+def _seen(query: Tensor, key: Tensor) -> Tensor:
+    """Does query i see key j: is j at most i?"""
+    places = iota(shape=(query.shape[-2], 1), dtype=dtypes.int32, device=query.device)
+    return le(iota(shape=(1, key.shape[-2]), dtype=dtypes.int32, device=query.device), places)

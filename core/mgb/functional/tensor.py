@@ -1,0 +1,279 @@
+"""Making, joining, cutting and rearranging tensors, under MegEngine's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from .. import dtypes
+from ..apply import literal
+from ..errors import ConversionError, ShapeError
+from ..ops import layout, primitives
+from ..ops.creation import (
+    Shape, arange, as_shape, eye, full, full_like, linspace, ones, ones_like, zeros, zeros_like,
+)  # fmt: skip
+from ..ops.declare import normalize_axis
+from ..ops.getitem import nonzero
+from ..ops.index import gather, indexing_one_hot, one_hot, scatter, scatter_add, take
+from ..ops.layout import cut_along
+from ..ops.methods import flatten, reshaped, transposed
+from ..tensor import Tensor
+
+__all__ = [
+    "arange", "broadcast_to", "cast", "concat", "cond_take", "copy", "dimshuffle", "expand_dims", "eye", "flatten",
+    "full", "full_like", "gather", "indexing_one_hot", "linspace", "masked_fill", "meshgrid", "moveaxis", "non_zero",
+    "nonzero", "one_hot", "ones", "ones_like", "reshape", "scatter", "scatter_add", "split", "squeeze", "stack",
+    "swapaxes", "take", "take_along_axis", "transpose", "where", "zeros", "zeros_like",
+]  # fmt: skip
+
+
+def _axis(name: str, axis: int, ndim: int) -> int:
+    return normalize_axis(name, axis, ndim)[0]
+
+
+# another shape or dtype
+
+
+def cast(inp: Tensor, dtype: Any) -> Tensor:
+    """The same values as `dtype`."""
+    return primitives.cast(inp, dtype=dtypes.as_dtype(dtype))
+
+
+def copy(inp: Tensor, device: str | None = None) -> Tensor:
+    """Another Tensor of the same value, on `device` if it is given."""
+    return +inp if device is None else inp.to(device)
+
+
+def reshape(inp: Tensor, target_shape: Shape) -> Tensor:
+    """The same elements in row-major order under `target_shape`, where one length may be -1."""
+    return reshaped(inp, target_shape)
+
+
+def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
+    """`inp` repeated along new and length-1 axes until it has `shape`."""
+    return layout.broadcast_to(inp, shape=as_shape(shape))
+
+
+def expand_dims(inp: Tensor, axis: Shape) -> Tensor:
+    """New axes of length 1, which stand at `axis` in the result."""
+    count = 1 if isinstance(axis, int) else len(axis)
+    new = normalize_axis("expand_dims", axis, inp.ndim + count)
+    lengths = iter(inp.shape)
+    shape = tuple(1 if i in new else next(lengths) for i in range(inp.ndim + count))
+    return layout.reshape(inp, shape=shape)
+
+
+def squeeze(inp: Tensor, axis: Shape | None = None) -> Tensor:
+    """Without the axes of length 1 in `axis`; None means all of length 1.
+
+    Raises
+    ------
+    ShapeError
+        An axis is longer than 1.
+    """
+    if axis is None:
+        return layout.reshape(inp, shape=tuple(d for d in inp.shape if d != 1))
+    gone = normalize_axis("squeeze", axis, inp.ndim)
+    if any(inp.shape[a] != 1 for a in gone):
+        raise ShapeError(f"squeeze: an axis of {gone} in shape {inp.shape} is longer than 1")
+    return layout.reshape(inp, shape=tuple(d for i, d in enumerate(inp.shape) if i not in gone))
+
+
+# the order of axes
+
+
+def dimshuffle(inp: Tensor, pattern: Sequence[Any]) -> Tensor:
+    """The axes in the order of `pattern`.
+
+    Parameters
+    ----------
+    inp : Tensor
+        The elements.
+    pattern : sequence of int or "x"
+        An axis of `inp`, or ``"x"`` for a new one of length 1. An axis of length 1 may be left out.
+
+    Raises
+    ------
+    ShapeError
+        A longer axis is left out, or one stands twice.
+    """
+    kept = [p for p in pattern if p != "x"]
+    order = [_axis("dimshuffle", int(a), inp.ndim) for a in kept]
+    dropped = [i for i in range(inp.ndim) if i not in order]
+    if len(set(order)) != len(order) or any(inp.shape[i] != 1 for i in dropped):
+        raise ShapeError(f"dimshuffle: the pattern {tuple(pattern)} does not fit {inp.shape}")
+    moved = layout.transpose(inp, axes=(*order, *dropped))
+    lengths = iter(inp.shape[i] for i in order)
+    shape = tuple(1 if p == "x" else next(lengths) for p in pattern)
+    return moved if shape == moved.shape else layout.reshape(moved, shape=shape)
+
+
+def transpose(inp: Tensor, pattern: Sequence[Any] | None = None) -> Tensor:
+    """The axes in the order of `pattern`, see `dimshuffle`; without one, reversed."""
+    return transposed(inp) if pattern is None else dimshuffle(inp, pattern)
+
+
+def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
+    """`axis1` and `axis2` exchanged."""
+    order = list(range(inp.ndim))
+    a, b = _axis("swapaxes", axis1, inp.ndim), _axis("swapaxes", axis2, inp.ndim)
+    order[a], order[b] = b, a
+    return layout.transpose(inp, axes=tuple(order))
+
+
+def moveaxis(inp: Tensor, source: Shape, destination: Shape) -> Tensor:
+    """The axes in `source` moved to `destination`; the others keep their order."""
+    moved = [_axis("moveaxis", a, inp.ndim) for a in as_shape(source)]
+    places = [_axis("moveaxis", a, inp.ndim) for a in as_shape(destination)]
+    if len(moved) != len(places) or len(set(moved)) != len(moved) or len(set(places)) != len(places):
+        raise ShapeError(f"moveaxis: cannot move axes {source} to {destination}")
+    at = dict(zip(places, moved))
+    rest = iter(i for i in range(inp.ndim) if i not in moved)
+    return layout.transpose(inp, axes=tuple(at[i] if i in at else next(rest) for i in range(inp.ndim)))
+
+
+# joining and cutting
+
+
+def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tensor:
+    """The tensors one after another along `axis`.
+
+    Parameters
+    ----------
+    inps : sequence of Tensor
+        Of one shape, except along `axis`; dtypes are promoted.
+    axis : int
+        Along which they are joined.
+    device : str, optional
+        Where they are moved first.
+
+    Raises
+    ------
+    ShapeError
+        The shapes differ.
+    """
+    tensors = [x if isinstance(x, Tensor) else literal(x) for x in inps]
+    if not tensors:
+        raise ShapeError("concat: there is nothing to join")
+    tensors = [x.to(device) for x in tensors] if device is not None else tensors
+    return layout.concat(*tensors, axis=_axis("concat", axis, tensors[0].ndim))
+
+
+def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tensor:
+    """The tensors, all of one shape, side by side along a new `axis`."""
+    tensors = [x if isinstance(x, Tensor) else literal(x) for x in inps]
+    if len({x.shape for x in tensors}) != 1:
+        raise ShapeError(f"stack: shapes {', '.join(str(x.shape) for x in tensors)} are not one and the same")
+    place = _axis("stack", axis, tensors[0].ndim + 1)
+    return concat([expand_dims(x, place) for x in tensors], place, device)
+
+
+def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """`inp` cut along `axis`.
+
+    Parameters
+    ----------
+    inp : Tensor
+        The elements.
+    nsplits_or_sections : int or sequence of int
+        Into how many equal parts, or at which places.
+    axis : int
+        Which axis is cut.
+
+    Raises
+    ------
+    ShapeError
+        There are no such equal parts.
+    """
+    place = _axis("split", axis, inp.ndim)
+    length = inp.shape[place]
+    if isinstance(nsplits_or_sections, int):
+        if nsplits_or_sections < 1 or length % nsplits_or_sections:
+            raise ShapeError(f"split: axis {place} of {inp.shape} has no {nsplits_or_sections} equal parts")
+        step = length // nsplits_or_sections
+        cuts = [i * step for i in range(1, nsplits_or_sections)]
+    else:
+        cuts = [slice(int(c)).indices(length)[1] for c in nsplits_or_sections]
+    return [cut_along(inp, place, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, length])]
+
+
+# choosing
+
+
+def where(mask: Any, x: Any, y: Any) -> Tensor:
+    """`x` where `mask` holds, `y` elsewhere.
+
+    Raises
+    ------
+    ConversionError
+        `mask` is not of bools.
+    """
+    if isinstance(mask, Tensor) and mask.dtype != dtypes.bool_:
+        raise ConversionError(f"where: the mask must be of bools, got {mask.dtype}; write mask != 0")
+    return primitives.where(mask, x, y)
+
+
+def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
+    """`value` where `mask` holds, `inp` elsewhere; the dtype is that of `inp`."""
+    return where(mask, full((), value, inp.dtype, inp.device), inp)
+
+
+def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The elements of `x` where `mask` holds, and their places in the flattened `x`.
+
+    The shape depends on the values of `mask`: inside a trace they are read.
+
+    Returns
+    -------
+    values, indices : Tensor of shape (n,)
+        The indices are int32.
+
+    Raises
+    ------
+    ShapeError
+        The shapes differ.
+    ConversionError
+        `mask` is not of bools.
+    """
+    if mask.shape != x.shape:
+        raise ShapeError(f"cond_take: the mask has shape {mask.shape}, x has {x.shape}")
+    if mask.dtype != dtypes.bool_:
+        raise ConversionError(f"cond_take: the mask must be of bools, got {mask.dtype}; write mask != 0")
+    (places,) = nonzero(flatten(mask))
+    return take(x, places), places
+
+
+def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The indices of what is not 0: one row for each, or, `as_tuple`, one Tensor for each axis."""
+    found = nonzero(condition)
+    return found if as_tuple else stack(found, 1)
+
+
+def take_along_axis(inp: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """`gather` in NumPy's argument order; lengths of 1 beside `axis` broadcast."""
+    place = _axis("take_along_axis", axis, inp.ndim)
+    inp_to, index_to = list(inp.shape), list(indices.shape)
+    for i in range(inp.ndim):
+        if i != place:
+            inp_to[i] = index_to[i] = max(inp.shape[i], indices.shape[i])
+    return gather(broadcast_to(inp, inp_to), place, broadcast_to(indices, index_to))
+
+
+def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
+    """The coordinates of a grid from those of its axes.
+
+    Parameters
+    ----------
+    *inputs : Tensor of shape (n_i,)
+        The coordinates along each axis.
+    indexing : str
+        ``ij``: axis i of the result belongs to input i. ``xy``: the first two are exchanged.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    order = list(range(len(inputs)))
+    if indexing == "xy" and len(inputs) > 1:
+        order[:2] = 1, 0
+    shape = tuple(inputs[i].size for i in order)
+    columns = [tuple(x.size if order[a] == i else 1 for a in order) for i, x in enumerate(inputs)]
+    return tuple(broadcast_to(layout.reshape(x, shape=c), shape) for x, c in zip(inputs, columns))

@@ -1,0 +1,231 @@
+"""What all optimizers share: parameter groups, states, and the loop of a step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ParameterError, StateKeyError
+from ..ops.primitives import cast
+from ..tensor import ACTIVE, Parameter, Tensor
+from ..tracing import live
+
+Self = TypeVar("Self", bound="Optimizer")
+Params = Parameter | Mapping[str, Any] | Iterable[Parameter] | Iterable[Mapping[str, Any]]
+Group = dict[str, Any]
+State = dict[str, Tensor]
+
+
+class Optimizer(ABC):
+    """Changes parameters by their gradients.
+
+    Parameters
+    ----------
+    params : Parameter, iterable of Parameter, or dicts
+        A dict is a group, ``{"params": [...], "lr": 0.1}``: what it does not say comes from `defaults`.
+    defaults : dict
+        The hyper-parameters of a group that does not name its own.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        The hyper-parameters may be changed between steps, also when the step is compiled.
+
+    Raises
+    ------
+    ParameterError
+        No parameters, one of them twice, or a hyper-parameter is out of range; a `ValueError`.
+    TypeError
+        Something is not a Parameter, or parameters stand in a set, which has no order.
+    """
+
+    def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
+        self._defaults = dict(defaults)
+        self._state: dict[Parameter, State] = {}
+        self.param_groups: list[Group] = []
+        for group in _as_groups(params):
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Optimize more parameters, with their own hyper-parameters."""
+        group = {**self._defaults, **param_group, "params": _as_parameters(param_group["params"])}
+        every = [param for g in (*self.param_groups, group) for param in g["params"]]
+        if len({id(param) for param in every}) < len(every):
+            raise ParameterError("some parameters appear in more than one parameter group")
+        self._check(group)
+        self.param_groups.append(group)
+        for param in group["params"]:
+            self._state[param] = self._new_state(param, group)
+
+    def step(self: Self) -> Self:
+        """Update every parameter that has a gradient.
+
+        Returns
+        -------
+        Optimizer
+            This one, so that ``optimizer.step().clear_grad()`` reads well.
+        """
+        for group in self.param_groups:
+            numbers = {name: live(source) for name, source in self._live(group).items()}
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._update(param, param.grad, self._state[param], group, numbers)
+        return self
+
+    def clear_grad(self) -> None:
+        """Set the ``grad`` of every parameter to None."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.grad = None
+
+    # what an optimizer defines
+
+    @abstractmethod
+    def _new_state(self, param: Parameter, group: Group) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def _live(self, group: Group) -> dict[str, Callable[[], float]]:
+        """The numbers that a compiled step asks for anew at every call, by the names that `_update` uses."""
+
+    @abstractmethod
+    def _update(
+        self, param: Parameter, grad: Tensor, state: State, group: Group, numbers: dict[str, Tensor]
+    ) -> None:
+        """Give `param` and its `state` their new values."""
+
+    def _check(self, group: Group) -> None:
+        """Raise `ParameterError` when a hyper-parameter is out of range."""
+        for name in ("lr", "weight_decay", "momentum", "lr_decay", "eps"):
+            if group.get(name, 0.0) < 0.0:
+                raise ParameterError(f"invalid {name}: {group[name]} is negative")
+        for name, values in (("betas", group.get("betas", ())), ("rho", (group.get("rho", 0.0),))):
+            if not all(0.0 <= value < 1.0 for value in values):
+                raise ParameterError(f"invalid {name}: {group[name]} is not at least 0 and less than 1")
+
+    # state
+
+    def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
+        """The groups and the states; parameters are named by their place, counted over all groups.
+
+        Parameters
+        ----------
+        keep_var : bool
+            Give the states' Tensors themselves instead of NumPy arrays of their values.
+        """
+        places = {param: place for place, param in enumerate(self._state)}
+        groups = [{**group, "params": [places[p] for p in group["params"]]} for group in self.param_groups]
+        state = {
+            places[param]: {name: t if keep_var else t.numpy().copy() for name, t in tensors.items()}
+            for param, tensors in self._state.items()
+        }
+        return {"param_groups": groups, "state": state}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned; nothing changes when an error is raised.
+
+        Raises
+        ------
+        ParameterError
+            The groups differ in number, size or hyper-parameters, or a state has another shape.
+        StateKeyError
+            The state of a parameter is missing or is that of another kind of optimizer.
+        """
+        saved = list(state_dict["param_groups"])
+        _check_groups(self.param_groups, saved)
+        loaded = []
+        for group, old in zip(self.param_groups, saved, strict=True):
+            for param, place in zip(group["params"], old["params"], strict=True):
+                loaded += _matched(self._state[param], state_dict["state"].get(place, {}), place)
+        for tensor, value in loaded:
+            tensor._reset(value)
+        for group, old in zip(self.param_groups, saved, strict=True):
+            group.update({name: value for name, value in old.items() if name != "params"})
+
+
+def zeros_state(param: Parameter) -> Tensor:
+    """Zeros like `param`; float32 when the parameter has 16 bits, so that small changes add up."""
+    return Tensor(np.zeros(param.shape), dtype=wide(param), device=param.device)
+
+
+def zero_count(param: Parameter) -> Tensor:
+    """A count of steps: a Tensor, so that a compiled step counts too."""
+    return Tensor(0.0, dtype=wide(param), device=param.device)
+
+
+def wide(param: Parameter) -> np.dtype[Any]:
+    """The dtype in which `param` is updated."""
+    return dtypes.float32 if param.dtype in dtypes.HALVES else param.dtype
+
+
+def assign(tensor: Tensor, value: Tensor) -> None:
+    """Rebind `tensor` to `value`, rounded once to its dtype."""
+    tensor._reset(value if value.dtype == tensor.dtype else cast(value, dtype=tensor.dtype))
+
+
+def decays(group: Group) -> bool:
+    """Whether the weight decay is part of the step; in a trace always: 0 may become something else."""
+    return group["weight_decay"] != 0.0 or ACTIVE.get() is not None
+
+
+def named(group: Group, *names: str) -> dict[str, Callable[[], float]]:
+    """What looks up each of `names` in `group`, whenever it is asked."""
+    return {name: partial(group.__getitem__, name) for name in names}
+
+
+def _as_groups(params: Any) -> list[Mapping[str, Any]]:
+    listed = [params] if isinstance(params, Tensor | Mapping) else _ordered(params)
+    if not listed:
+        raise ParameterError("optimizer got an empty parameter list")
+    if all(isinstance(p, Mapping) for p in listed):
+        return listed
+    if any(isinstance(p, Mapping) for p in listed):
+        raise TypeError("the params of an optimizer are all Parameters or all dicts, got both")
+    return [{"params": listed}]
+
+
+def _as_parameters(params: Any) -> list[Parameter]:
+    listed = [params] if isinstance(params, Tensor) else _ordered(params)
+    for param in listed:
+        if not isinstance(param, Parameter):
+            kind = type(param).__name__
+            raise TypeError(f"optimizer can only optimize Parameters, but one of the params is {kind}")
+    return listed
+
+
+def _ordered(params: Any) -> list[Any]:
+    if isinstance(params, set | frozenset):
+        raise TypeError("parameters in a set have another order in each run; use a list instead")
+    if not isinstance(params, Iterable):
+        raise TypeError(f"params should be a Parameter or an iterable of them, got {type(params).__name__}")
+    return list(params)
+
+
+def _check_groups(own: list[Group], saved: list[Any]) -> None:
+    if len(own) != len(saved):
+        raise ParameterError(f"the loaded state has {len(saved)} parameter groups, the optimizer {len(own)}")
+    for place, (group, old) in enumerate(zip(own, saved, strict=True)):
+        if len(group["params"]) != len(old["params"]):
+            counts = f"{len(old['params'])} parameters and the optimizer's {len(group['params'])}"
+            raise ParameterError(f"group {place} of the loaded state has {counts}")
+        if group.keys() != old.keys():
+            names = ", ".join(sorted(group.keys() ^ old.keys()))
+            raise ParameterError(f"group {place} of the loaded state differs in {names}: another optimizer?")
+
+
+def _matched(tensors: State, values: Mapping[str, Any], place: int) -> list[tuple[Tensor, Tensor]]:
+    if tensors.keys() != values.keys():
+        names = f"{sorted(values)} instead of {sorted(tensors)}"
+        raise StateKeyError(f"the loaded state of parameter {place} holds {names}")
+    pairs = []
+    for name, tensor in tensors.items():
+        value = Tensor(np.asarray(values[name]), dtype=tensor.dtype, device=tensor.device)
+        if value.shape != tensor.shape:
+            raise ParameterError(f"{name} of parameter {place} should be {tensor.shape}, get {value.shape}")
+        pairs.append((tensor, value))
+    return pairs

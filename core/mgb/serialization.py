@@ -1,0 +1,212 @@
+"""`save` and `load`: nests of dicts and lists of tensors and numbers, in safetensors files.
+
+A file is the length of a JSON header, the header, and the arrays' bytes
+(https://huggingface.co/docs/safetensors). Its metadata hold the shape of the nest and a checksum. Nothing in
+a file is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from . import dtypes
+from .errors import FileFormatError
+from .tensor import Parameter, Tensor
+
+File = str | os.PathLike[str] | BinaryIO
+Header = dict[str, Any]
+
+# fmt: off
+_CODES = {
+    dtypes.bool_: "BOOL", dtypes.bfloat16: "BF16",
+    dtypes.float16: "F16", dtypes.float32: "F32", dtypes.float64: "F64",
+    **{d: f"I{8 * d.itemsize}" for d in dtypes.SIGNED}, **{d: f"U{8 * d.itemsize}" for d in dtypes.UNSIGNED},
+}
+# fmt: on
+_DTYPES = {code: dtype for dtype, code in _CODES.items()}
+_KINDS = {"tensor": Tensor, "parameter": Parameter}
+_METADATA = "__metadata__"
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def save(obj: Any, file: File) -> None:
+    """Write `obj`; a file of this name is replaced in one go, or stays as it was.
+
+    Parameters
+    ----------
+    obj : nest of dict, list, tuple, Tensor, ndarray, number, str, bool and None
+        Such as state dicts. Keys are strings or integers.
+    file : path, or binary file open for writing
+        Where to write.
+
+    Raises
+    ------
+    TypeError
+        Something in `obj` is of another type.
+    """
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    tree = _pack(obj, "", arrays)
+    blobs = _encode(arrays, tree)
+    if isinstance(file, str | os.PathLike):
+        _replace(Path(file), blobs)
+    else:
+        for blob in blobs:
+            file.write(blob)
+
+
+def load(file: File, device: str | None = None) -> Any:
+    """Read what `save` wrote; of another safetensors file, the arrays by name.
+
+    Parameters
+    ----------
+    file : path, or binary file open for reading
+        Where to read.
+    device : str, optional
+        Where Tensors go; the default device when it is not given.
+
+    Raises
+    ------
+    FileFormatError
+        The file is damaged or is not a safetensors file, a `ValueError`.
+    """
+    if isinstance(file, str | os.PathLike):
+        name, content = os.fspath(file), Path(file).read_bytes()
+    else:
+        name, content = getattr(file, "name", "the file"), file.read()
+    try:
+        arrays, tree = _decode(content)
+        return arrays if tree is None else _unpack(tree, arrays, device)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        remedy = "it is damaged or was not written by mgb.save: write it again, or use another copy"
+        raise FileFormatError(f"cannot load {name}: {error}; {remedy}") from error
+
+
+# the nest, as JSON
+
+
+def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """`obj` with every array moved to `arrays`, and said what it was."""
+    if isinstance(obj, Tensor | np.ndarray):
+        name = _unused(path or "value", arrays)
+        arrays[name] = obj.numpy() if isinstance(obj, Tensor) else obj
+        return [_kind(obj), name]
+    if isinstance(obj, dict):
+        return ["dict", [[_key(k, path), _pack(v, _join(path, k), arrays)] for k, v in obj.items()]]
+    if isinstance(obj, list | tuple):
+        return [type(obj).__name__, [_pack(v, _join(path, i), arrays) for i, v in enumerate(obj)]]
+    value = obj.item() if isinstance(obj, np.generic) else obj
+    if type(value) not in _PLAIN:
+        raise TypeError(f"cannot save {path or 'this'}: a {type(obj).__name__} is no tensor and no number")
+    return ["plain", value]
+
+
+def _unused(path: str, arrays: dict[str, Any]) -> str:
+    """`path`, or a longer name when a key with a dot in it has led to the same path."""
+    while path in arrays or path == _METADATA:
+        path += "'"
+    return path
+
+
+def _kind(array: Any) -> str:
+    if isinstance(array, np.ndarray):
+        return "array"
+    return "parameter" if isinstance(array, Parameter) else "tensor"
+
+
+def _key(key: Any, path: str) -> str | int:
+    if type(key) not in (str, int):
+        raise TypeError(f"cannot save {path or 'this'}: the key {key!r} is not a string or an integer")
+    found: str | int = key
+    return found
+
+
+def _join(path: str, key: Any) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _unpack(tree: Any, arrays: dict[str, np.ndarray[Any, Any]], device: str | None) -> Any:
+    kind, content = tree
+    if kind == "plain":
+        return content
+    if kind == "dict":
+        return {key: _unpack(value, arrays, device) for key, value in content}
+    if kind in ("list", "tuple"):
+        items = [_unpack(value, arrays, device) for value in content]
+        return items if kind == "list" else tuple(items)
+    array = arrays[content]
+    return array if kind == "array" else _KINDS[kind](array, dtype=array.dtype, device=device)
+
+
+# the file
+
+
+def _encode(arrays: dict[str, np.ndarray[Any, Any]], tree: Any) -> list[bytes]:
+    header: Header = {}
+    blobs, start = [], 0
+    for name, array in arrays.items():
+        if array.dtype not in _CODES:
+            raise TypeError(f"cannot save {name}: mgb has no dtype {array.dtype}")
+        blob = np.ascontiguousarray(array).tobytes()
+        span = [start, start + len(blob)]
+        header[name] = {"dtype": _CODES[array.dtype], "shape": list(array.shape), "data_offsets": span}
+        blobs.append(blob)
+        start = span[1]
+    nest = json.dumps(tree)
+    header[_METADATA] = {"mgb": nest, "crc32": str(_checksum(header, nest, b"".join(blobs)))}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return [struct.pack("<Q", len(text)), text, *blobs]
+
+
+def _decode(content: bytes) -> tuple[dict[str, np.ndarray[Any, Any]], Any]:
+    """The arrays, and the nest when `save` wrote it."""
+    if len(content) < 8:
+        raise ValueError(f"it has {len(content)} bytes and no header")
+    (length,) = struct.unpack("<Q", content[:8])
+    if length > len(content) - 8:
+        raise ValueError(f"its header should have {length} bytes, and the file ends before")
+    header = json.loads(content[8 : 8 + length].decode())
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a JSON object")
+    data = memoryview(content)[8 + length :]
+    metadata = header.pop(_METADATA, {})
+    ours = "mgb" in metadata or "crc32" in metadata
+    if ours and int(metadata["crc32"]) != _checksum(header, metadata["mgb"], data):
+        raise ValueError("its content does not fit its checksum")
+    arrays = {name: _array(name, entry, data) for name, entry in header.items()}
+    return arrays, json.loads(metadata["mgb"]) if ours else None
+
+
+def _checksum(header: Header, nest: str, data: bytes | memoryview) -> int:
+    return zlib.crc32(data, zlib.crc32((json.dumps(header) + nest).encode()))
+
+
+def _array(name: str, entry: dict[str, Any], data: memoryview) -> np.ndarray[Any, Any]:
+    dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
+    start, stop = entry["data_offsets"]
+    wanted = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    if not 0 <= start <= stop <= len(data) or stop - start != wanted:
+        raise ValueError(f"the bytes of {name!r} are not there")
+    return np.frombuffer(data[start:stop], dtype).reshape(shape).copy()
+
+
+def _replace(path: Path, blobs: list[bytes]) -> None:
+    """Write a file beside `path`, then rename it: a reader sees the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as file:
+            for blob in blobs:
+                file.write(blob)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,199 @@
+"""The cache gives back what was stored, or nothing; whatever is in the folder, it never fails."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mgb import cache
+from mgb.errors import CacheWarning
+
+KEY = hashlib.sha256(b"a kernel").hexdigest()
+BLOB = bytes(range(256)) * 40
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MGB_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("MGB_CACHE", "1")
+    return tmp_path / "cache"
+
+
+def entry(folder: Path) -> Path:
+    return folder / "v1" / "b" / KEY[:2] / KEY
+
+
+def test_what_is_stored_is_found(folder: Path) -> None:
+    assert cache.load("b", KEY) is None
+    cache.store("b", KEY, BLOB)
+    assert cache.load("b", KEY) == BLOB
+    assert cache.load("other", KEY) is None
+    assert [p for p in folder.rglob("*") if p.is_file()] == [entry(folder)]
+    cache.store("b", KEY, b"")
+    assert cache.load("b", KEY) == b""
+
+
+def test_info_and_clear(folder: Path) -> None:
+    cache.store("b", KEY, BLOB)
+    size = entry(folder).stat().st_size
+    assert cache.info() == cache.Info(folder, True, 1, size)
+    assert cache.clear() == 1
+    assert cache.info() == cache.Info(folder, True, 0, 0)
+    cache.store("b", KEY, BLOB)
+    assert cache.load("b", KEY) == BLOB
+
+
+def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.store("b", KEY, BLOB)
+    monkeypatch.setenv("MGB_CACHE", "0")
+    assert cache.load("b", KEY) is None
+    cache.store("b", KEY, b"new")
+    assert not cache.info().enabled
+    monkeypatch.setenv("MGB_CACHE", "1")
+    assert cache.load("b", KEY) == BLOB
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "header cut": lambda content: content[:20],
+    "truncated": lambda content: content[:-1],
+    "longer": lambda content: content + b"x",
+    "one bit": lambda content: content[:-7] + bytes([content[-7] ^ 1]) + content[-6:],
+    "magic": lambda content: b"X" + content[1:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_entry_is_absent_and_replaced(folder: Path, damage: Callable[[bytes], bytes]) -> None:
+    cache.store("b", KEY, BLOB)
+    entry(folder).write_bytes(damage(entry(folder).read_bytes()))
+    assert cache.load("b", KEY) is None
+    cache.store("b", KEY, BLOB)
+    assert cache.load("b", KEY) == BLOB
+
+
+def test_an_entry_that_is_a_folder_is_absent(folder: Path) -> None:
+    entry(folder).mkdir(parents=True)
+    assert cache.load("b", KEY) is None
+
+
+def test_the_folder_is_private(folder: Path) -> None:
+    cache.store("b", KEY, BLOB)
+    assert (folder / "v1").stat().st_mode & 0o777 == 0o700
+    assert entry(folder).stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_of_somebody_else_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "v1").mkdir(parents=True)
+    monkeypatch.setattr(os, "getuid", lambda: (folder / "v1").stat().st_uid + 1)
+    with pytest.warns(CacheWarning, match="belongs to another user.*MGB_CACHE_DIR"):
+        cache.store("b", KEY, BLOB)
+    assert not entry(folder).exists()
+    assert not cache.info().enabled
+
+
+def test_an_entry_of_somebody_else_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.store("b", KEY, BLOB)
+    me = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    assert cache.load("b", KEY) is None
+
+
+def test_a_link_in_place_of_the_folder_is_not_used(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    folder.mkdir()
+    (folder / "v1").symlink_to(tmp_path / "elsewhere")
+    with pytest.warns(CacheWarning, match="is not a folder"):
+        cache.store("b", KEY, BLOB)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_an_unusable_folder_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder can be made here")
+    monkeypatch.setenv("MGB_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.warns(CacheWarning, match="MGB_CACHE=0"):
+        cache.store("b", KEY, BLOB)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache.store("b", KEY, BLOB)
+        assert cache.load("b", KEY) is None
+        with cache.lock("b", KEY) as alone:
+            assert not alone
+        assert not cache.info().enabled
+
+
+def test_a_failing_write_warns_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.store("b", KEY, BLOB)
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.warns(CacheWarning, match="no space left"):
+        cache.store("b", KEY, b"new")
+    assert [p for p in folder.rglob("*") if p.is_file()] == [entry(folder)]
+
+
+def test_the_lock_admits_one_at_a_time(folder: Path) -> None:
+    inside = 0
+    most = 0
+    guard = threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most
+        with cache.lock("b", KEY) as alone:
+            assert alone
+            with guard:
+                inside += 1
+                most = max(most, inside)
+            time.sleep(0.02)
+            with guard:
+                inside -= 1
+            cache.store("b", KEY, BLOB)
+
+    with cache.lock("b", KEY) as alone, cache.lock("b", KEY, timeout=0.05) as second:
+        assert alone and not second
+    with cache.lock("b", KEY), cache.lock("b", KEY[::-1], timeout=0.05) as other:
+        assert other
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert [p for p in folder.rglob("*") if p.is_file()] == [entry(folder)]
+
+
+def test_another_process_finds_it() -> None:
+    cache.store("b", KEY, BLOB)
+    code = f"import sys; from mgb import cache; sys.stdout.buffer.write(cache.load('b', {KEY!r}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    assert found.stdout == BLOB
+
+
+WRITER = """
+import sys
+from mgb import cache
+number, key = int(sys.argv[1]), sys.argv[2]
+for _ in range(150):
+    cache.store("b", key, bytes([number]) * (1000 + 5000 * number))
+    blob = cache.load("b", key)
+    assert blob is not None and len(set(blob)) == 1 and len(blob) == 1000 + 5000 * blob[0], "torn"
+"""
+
+
+def test_eight_writers(folder: Path) -> None:
+    command = [sys.executable, "-c", WRITER]
+    writers = [subprocess.Popen([*command, str(n), KEY]) for n in range(8)]
+    assert [w.wait(timeout=60) for w in writers] == [0] * 8
+    assert [p for p in folder.rglob("*") if p.is_file()] == [entry(folder)]
+    blob = cache.load("b", KEY)
+    assert blob is not None and len(blob) == 1000 + 5000 * blob[0]

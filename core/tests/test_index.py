@@ -1,0 +1,222 @@
+"""Indexing: `x[key]` and `x[key] = value` mean what they mean in NumPy, and so do the gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import mgb.functional as F
+from mgb import Tensor
+from mgb.errors import ConversionError, ShapeError
+from mgb.ops.getitem import updated
+from mgb.ops.index import index_add, scatter_add
+from mgb.ir import Spec
+from mgb.tracing import graph_of
+
+
+def numbers(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(3).normal(size=shape)
+
+
+@st.composite
+def shapes_and_keys(draw: Any) -> tuple[tuple[int, ...], Any]:
+    shape = draw(hnp.array_shapes(max_dims=4, max_side=4))
+    if draw(st.booleans()):
+        return shape, draw(hnp.basic_indices(shape, max_dims=6, allow_newaxis=True))
+    key: list[Any] = []
+    axis, dots = 0, False
+    while axis < len(shape) and draw(st.integers(0, 9)) < 9:
+        length, kind = shape[axis], draw(st.sampled_from(["int", "slice", "array", "mask", "none", "dots"]))
+        axis += kind not in ("none", "dots")
+        if kind == "int":
+            key.append(draw(st.integers(-length, length - 1)))
+        elif kind == "slice":
+            key.append(draw(st.slices(length)))
+        elif kind == "array":
+            form = draw(st.sampled_from([(), (2,), (3, 1), (0,)]))
+            key.append(draw(hnp.arrays(np.int32, form, elements=st.integers(-length, length - 1))))
+        elif kind == "mask":
+            key.append(draw(hnp.arrays(bool, (length,))))
+        elif kind == "none":
+            key.append(None)
+        elif not dots:
+            dots = True
+            key.append(Ellipsis)
+            axis += draw(st.integers(0, len(shape) - axis))
+    return shape, tuple(key)
+
+
+def arrays_in(shape: tuple[int, ...], key: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    try:
+        return x, x[key]
+    except IndexError:  # index arrays that do not broadcast, or a mask after dots
+        return None
+
+
+@settings(max_examples=400, deadline=None)
+@given(shapes_and_keys())
+def test_getitem_is_numpys(case: tuple[tuple[int, ...], Any]) -> None:
+    shape, key = case
+    both = arrays_in(shape, key)
+    if both is None:
+        with pytest.raises((IndexError, ValueError)):
+            Tensor(np.zeros(shape))[key]
+        return
+    x, want = both
+    got = Tensor(x)[key]
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+@settings(max_examples=300, deadline=None)
+@given(shapes_and_keys(), st.sampled_from(["scalar", "full", "row"]))
+def test_setitem_is_numpys(case: tuple[tuple[int, ...], Any], form: str) -> None:
+    shape, key = case
+    both = arrays_in(shape, key)
+    if both is None:
+        return
+    x, chosen = both
+    value: Any = -1.5
+    if form == "full":
+        value = -np.arange(chosen.size, dtype=np.float32).reshape(chosen.shape)
+    elif form == "row" and chosen.ndim:
+        value = -np.arange(chosen.shape[-1], dtype=np.float32)
+    t, want = Tensor(x), x.copy()
+    want[key] = value
+    before = t
+    t[key] = Tensor(value) if isinstance(value, np.ndarray) and chosen.size % 2 else value
+    assert t is before
+    np.testing.assert_array_equal(t.numpy(), want)
+
+
+def test_an_index_may_be_a_tensor() -> None:
+    x = numbers(4, 3)
+    t = Tensor(x, dtype="float64")
+    np.testing.assert_array_equal(t[Tensor([2, -1])].numpy(), x[[2, -1]])
+    np.testing.assert_array_equal(t[Tensor(2)].numpy(), x[2])
+    np.testing.assert_array_equal(t[t > 0].numpy(), x[x > 0])
+    np.testing.assert_array_equal(t[[True, False, True, False], 1].numpy(), x[[0, 2], 1])
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ((0, 7), "index 7 is out of bounds for axis 1 with size 3"),
+        ((slice(None), [0, 3]), "index 3 is out of bounds for axis 1 with size 3"),
+        ((0, 0, 0), "too many indices"),
+        ((..., ...), "single ellipsis"),
+        ("a", "str is no index"),
+        (1.0, "float is no index"),
+        ([0.5], "integer or boolean type"),
+        (np.ones(3, bool), "a mask of length 3 does not match axis 0 of length 4"),
+        (True, "a single bool is no index"),
+    ],
+)
+def test_what_is_no_index_raises(key: Any, message: str) -> None:
+    with pytest.raises(IndexError, match=message):
+        Tensor(numbers(4, 3))[key]
+
+
+def test_setitem_refuses_a_value_that_does_not_broadcast() -> None:
+    t = Tensor(numbers(4, 3))
+    with pytest.raises(ShapeError, match=r"\(2,\) does not broadcast to \(3,\)"):
+        t[0] = [1.0, 2.0]
+
+
+def test_setitem_keeps_the_dtype() -> None:
+    t = Tensor([1, 2, 3])
+    t[1] = 7.9
+    assert t.dtype == np.int32
+    np.testing.assert_array_equal(t.numpy(), [1, 7, 3])
+
+
+def test_a_mask_that_only_chooses_is_not_read() -> None:
+    graph = graph_of(
+        lambda x, m: updated(x, m, 0.0), Spec((3, 2), np.dtype("float32")), Spec((3,), np.dtype("bool"))
+    )
+    assert [n.op.name for n in graph.nodes if n.op.name == "where"] == ["where"]
+
+
+def test_the_same_key_has_the_same_meaning_in_a_graph() -> None:
+    key = (slice(None, None, -1), None, [0, 2], 1)
+    graph = graph_of(lambda x: x[key], Spec((4, 3, 2), np.dtype("float32")))
+    assert graph.outputs[0].spec.shape == np.zeros((4, 3, 2))[key].shape
+
+
+@pytest.mark.parametrize(
+    "key",
+    [1, slice(3, 0, -2), (..., None, 0), [0, 0, 2], ([0, 0], [1, 1]), (slice(1, 3), [2, 0, 0]), (0, [1, 1]), np.eye(4, 3) > 0],
+)
+def test_gradients_of_getitem_and_setitem(key: Any, check_gradient: Any) -> None:
+    x = numbers(4, 3)
+    check_gradient(lambda t: t[key], x, order=2)
+    value = numbers(*x[key].shape)
+    if len(np.unique(np.arange(12).reshape(4, 3)[key])) == value.size:  # of equal indices the last value stays
+        check_gradient(lambda t, v: updated(t, key, v), x, value)
+
+
+def test_gradients_of_the_index_ops(check_gradient: Any) -> None:
+    x, index = numbers(4, 3), np.array([[0, 2, 1], [3, 3, 0]])
+    source = numbers(2, 3)
+    check_gradient(lambda t: F.gather(t, 0, Tensor(index)), x)
+    check_gradient(lambda t: F.take(t, Tensor([1, 1, 0]), 1), x)
+    check_gradient(lambda t, s: scatter_add(t, 0, Tensor(index % 2 * 2), s), x, source)
+    check_gradient(lambda t, s: F.scatter(t, 0, Tensor(index), s), x, source)
+    check_gradient(lambda t, v: index_add(t, v, Tensor([1, 1]), axes=(0,), place=0), x, source)
+    check_gradient(lambda t: F.indexing_one_hot(t, Tensor([0, 2, 2, 1])), x)
+
+
+@given(st.integers(0, 2), st.data())
+@settings(max_examples=50, deadline=None)
+def test_gather_is_take_along_axis(axis: int, data: Any) -> None:
+    x = numbers(3, 2, 4)
+    form = list(x.shape)
+    form[axis] = data.draw(st.integers(0, 5))
+    index = data.draw(hnp.arrays(np.int32, tuple(form), elements=st.integers(-x.shape[axis], x.shape[axis] - 1)))
+    t = Tensor(x, dtype="float64")
+    np.testing.assert_array_equal(F.gather(t, axis, Tensor(index)).numpy(), np.take_along_axis(x, index, axis))
+    want = x.copy()
+    np.put_along_axis(want, index, 0.0, axis)
+    np.testing.assert_array_equal(F.scatter(t, axis, Tensor(index), F.zeros(tuple(form))).numpy(), want)
+
+
+def test_gather_names_what_does_not_fit() -> None:
+    with pytest.raises(ShapeError, match="gather"):
+        F.gather(Tensor(numbers(2, 3)), 0, Tensor([0, 1]))
+    with pytest.raises(IndexError, match="out of bounds"):
+        F.gather(Tensor(numbers(2, 3)), 0, Tensor([[2, 0, 0]]))
+
+
+def test_one_hot() -> None:
+    labels = np.array([[0, 2], [1, 1]])
+    got = F.one_hot(Tensor(labels), 3)
+    assert got.dtype == np.int32
+    np.testing.assert_array_equal(got.numpy(), np.eye(3)[labels])
+    with pytest.raises(ConversionError, match="labels are integers"):
+        F.one_hot(Tensor([0.5]), 3)
+
+
+def test_indexing_one_hot_picks_and_keeps_infinities_out() -> None:
+    x = np.array([[1.0, np.inf, 3.0], [np.nan, 5.0, 6.0]])
+    got = F.indexing_one_hot(Tensor(x), Tensor([2, 1]))
+    np.testing.assert_array_equal(got.numpy(), [3.0, 5.0])
+    assert F.indexing_one_hot(Tensor(x), Tensor([2, 1]), keepdims=True).shape == (2, 1)
+    with pytest.raises(ShapeError, match="the index has shape"):
+        F.indexing_one_hot(Tensor(x), Tensor([2, 1, 0]))
+
+
+def test_value_dependent_shapes() -> None:
+    x = np.array([[0.0, 1.0], [2.0, 0.0]])
+    t = Tensor(x)
+    values, places = F.cond_take(t > 0, t)
+    np.testing.assert_array_equal(values.numpy(), [1, 2])
+    np.testing.assert_array_equal(places.numpy(), [1, 2])
+    np.testing.assert_array_equal(F.non_zero(t).numpy(), np.argwhere(x))
+    for got, want in zip(F.non_zero(t, as_tuple=True), np.nonzero(x)):
+        np.testing.assert_array_equal(got.numpy(), want)

@@ -1,0 +1,190 @@
+"""Files of tensors: round trips, other programs' files, and damage of every kind."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from mgb import dtypes
+from mgb.errors import FileFormatError
+from mgb.serialization import load, save
+from mgb.tensor import Parameter, Tensor
+
+
+def same(a, b):
+    """Equal nests: types, keys, dtypes, shapes and every bit."""
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert list(a) == list(b)
+        assert [type(k) for k in a] == [type(k) for k in b]
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif isinstance(a, np.ndarray | Tensor):
+        x, y = (v if isinstance(v, np.ndarray) else v.numpy() for v in (a, b))
+        assert (x.dtype, x.shape, x.tobytes()) == (y.dtype, y.shape, y.tobytes())
+    else:
+        assert a == b or (math.isnan(a) and math.isnan(b))
+
+
+ARRAYS = st.sampled_from([d for d in dtypes.DTYPES if d != dtypes.bfloat16]).flatmap(
+    lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+)
+LEAVES = st.one_of(
+    ARRAYS,
+    ARRAYS.map(lambda a: Tensor(a, dtype=a.dtype)),
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.none(),
+    st.text(max_size=5),
+)
+NESTS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.one_of(st.text(max_size=4), st.integers()), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@given(NESTS)
+@settings(max_examples=80, deadline=None)
+def test_round_trip(nest):
+    file = io.BytesIO()
+    save(nest, file)
+    file.seek(0)
+    same(load(file), nest)
+
+
+@pytest.mark.parametrize("dtype", dtypes.DTYPES, ids=str)
+def test_every_dtype_and_class(tmp_path, dtype):
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    nest = {"t": Tensor(array, dtype=dtype), "p": Parameter(array, dtype=dtype), "a": array}
+    save(nest, tmp_path / "x.safetensors")
+    same(load(tmp_path / "x.safetensors"), nest)
+
+
+def test_names_that_meet_are_kept_apart():
+    nest = {"a": {"b": np.array([1])}, "a.b": np.array([2]), 0: np.array([3]), "0": np.array([4])}
+    file = io.BytesIO()
+    save(nest, file)
+    file.seek(0)
+    same(load(file), nest)
+
+
+def test_values_that_are_not_contiguous(tmp_path):
+    array = np.arange(12.0).reshape(3, 4).T[::2]
+    save(array, str(tmp_path / "x"))
+    np.testing.assert_array_equal(load(str(tmp_path / "x")), array)
+
+
+def test_the_file_is_a_safetensors_file(tmp_path):
+    """Read back by the format's own words: little-endian length, JSON, bytes."""
+    array = np.array([[1.5, -2.0]], np.float32)
+    save({"layer": {"weight": Tensor(array)}}, tmp_path / "x")
+    content = (tmp_path / "x").read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    assert length % 8 == 0
+    assert header["layer.weight"] == {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]}
+    assert all(isinstance(v, str) for v in header["__metadata__"].values())
+    assert content[8 + length :] == array.tobytes()
+
+
+def test_the_safetensors_package_reads_our_files_and_we_its(tmp_path):
+    theirs = pytest.importorskip("safetensors.numpy")
+    arrays = {"w": np.ones((2, 3), np.float32), "n": np.array(7, np.int64), "e": np.zeros((0, 2), np.float16)}
+    save(arrays, tmp_path / "ours")
+    same(dict(sorted(theirs.load_file(tmp_path / "ours").items())), dict(sorted(arrays.items())))
+    theirs.save_file(arrays, tmp_path / "theirs")
+    same(dict(sorted(load(tmp_path / "theirs").items())), dict(sorted(arrays.items())))
+
+
+def written(nest):
+    file = io.BytesIO()
+    save(nest, file)
+    return file.getvalue()
+
+
+def test_a_file_cut_short_at_any_byte():
+    content = written({"a": np.arange(3), "b": [1, Tensor([1.0, 2.0])]})
+    for size in range(len(content)):
+        with pytest.raises(FileFormatError):
+            load(io.BytesIO(content[:size]))
+
+
+@pytest.mark.parametrize("flip", [1, 2, 4, 0x20, 0x80, 0xFF])
+def test_a_changed_byte_never_gives_other_data(flip):
+    nest = {"a": np.arange(3), "b": [1, 2.5]}
+    content = written(nest)
+    refused = 0
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= flip
+        try:
+            found = load(io.BytesIO(bytes(changed)))
+        except FileFormatError:
+            refused += 1
+        else:
+            same(found, nest)
+    assert refused > 0.9 * len(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not a safetensors file at all",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 1 << 60) + b"{}",
+        struct.pack("<Q", 56) + b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}} ',
+        struct.pack("<Q", 56) + b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}} ' + bytes(4),
+        struct.pack("<Q", 56) + b'{"a":{"dtype":"Q32","shape":[1],"data_offsets":[0,4]}}  ' + bytes(4),
+    ],
+)
+def test_damaged_files(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"cannot load .*damaged or was not written by mgb\.save"):
+        load(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "thing", [object(), {"a": [1, {2}]}, {(1, 2): 3}, {"f": save}, 1j, np.array(["text"])]
+)
+def test_what_cannot_be_saved(tmp_path, thing):
+    with pytest.raises(TypeError, match="cannot save"):
+        save(thing, tmp_path / "x")
+    assert not os.listdir(tmp_path)
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    save({"a": 1}, tmp_path / "x")
+
+    def fail(*_args):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        save({"a": 2}, tmp_path / "x")
+    assert os.listdir(tmp_path) == ["x"]
+    assert load(tmp_path / "x") == {"a": 1}
+
+
+def test_the_file_has_the_usual_permissions(tmp_path):
+    save({"a": 1}, tmp_path / "x")
+    (tmp_path / "y").touch()
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode

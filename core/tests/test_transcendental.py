@@ -1,0 +1,177 @@
+"""The bodies of the transcendental functions, evaluated in primitives, against mpmath and the special cases of C."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from mgb.ops import elementwise as el
+from mgb.ops import hyperbolic as hyp
+from mgb.ops import transcendental as tr
+from mgb.ops.declare import op_of
+from oracle import DTYPES, assert_same, check_gradient, in_words, sample, tensors, ulps
+
+INF = float("inf")
+
+
+@pytest.fixture(autouse=True)
+def _digits():
+    with mpmath.workprec(300), np.errstate(all="ignore"):
+        yield
+
+
+def _log(base):
+    return lambda x: None if x < 0 else -mpmath.inf if x == 0 else mpmath.log(x) / base
+
+
+def _log1p(x):
+    return None if x < -1 else -mpmath.inf if x == -1 else mpmath.log1p(x)
+
+
+def _circular(function):
+    def truth(x):
+        with mpmath.workprec(1300):
+            return function(x)
+
+    return truth
+
+
+# function, truth, the range where it is neither overflowing by far nor 0, ULPs
+BODIES = [
+    (tr.exp, mpmath.exp, (-800, 800), 1),
+    (el.exp2, lambda x: mpmath.mpf(2) ** x, (-1100, 1100), 1),
+    (el.expm1, mpmath.expm1, (-800, 800), 2),
+    (tr.tanh, mpmath.tanh, (-100, 100), 2),
+    (tr.log, _log(1), (-INF, INF), 1),
+    (el.log1p, _log1p, (-INF, INF), 1),
+    (el.log2, _log(mpmath.log(2)), (-INF, INF), 2),
+    (el.log10, _log(mpmath.log(10)), (-INF, INF), 2),
+    (tr.sin, _circular(mpmath.sin), (-INF, INF), 1),
+    (tr.cos, _circular(mpmath.cos), (-INF, INF), 1),
+    (tr.erf, mpmath.erf, (-30, 30), 1),
+    (hyp.erfc, mpmath.erfc, (-30, 30), 3),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("function", "truth", "interval", "bound"), BODIES)
+def test_body_is_within_its_bound(function, truth, interval, bound, dtype):
+    x = sample(dtype, *interval)
+    got = in_words(op_of(function), *tensors(x)).numpy()
+    assert got.dtype == dtype
+    error, where = ulps(got[np.isfinite(x)], truth, x[np.isfinite(x)])
+    assert error <= bound, (error, where)
+
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [row[0] for row in BODIES])
+def test_body_treats_special_numbers_as_numpy_does(function, dtype):
+    x = np.array([0.0, -0.0, INF, -INF, np.nan, 1, -1, 2, 30, -30], dtype)
+    op = op_of(function)
+    assert_same(in_words(op, *tensors(x)).numpy(), op.eager(x), 1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_hard_arguments_of_sine(dtype):
+    """The doubles and floats that come nearest to a multiple of pi / 2, and the largest ones."""
+    hard = [6381956970095103 * 2.0**797, 16367173 * 2.0**72, 1e22, 2.0**30, np.pi, 3 * np.pi / 2, np.finfo(dtype).max]
+    x = np.array(hard, np.float64).astype(dtype)
+    x = x[np.isfinite(x)]
+    for function, truth in ((tr.sin, mpmath.sin), (tr.cos, mpmath.cos)):
+        error, where = ulps(in_words(op_of(function), *tensors(x)).numpy(), _circular(truth), x)
+        assert error <= 1, (error, where)
+
+
+def test_results_underflow_gradually():
+    x = np.array([-87.5, -95, -103, -103.97, -104], np.float32)
+    assert_same(in_words(op_of(tr.exp), *tensors(x)).numpy(), np.exp(x.astype(np.float64)).astype(np.float32), 0)
+    x = np.array([-709.0, -730, -745.13, -746])
+    error, where = ulps(in_words(op_of(tr.exp), *tensors(x)).numpy(), mpmath.exp, x)
+    assert error <= 1, where
+
+
+SPECIAL = [0.0, -0.0, INF, -INF, np.nan, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 1.5, 1e30, -1e30, 1e-30, 2**24 + 1, -7]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [tr.pow, tr.atan2, el.hypot, el.fmod, el.copysign])
+def test_special_pairs(function, dtype):
+    a, b = (v.ravel() for v in np.meshgrid(*2 * [np.array(SPECIAL, dtype)]))
+    op = op_of(function)
+    assert_same(in_words(op, *tensors(a, b)).numpy(), op.eager(a, b), 1e-6)
+
+
+def _pow(x, y):
+    if x == 0:
+        return mpmath.mpf(y == 0) if y >= 0 else mpmath.inf
+    if x < 0 and mpmath.floor(y) != y:
+        return None
+    size = y * mpmath.log(abs(x))
+    sign = -1 if x < 0 and mpmath.floor(y / 2) != y / 2 else 1
+    return sign * (mpmath.inf if size > 1e4 else mpmath.mpf(0) if size < -1e4 else mpmath.exp(size))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pow_is_within_1_ulp(dtype):
+    random = np.random.default_rng(0)
+    anything = sample(dtype, -INF, INF)
+    anything = anything[np.isfinite(anything) & (anything != 0)]
+    x = np.concatenate([anything, random.uniform(0, 5, 200), random.uniform(0.9, 1.1, 200), random.uniform(-9, 0, 99)])
+    y = [random.permutation(anything), random.uniform(-300, 300, 200), random.uniform(-5e3, 5e3, 200)]
+    y = np.concatenate([*y, random.integers(-40, 40, 99)])
+    x, y = x.astype(dtype), y.astype(dtype)
+    error, where = ulps(in_words(op_of(tr.pow), *tensors(x, y)).numpy(), _pow, x, y)
+    assert error <= 1, (error, where)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_atan2_is_within_2_ulp(dtype):
+    y = sample(dtype, -INF, INF)
+    y = y[np.isfinite(y) & (y != 0)]
+    x = np.random.default_rng(0).permutation(y)
+    error, where = ulps(in_words(op_of(tr.atan2), *tensors(y, x)).numpy(), mpmath.atan2, y, x)
+    assert error <= 2, (error, where)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_16_bit_floats_are_computed_in_float32(name):
+    x = tensors(np.array([0.5, 1, 3, 60], np.float32), dtype=name)
+    for function in (tr.exp, tr.log, tr.sin, tr.erf):
+        op = op_of(function)
+        body = op.body(*x)
+        assert body.dtype == x[0].dtype == op.infer(x[0].spec).dtype
+        wide = op.eager(x[0].numpy().astype(np.float32)).astype(x[0].dtype)
+        np.testing.assert_array_equal(body.numpy(), wide)
+
+
+X = np.array([-2.5, -1.25, -0.6, -0.1, 0.2, 0.7, 1.3, 2.75])
+
+
+@pytest.mark.parametrize("function", [tr.exp, tr.sin, tr.cos, tr.tanh, tr.erf, el.exp2, el.expm1, hyp.erfc])
+def test_gradients_of_one_argument(function):
+    assert check_gradient(op_of(function), X) == 1
+
+
+@pytest.mark.parametrize("function", [tr.log, el.log2, el.log10, el.log1p])
+def test_gradients_of_logarithms(function):
+    assert check_gradient(op_of(function), abs(X)) == 1
+
+
+def test_gradients_of_two_arguments():
+    assert check_gradient(op_of(tr.atan2), X, X[::-1] + 0.05) == 2
+    assert check_gradient(op_of(tr.pow), abs(X), X[::-1]) == 2
+
+
+def test_gradient_of_pow_at_its_edges():
+    x, y, g = tensors(np.array([0.0, 0, 0, -2]), np.array([2.0, 1, 0, 3]), np.ones(4))
+    dx, dy = op_of(tr.pow).grad(g, tr.pow(x, y), x, y)
+    np.testing.assert_array_equal(dx.numpy(), [0, 1, 0, 12])
+    np.testing.assert_array_equal(np.isnan(dy.numpy()), [False, False, False, True])
+
+
+def test_gradient_of_atan2_does_not_overflow():
+    y, x, g = tensors(*np.array([[1e200, 1.0], [2e200, 0], [1, 1]]))
+    dy, dx = op_of(tr.atan2).grad(g, None, y, x)
+    np.testing.assert_allclose(dy.numpy(), [4e-201, 0])
+    np.testing.assert_allclose(dx.numpy(), [-2e-201, -1])

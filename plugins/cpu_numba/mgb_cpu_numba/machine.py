@@ -1,0 +1,94 @@
+"""Source to machine code, and machine code to bytes and back."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from .source import Source
+
+_loading = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    address : int
+        Of a C function that takes int64s and returns one.
+    symbol : str
+        Its name in `image`.
+    image : bytes
+        The object file.
+    owner : object
+        Keeps the code in memory.
+    """
+
+    address: int
+    symbol: str
+    image: bytes
+    owner: Any
+
+    def dump(self) -> bytes:
+        """The code as bytes, for `load`."""
+        return self.symbol.encode() + b"\n" + self.image
+
+
+def build(source: Source, arity: int) -> Code:
+    """Compile a kernel of `arity` arguments with Numba."""
+    from numba import cfunc, types
+
+    from .intrinsics import MAKERS, WORDS
+
+    names: dict[str, Any] = {d: getattr(np, d) for d in _NUMBERS}
+    names |= {"inf": np.inf, "nan": np.nan} | WORDS
+    names |= {name: MAKERS[maker](*arguments) for name, (maker, arguments) in source.functions.items()}
+    exec(compile(source.text, "<mgb kernel>", "exec"), names)
+    signature = types.int64(*[types.int64] * arity)
+    compiled = cfunc(signature, nopython=True, error_model="numpy", _nrt=False)(names["kernel"])
+    return Code(compiled.address, compiled.native_name, compiled._library._get_compiled_object(), compiled)
+
+
+_NUMBERS = tuple(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)) + ("float32", "float64")
+
+
+def load(blob: bytes) -> Code:
+    """The code that `Code.dump` made `blob` of, through LLVM alone: Numba is not imported."""
+    import llvmlite.binding as llvm
+
+    symbol, _, image = blob.partition(b"\n")
+    name = symbol.decode()
+    builder = llvm.JITLibraryBuilder().add_object_img(image).export_symbol(name).add_current_process()
+    with _loading:
+        linker, number = _linker(), next(_count)
+        library = builder.link(linker, f"mgb{number}")
+    return Code(library[name], name, image, library)
+
+
+_count = iter(range(1 << 62))
+
+
+@cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    return llvm.create_lljit_compiler(machine)
+
+
+@cache
+def toolchain() -> str:
+    """The versions of Numba and llvmlite, and the processor that code is made for."""
+    import llvmlite.binding as llvm
+
+    cpu = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    return f"numba {version('numba')} llvmlite {version('llvmlite')} {cpu}"
