@@ -226,13 +226,13 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
     The caller vouches for one reference beside the one in `arrays`: the owner that the update is for.
     Any further one makes the answer False. Nothing is missed, because
 
-    * the array owns its memory, or is alone on a block: then it is the ``base`` that NumPy gives to each of its
-      views, ``Tensor.numpy()`` among them, and to views of views, and a base is a reference;
+    * the array owns its memory, or is alone on a block: then it is the ``base`` that NumPy gives to each of
+      its views, ``Tensor.numpy()`` among them, and to views of views, and a base is a reference;
     * memoryviews and DLPack capsules of an array refer to it as well;
     * an array that is a view, of a user's array perhaps, is never owned.
 
-    What no count can show is a bare address, ``array.ctypes.data``, and a thread that comes to the owner after
-    the answer: what one thread updates, another must not read at the same time.
+    What no count can show is a bare address, ``array.ctypes.data``, and a thread that comes to the owner
+    after the answer: what one thread updates, another must not read at the same time.
 
     Parameters
     ----------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import mpmath
 import numpy as np
 from mgb.apply import apply
+from mgb.autodiff import GradManager
 from mgb.ir import Node, Op
 from mgb.tensor import Tensor
 from mgb.tracing import graph_of
@@ -41,8 +43,18 @@ def sample(dtype: Any, low: float, high: float, count: int = 60) -> Array:
     """Numbers in [low, high]: of every exponent, near 0, near 1, and spread evenly."""
     random = np.random.default_rng(5)
     bits = random.integers(0, 1 << 32, 4 * count, dtype=np.uint64) << np.uint64(32)
-    every = bits.view(np.float64) if dtype == np.float64 else (bits >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    edges = [0.0, -0.0, 1, -1, 0.5, np.finfo(dtype).tiny, np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max]
+    leading = (bits >> np.uint64(32)).astype(np.uint32)
+    every = bits.view(np.float64) if dtype == np.float64 else leading.view(np.float32)
+    edges = [
+        0.0,
+        -0.0,
+        1,
+        -1,
+        0.5,
+        np.finfo(dtype).tiny,
+        np.finfo(dtype).smallest_subnormal,
+        np.finfo(dtype).max,
+    ]
     pieces = [
         every.astype(dtype),
         random.uniform(max(low, -1e4), min(high, 1e4), count),
@@ -99,9 +111,7 @@ def check_gradient(op: Op, *inputs: Array, rtol: float = 1e-6, **params: Any) ->
 
 
 def gradients(op: Op, xs: Sequence[Tensor], g: Tensor, **params: Any) -> Sequence[Tensor | None]:
-    """What the rule of `op` says, names with an underscore seeing the spec only; without a rule, what its body says."""
-    import inspect
-
+    """What the rule of `op` says, a name with an underscore seeing the spec only; else what its body says."""
     if op.grad is None:
         return _through_the_body(op, xs, g, params)
     y = apply(op, *xs, **params)
@@ -110,9 +120,7 @@ def gradients(op: Op, xs: Sequence[Tensor], g: Tensor, **params: Any) -> Sequenc
     return op.grad(g, *seen, **params)
 
 
-def _through_the_body(op: Op, xs: Sequence[Tensor], g: Tensor, params: dict[str, Any]) -> Sequence[Tensor | None]:
-    from mgb.autodiff import GradManager
-
+def _through_the_body(op: Op, xs: Sequence[Tensor], g: Tensor, params: Any) -> Sequence[Tensor | None]:
     inputs = [x._alias(x._tape) for x in xs]
     with GradManager().attach(inputs) as manager:
         manager.backward(apply(op, *inputs, **params), g)

@@ -351,6 +351,8 @@ def test_a_step_between_keeps_two_groups_apart() -> None:
 
     steps = steps_of(body, f32(3, 3), traits=HOLES)
     assert [s.fused for s in steps] == [True, False, True]
+    assert steps[0].reason == "ends at mul: matmul reads it"
+    steps = steps_of(body, f32(3, 3))
     assert "another step stands between them" in steps[0].reason
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import mgb.functional as F
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-import mgb.functional as F
 from mgb import Tensor
 from mgb.errors import ConversionError, ShapeError
+from mgb.ir import Spec
 from mgb.ops.getitem import updated
 from mgb.ops.index import index_add, scatter_add
-from mgb.ir import Spec
 from mgb.tracing import graph_of
 
 
@@ -151,13 +150,24 @@ def test_the_same_key_has_the_same_meaning_in_a_graph() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [1, slice(3, 0, -2), (..., None, 0), [0, 0, 2], ([0, 0], [1, 1]), (slice(1, 3), [2, 0, 0]), (0, [1, 1]), np.eye(4, 3) > 0],
+    [
+        1,
+        slice(3, 0, -2),
+        (..., None, 0),
+        [0, 0, 2],
+        ([0, 0], [1, 1]),
+        (slice(1, 3), [2, 0, 0]),
+        (0, [1, 1]),
+        np.eye(4, 3) > 0,
+    ],
 )
 def test_gradients_of_getitem_and_setitem(key: Any, check_gradient: Any) -> None:
     x = numbers(4, 3)
     check_gradient(lambda t: t[key], x, order=2)
     value = numbers(*x[key].shape)
-    if len(np.unique(np.arange(12).reshape(4, 3)[key])) == value.size:  # of equal indices the last value stays
+    if (
+        len(np.unique(np.arange(12).reshape(4, 3)[key])) == value.size
+    ):  # of equal indices the last value stays
         check_gradient(lambda t, v: updated(t, key, v), x, value)
 
 
@@ -178,9 +188,13 @@ def test_gather_is_take_along_axis(axis: int, data: Any) -> None:
     x = numbers(3, 2, 4)
     form = list(x.shape)
     form[axis] = data.draw(st.integers(0, 5))
-    index = data.draw(hnp.arrays(np.int32, tuple(form), elements=st.integers(-x.shape[axis], x.shape[axis] - 1)))
+    index = data.draw(
+        hnp.arrays(np.int32, tuple(form), elements=st.integers(-x.shape[axis], x.shape[axis] - 1))
+    )
     t = Tensor(x, dtype="float64")
-    np.testing.assert_array_equal(F.gather(t, axis, Tensor(index)).numpy(), np.take_along_axis(x, index, axis))
+    np.testing.assert_array_equal(
+        F.gather(t, axis, Tensor(index)).numpy(), np.take_along_axis(x, index, axis)
+    )
     want = x.copy()
     np.put_along_axis(want, index, 0.0, axis)
     np.testing.assert_array_equal(F.scatter(t, axis, Tensor(index), F.zeros(tuple(form))).numpy(), want)

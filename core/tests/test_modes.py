@@ -10,12 +10,15 @@ from mgb.ops.modes import MODES, Elemwise
 from oracle import tensors
 from scipy import special
 
-IDS = """RELU ABS ACOS ASIN CEIL COS EXP EXPM1 FLOOR LOG LOG1P NEGATE SIGMOID SIN TANH ABS_GRAD ADD FLOOR_DIV MAX MIN
-MOD MUL POW SIGMOID_GRAD SUB SWITCH_GT0 TANH_GRAD TRUE_DIV LOG_SUM_EXP LT LEQ EQ SHL SHR COND_LEQ_MOV FUSE_MUL_ADD3
-FUSE_MUL_ADD4 FUSE_ADD_RELU FUSE_ADD_SIGMOID FUSE_ADD_TANH FAST_TANH FAST_TANH_GRAD ROUND RMULH ATAN2 ERF ERFINV ERFC
-ERFCINV H_SWISH H_SWISH_GRAD FUSE_ADD_H_SWISH NOT AND OR XOR SILU SILU_GRAD GELU GELU_GRAD COND_LT_MOV NEQ ISNAN ISINF
-SINH COSH ASINH ACOSH ATANH TAN ASINH_GRAD ACOSH_GRAD ATANH_GRAD PRELU CLIP PRELU_GRAD SOFTPLUS SOFTPLUS_GRAD RELU6
-RELU6_GRAD HSIGMOID HSIGMOID_GRAD LOGSIGMOID SQRT SQUARE SIGN""".split()
+IDS = """
+RELU ABS ACOS ASIN CEIL COS EXP EXPM1 FLOOR LOG LOG1P NEGATE SIGMOID SIN TANH ABS_GRAD ADD FLOOR_DIV MAX
+MIN MOD MUL POW SIGMOID_GRAD SUB SWITCH_GT0 TANH_GRAD TRUE_DIV LOG_SUM_EXP LT LEQ EQ SHL SHR COND_LEQ_MOV
+FUSE_MUL_ADD3 FUSE_MUL_ADD4 FUSE_ADD_RELU FUSE_ADD_SIGMOID FUSE_ADD_TANH FAST_TANH FAST_TANH_GRAD ROUND
+RMULH ATAN2 ERF ERFINV ERFC ERFCINV H_SWISH H_SWISH_GRAD FUSE_ADD_H_SWISH NOT AND OR XOR SILU SILU_GRAD
+GELU GELU_GRAD COND_LT_MOV NEQ ISNAN ISINF SINH COSH ASINH ACOSH ATANH TAN ASINH_GRAD ACOSH_GRAD
+ATANH_GRAD PRELU CLIP PRELU_GRAD SOFTPLUS SOFTPLUS_GRAD RELU6 RELU6_GRAD HSIGMOID HSIGMOID_GRAD
+LOGSIGMOID SQRT SQUARE SIGN
+""".split()
 
 A = np.array([-3.7, -3.0, -1.5, -0.4, 0.0, 0.3, 0.8, 1.0, 2.5, 3.0, 6.0, 7.2])
 B = np.array([0.7, 2.0, -1.5, 0.9, 0.6, -0.8, 0.8, 2.0, -2.5, 3.5, 1.0, 0.45])
@@ -59,7 +62,7 @@ def between(x, low, high):
     return np.where((low <= x) & (x <= high), 1, 0)
 
 
-# mode: inputs, value, then the gradient of each input for a gradient of 1 (None: it has none, "": not checked here)
+# mode: inputs, value, then the slope for each input (None: it has none, "": not checked here)
 TABLE = {
     "RELU": ([A], lambda x: np.where(x <= 0, 0, x), lambda x: x > 0),
     "ABS": ([A], np.abs, lambda x: np.where(x > 0, 1, -1)),
@@ -84,7 +87,12 @@ TABLE = {
     "MOD": ([A, B], lambda x, y: x - y * np.trunc(x / y), lambda x, y: 1 + 0 * x, ""),
     "MUL": ([A, B], np.multiply, lambda x, y: y, lambda x, y: x),
     "POW": ([POSITIVE, B], np.power, lambda x, y: y * x ** (y - 1), lambda x, y: x**y * np.log(x)),
-    "SIGMOID_GRAD": ([A, B], lambda x, y: x * (1 - x) * y, lambda x, y: (1 - 2 * x) * y, lambda x, y: x * (1 - x)),
+    "SIGMOID_GRAD": (
+        [A, B],
+        lambda x, y: x * (1 - x) * y,
+        lambda x, y: (1 - 2 * x) * y,
+        lambda x, y: x * (1 - x),
+    ),
     "SUB": ([A, B], np.subtract, lambda x, y: 1 + 0 * x, lambda x, y: 0 * x - 1),
     "SWITCH_GT0": ([A, B], lambda x, y: np.where(x > 0, y, 0), None, lambda x, y: x > 0),
     "TANH_GRAD": ([A, B], lambda x, y: (1 - x * x) * y, lambda x, y: -2 * x * y, lambda x, y: 1 - x * x),
@@ -150,7 +158,12 @@ TABLE = {
     "ATANH": ([UNIT], np.arctanh, lambda x: 1 / (1 - x * x)),
     "TAN": ([A], np.tan, lambda x: 1 / np.cos(x) ** 2),
     "ASINH_GRAD": ([A, B], lambda x, y: y / np.sqrt(x * x + 1), "", lambda x, y: 1 / np.sqrt(x * x + 1)),
-    "ACOSH_GRAD": ([1 + POSITIVE, B], lambda x, y: y / np.sqrt(x * x - 1), "", lambda x, y: 1 / np.sqrt(x * x - 1)),
+    "ACOSH_GRAD": (
+        [1 + POSITIVE, B],
+        lambda x, y: y / np.sqrt(x * x - 1),
+        "",
+        lambda x, y: 1 / np.sqrt(x * x - 1),
+    ),
     "ATANH_GRAD": ([UNIT, B], lambda x, y: y / (1 - x * x), "", lambda x, y: 1 / (1 - x * x)),
     "PRELU": (
         [A, B],
@@ -169,7 +182,12 @@ TABLE = {
     "SOFTPLUS": ([A], lambda x: np.log1p(np.exp(-abs(x))) + np.maximum(x, 0), sig),
     "SOFTPLUS_GRAD": ([A, B], lambda x, y: y * sig(x), "", lambda x, y: sig(x)),
     "RELU6": ([A], lambda x: np.clip(x, 0, 6), lambda x: (x > 0) & (x < 6)),
-    "RELU6_GRAD": ([A, B], lambda x, y: np.where((x <= 0) | (x >= 6), 0, y), None, lambda x, y: (x > 0) & (x < 6)),
+    "RELU6_GRAD": (
+        [A, B],
+        lambda x, y: np.where((x <= 0) | (x >= 6), 0, y),
+        None,
+        lambda x, y: (x > 0) & (x < 6),
+    ),
     "HSIGMOID": ([A], lambda x: np.clip((x + 3) / 6, 0, 1), lambda x: ((x > -3) & (x < 3)) / 6),
     "HSIGMOID_GRAD": (
         [A, B],
@@ -264,7 +282,9 @@ def test_edges():
     np.testing.assert_array_equal(Elemwise("SIGN")(x).numpy(), [0, -1, 1, 0])
     np.testing.assert_array_equal(Elemwise("RELU")(x).numpy(), [nan, 0, inf, 0])
     np.testing.assert_array_equal(Elemwise("MAX")(x, 1.0).numpy(), [nan, 1, inf, 1])
-    np.testing.assert_array_equal(Elemwise("SWITCH_GT0")(tensors(np.array([-1.0, 1]))[0], nan).numpy(), [0, nan])
+    np.testing.assert_array_equal(
+        Elemwise("SWITCH_GT0")(tensors(np.array([-1.0, 1]))[0], nan).numpy(), [0, nan]
+    )
     low = tensors(np.array([-(2**31)], np.int32))[0]
     assert Elemwise("RMULH")(low, low).numpy() == 2**31 - 1
 
@@ -281,7 +301,7 @@ def test_names():
     add = Elemwise(mode="add")
     assert add == "ADD" and add == Elemwise("ADD") and add.mode == "ADD" and hash(add) == hash("ADD")
     assert add != "SUB" and add != 3 and Elemwise(add) == add and repr(add) == "Elemwise(mode='ADD')"
-    with pytest.raises(ValueError, match="did you mean .*RELU"):
+    with pytest.raises(ValueError, match=r"did you mean .*RELU"):
         Elemwise("RELLU")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mgb.functional as F
 import numpy as np
 import pytest
-
-import mgb.functional as F
 from mgb import Tensor
 from mgb.autodiff import GradManager
 from mgb.ir import Spec
@@ -65,6 +64,7 @@ CALLS: dict[Callable[..., Any], tuple[tuple[Any, ...], dict[str, Any]]] = {
     np.cumsum: ((X,), {}),
     np.linalg.norm: ((X,), {"axis": 1}),
     np.round: ((X, 1), {}),
+    np.around: ((X,), {}),
     np.clip: ((X, 0.7, 1.5), {}),
     np.where: ((X > 1, X, 0.0), {}),
     np.dot: ((X, Y.T), {}),

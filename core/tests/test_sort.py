@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import mgb.functional as F
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-import mgb.functional as F
 from mgb import Tensor
 from mgb.apply import evaluate
 from mgb.errors import ShapeError

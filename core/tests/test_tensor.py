@@ -8,13 +8,12 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import mgb
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-import mgb
 from mgb import Parameter, Tensor
 from mgb.errors import ConversionError, DeviceError, ShapeError
 
@@ -27,7 +26,9 @@ BITS = [operator.and_, operator.or_, operator.xor]
 
 def pairs(dtype: type, elements: Any) -> Any:
     shapes = hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)
-    return shapes.flatmap(lambda s: st.tuples(*(hnp.arrays(dtype, i, elements=elements) for i in s.input_shapes)))
+    return shapes.flatmap(
+        lambda s: st.tuples(*(hnp.arrays(dtype, i, elements=elements) for i in s.input_shapes))
+    )
 
 
 def same(got: Tensor, want: Any, **tolerance: float) -> None:
@@ -111,7 +112,8 @@ def test_remainder_is_megengines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right"), [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((4, 2, 3), (3, 5)), ((3,), (4, 3, 2)), ((4, 2, 3), (3,))]
+    ("left", "right"),
+    [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((4, 2, 3), (3, 5)), ((3,), (4, 3, 2)), ((4, 2, 3), (3,))],
 )
 def test_matmul(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The bodies of the transcendental functions, evaluated in primitives, against mpmath and the special cases of C."""
+"""The bodies of the transcendental functions, in primitives, against mpmath and the special cases of C."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ def test_body_is_within_its_bound(function, truth, interval, bound, dtype):
     assert error <= bound, (error, where)
 
 
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", [row[0] for row in BODIES])
 def test_body_treats_special_numbers_as_numpy_does(function, dtype):
@@ -75,7 +74,15 @@ def test_body_treats_special_numbers_as_numpy_does(function, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_hard_arguments_of_sine(dtype):
     """The doubles and floats that come nearest to a multiple of pi / 2, and the largest ones."""
-    hard = [6381956970095103 * 2.0**797, 16367173 * 2.0**72, 1e22, 2.0**30, np.pi, 3 * np.pi / 2, np.finfo(dtype).max]
+    hard = [
+        6381956970095103 * 2.0**797,
+        16367173 * 2.0**72,
+        1e22,
+        2.0**30,
+        np.pi,
+        3 * np.pi / 2,
+        np.finfo(dtype).max,
+    ]
     x = np.array(hard, np.float64).astype(dtype)
     x = x[np.isfinite(x)]
     for function, truth in ((tr.sin, mpmath.sin), (tr.cos, mpmath.cos)):
@@ -85,13 +92,35 @@ def test_hard_arguments_of_sine(dtype):
 
 def test_results_underflow_gradually():
     x = np.array([-87.5, -95, -103, -103.97, -104], np.float32)
-    assert_same(in_words(op_of(tr.exp), *tensors(x)).numpy(), np.exp(x.astype(np.float64)).astype(np.float32), 0)
+    assert_same(
+        in_words(op_of(tr.exp), *tensors(x)).numpy(), np.exp(x.astype(np.float64)).astype(np.float32), 0
+    )
     x = np.array([-709.0, -730, -745.13, -746])
     error, where = ulps(in_words(op_of(tr.exp), *tensors(x)).numpy(), mpmath.exp, x)
     assert error <= 1, where
 
 
-SPECIAL = [0.0, -0.0, INF, -INF, np.nan, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 1.5, 1e30, -1e30, 1e-30, 2**24 + 1, -7]
+SPECIAL = [
+    0.0,
+    -0.0,
+    INF,
+    -INF,
+    np.nan,
+    1,
+    -1,
+    2,
+    -2,
+    3,
+    -3,
+    0.5,
+    -0.5,
+    1.5,
+    1e30,
+    -1e30,
+    1e-30,
+    2**24 + 1,
+    -7,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -117,7 +146,9 @@ def test_pow_is_within_1_ulp(dtype):
     random = np.random.default_rng(0)
     anything = sample(dtype, -INF, INF)
     anything = anything[np.isfinite(anything) & (anything != 0)]
-    x = np.concatenate([anything, random.uniform(0, 5, 200), random.uniform(0.9, 1.1, 200), random.uniform(-9, 0, 99)])
+    x = np.concatenate(
+        [anything, random.uniform(0, 5, 200), random.uniform(0.9, 1.1, 200), random.uniform(-9, 0, 99)]
+    )
     y = [random.permutation(anything), random.uniform(-300, 300, 200), random.uniform(-5e3, 5e3, 200)]
     y = np.concatenate([*y, random.integers(-40, 40, 99)])
     x, y = x.astype(dtype), y.astype(dtype)

@@ -148,7 +148,7 @@ class _Lives:
     def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
         self.graph, self.steps = graph, steps
         self.start = {n: k for k, step in enumerate(steps) for n in step.writes}
-        self.memory_of = {n: frozenset({n}) for n in graph.inputs}  # inputs and planned values; others own none
+        self.memory_of = {n: frozenset({n}) for n in graph.inputs}  # of inputs and of planned values
         for step in steps:
             operands = [self._memory_of(n) for n in step.reads] if _may_alias(step) else []
             for n in step.writes:

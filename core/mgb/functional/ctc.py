@@ -15,7 +15,7 @@ from ..ops.primitives import cast, le, logical_and, lt, maximum, neg, where
 from ..ops.transcendental import log
 from ..tensor import Tensor
 from .loss import reduced
-from .softmax import logsumexp
+from .softmaxes import logsumexp
 
 __all__ = ["ctc_loss"]
 

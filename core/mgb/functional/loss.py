@@ -18,7 +18,7 @@ from ..ops.primitives import cast, eq, lt, maximum, neg, where
 from ..ops.reduce import reduce_sum
 from ..ops.transcendental import log
 from ..tensor import Tensor
-from .softmax import logsumexp
+from .softmaxes import logsumexp
 
 __all__ = [
     "binary_cross_entropy", "cross_entropy", "hinge_loss", "huber_loss", "kl_div", "l1_loss", "nll_loss",
@@ -58,16 +58,15 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
-    """``x[..., label, ...]`` along `axis`, which stays with length 1: a sum with one term, so that it fuses."""
+    """``x[..., label, ...]`` along `axis`, which stays with length 1: a sum of one term, so that it fuses."""
     assert x.ndim == label.ndim + 1, (
         f"target ndim must be one less than input ndim; input_ndim={x.ndim} target_ndim={label.ndim}"
     )
     shape = (*label.shape[:axis], 1, *label.shape[axis:])
     if any(a != b for i, (a, b) in enumerate(zip(shape, x.shape, strict=True)) if i != axis):
         raise ShapeError(f"labels of shape {label.shape} do not belong to predictions of shape {x.shape}")
-    chosen = eq(
-        along(x.shape, (axis,), dtypes.int32, x.device), cast(reshape(label, shape=shape), dtype=dtypes.int32)
-    )
+    wanted = cast(reshape(label, shape=shape), dtype=dtypes.int32)
+    chosen = eq(along(x.shape, (axis,), dtypes.int32, x.device), wanted)
     return reduce_sum(where(chosen, x, 0), axis=(axis,))
 
 
@@ -96,7 +95,7 @@ def smooth_l1_loss(pred: Tensor, label: Tensor, beta: float = 1.0) -> Tensor:
 
 @_reducing
 def huber_loss(pred: Tensor, label: Tensor, delta: float = 1.0) -> Tensor:
-    """``d ** 2 / 2`` where ``d = abs(pred - label)`` is below `delta`, ``delta (d - delta / 2)`` elsewhere."""
+    """``d ** 2 / 2`` where ``d = abs(pred - label)`` is below `delta`, else ``delta (d - delta / 2)``."""
     d = abs(pred - label)
     return where(lt(d, delta), d * d * 0.5, (d - 0.5 * delta) * delta)
 

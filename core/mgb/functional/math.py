@@ -14,8 +14,8 @@ from ..ops.sort import argmax_, argmin_, argsort, cumsum, sort, topk
 from ..tensor import Tensor
 
 __all__ = [
-    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumsum", "max", "mean", "min", "norm", "normalize",
-    "prod", "sort", "std", "sum", "topk", "var",
+    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumsum", "max", "mean", "min", "norm",
+    "normalize", "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 

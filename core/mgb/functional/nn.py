@@ -14,17 +14,18 @@ from ..ops.methods import average
 from ..ops.primitives import iota, le, where
 from ..random import generator
 from ..tensor import Tensor
-from . import loss, normalization, softmax as softmaxes
-from .ctc import ctc_loss
-from .loss import *
-from .normalization import *
-from .softmax import *
+from . import ctc, loss, normalization, softmaxes
+from .ctc import *  # noqa: F403
+from .loss import *  # noqa: F403
+from .normalization import *  # noqa: F403
+from .softmaxes import *  # noqa: F403
+from .softmaxes import softmax
 
 __all__ = [
-    "adaptive_avg_pool2d", "avg_pool2d", "conv1d", "conv2d", "conv_transpose2d", "ctc_loss", "dropout", "embedding",
+    "adaptive_avg_pool2d", "avg_pool2d", "conv1d", "conv2d", "conv_transpose2d", "dropout", "embedding",
     "linear", "max_pool2d", "scaled_dot_product_attention",
 ]  # fmt: skip
-__all__ += loss.__all__ + normalization.__all__ + softmaxes.__all__
+__all__ += ctc.__all__ + loss.__all__ + normalization.__all__ + softmaxes.__all__
 
 #: One number for both axes of an image, or one for each.
 Pair = int | Sequence[int]

@@ -10,7 +10,17 @@ from ..apply import literal
 from ..errors import ConversionError, ShapeError
 from ..ops import layout, primitives
 from ..ops.creation import (
-    Shape, arange, as_shape, eye, full, full_like, linspace, ones, ones_like, zeros, zeros_like,
+    Shape,
+    arange,
+    as_shape,
+    eye,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
 )  # fmt: skip
 from ..ops.declare import normalize_axis
 from ..ops.getitem import nonzero
@@ -20,10 +30,11 @@ from ..ops.methods import flatten, reshaped, transposed
 from ..tensor import Tensor
 
 __all__ = [
-    "arange", "broadcast_to", "cast", "concat", "cond_take", "copy", "dimshuffle", "expand_dims", "eye", "flatten",
-    "full", "full_like", "gather", "indexing_one_hot", "linspace", "masked_fill", "meshgrid", "moveaxis", "non_zero",
-    "nonzero", "one_hot", "ones", "ones_like", "reshape", "scatter", "scatter_add", "split", "squeeze", "stack",
-    "swapaxes", "take", "take_along_axis", "transpose", "where", "zeros", "zeros_like",
+    "arange", "broadcast_to", "cast", "concat", "cond_take", "copy", "dimshuffle", "expand_dims",
+    "eye", "flatten", "full", "full_like", "gather", "indexing_one_hot", "linspace", "masked_fill",
+    "meshgrid", "moveaxis", "non_zero", "nonzero", "one_hot", "ones", "ones_like", "reshape",
+    "scatter", "scatter_add", "split", "squeeze", "stack", "swapaxes", "take", "take_along_axis",
+    "transpose", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -275,5 +286,5 @@ def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Ten
     if indexing == "xy" and len(inputs) > 1:
         order[:2] = 1, 0
     shape = tuple(inputs[i].size for i in order)
-    columns = [tuple(x.size if order[a] == i else 1 for a in order) for i, x in enumerate(inputs)]
+    columns = [tuple(x.size if i == j else 1 for j in order) for i, x in enumerate(inputs)]
     return tuple(broadcast_to(layout.reshape(x, shape=c), shape) for x, c in zip(inputs, columns))

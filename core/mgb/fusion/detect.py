@@ -42,10 +42,10 @@ def detect(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> list
         that read them. A step comes after those whose values it reads.
     """
     detection = _Detection(graph, traits, config)
-    detection.join_readers()
     if traits.scope is Scope.GRAPH:
-        detection.join_all()
+        detection.join_levels()
     else:
+        detection.join_readers()
         detection.join_siblings()
     return detection.steps()
 
@@ -94,27 +94,33 @@ class _Detection:
         for domain in dict.fromkeys(self.groups[g].domain for g in tiny):
             self._join_in_turn([g for g in tiny if self.groups[g].domain == domain])
 
-    def join_all(self) -> None:
-        """For backends that take any set of nodes: each group joins the last earlier one that it may."""
-        stages: list[int] = []
-        for group in self._alive():
-            for k in reversed(range(len(stages))):
-                if self.join(stages[k], group) is None:
-                    stages[k] = self.quotient.find(group)
-                    break
-            else:
-                stages.append(group)
+    def join_levels(self) -> None:
+        """For backends that take any set of nodes: all nodes with as many steps before them are one group.
+
+        The level of a node is the largest number of changes from eager to fused on a way to it. A way between
+        two nodes of one level holds no node that runs eagerly, so no step stands between them.
+        """
+        level: list[int] = []
+        levels: dict[int, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            fuses = i in self.groups
+            sources = [self.place[s] for s in node.inputs if s in self.place]
+            level.append(max((level[s] + (fuses and s not in self.groups) for s in sources), default=0))
+            if fuses:
+                levels.setdefault(level[i], []).append(i)
+        for members in levels.values():
+            self._join_in_turn(members, len(members))
 
     def _alive(self) -> list[int]:
         return [g for g in self.quotient.groups() if g in self.groups]
 
-    def _join_in_turn(self, groups: Iterable[int]) -> None:
+    def _join_in_turn(self, groups: Iterable[int], most: int = CROWDED) -> None:
         last: int | None = None
         for group in groups:
             group = self.quotient.find(group)
             if last is not None and last != group:
                 size = len(self.quotient.members[last]) + len(self.quotient.members[group])
-                if size <= CROWDED:
+                if size <= most:
                     self.join(last, group)
             last = self.quotient.find(group)
 
@@ -189,6 +195,12 @@ class _Detection:
     def _end(self, writes: list[Node]) -> str:
         ends: dict[str, list[str]] = {}
         for node in writes:
-            if node in self.ends:
-                ends.setdefault(self.ends[node], []).append(node.op.name)
+            why = self.ends.get(node) or self._eager_reader(node)
+            if why:
+                ends.setdefault(why, []).append(node.op.name)
         return "; ".join(f"ends at {', '.join(names)}: {why}" for why, names in ends.items())
+
+    def _eager_reader(self, node: Node) -> str | None:
+        names = (r.op.name for r in self.graph.readers[node] if self.place[r] not in self.groups)
+        name = next(names, None)
+        return name and f"{name} reads it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -150,7 +150,7 @@ def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
     if first.device != then.device:
         return f"{first.device} and {then.device} are different devices"
     if scope is Scope.GRAPH:
-        return replace(first, shapes=frozenset())
+        return first
     domain = _larger(first.domain, then.domain)
     if domain is None:
         return f"{first.domain} and {then.domain} are different domains"

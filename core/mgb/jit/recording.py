@@ -45,6 +45,7 @@ class Recording(CallSession):
         self._rebound: list[weakref.ref[Tensor]] = []
         self._own: set[int] = set()  # ids of Tensors made in the body; one that is reused belongs to another such
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
+        self._readable: set[int] = set()
         self._before: dict[int, tuple[Tensor, Any, Any, Tensor | None]] = {}
 
     # the Session protocol
@@ -74,7 +75,7 @@ class Recording(CallSession):
                 f"tensor invalid, can not infer value of this tensor under trace(symbolic=True) ({caller()}). "
                 "You can try to use trace(symbolic=False) to avoid this issue."
             )
-        if not self.paused and tensor._index not in self._readable():
+        if not self.paused and tensor._index not in self._readable:
             self._cut(READ, (tensor._index,))
         return tensor._data
 
@@ -97,10 +98,8 @@ class Recording(CallSession):
 
     # cuts
 
-    def _readable(self) -> set[int]:
-        return {i for e in self.record.entries for i in e.required}
-
     def _cut(self, op: Op, steps: tuple[int, ...]) -> None:
+        self._readable.update(steps)
         self.record.entries.append(Entry(op, (), {}, None, caller(), steps))
 
     def pause(self) -> None:

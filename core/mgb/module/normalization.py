@@ -72,19 +72,18 @@ class _BatchNorm(_Normalization):
         """Normalise; in training the running statistics follow."""
         if inp.ndim not in self.axes:
             raise ShapeError(f"{type(self).__name__} takes {self._takes()} axes, got {inp.shape}")
-        image = F.reshape(inp, (*inp.shape, *[1] * (4 - inp.ndim)))
-        batch = not self.freeze and (self.training or self.running_mean is None)
         out = F.batch_norm(
-            image,
+            inp,
             self.running_mean,
             self.running_var,
             self.weight,
             self.bias,
-            training=batch,
+            training=self.running_mean is None or (self.training and not self.freeze),
             momentum=self.momentum,
             eps=self.eps,
         )
-        return F.reshape(out, inp.shape)
+        assert isinstance(out, Tensor)
+        return out
 
     def _takes(self) -> str:
         return " or ".join(map(str, self.axes))
@@ -201,11 +200,7 @@ class RMSNorm(_Normalization):
 
     def forward(self, inp: Tensor) -> Tensor:
         """Normalise; the shape stays."""
-        axes = list(range(-len(self.normalized_shape), 0))
-        if inp.shape[axes[0] :] != self.normalized_shape:
-            raise ShapeError(f"RMSNorm of {self.normalized_shape} got an input of {inp.shape}")
-        out = inp / F.sqrt(F.mean(inp * inp, axis=axes, keepdims=True) + self.eps)
-        return out if self.weight is None else out * self.weight
+        return F.rms_norm(inp, self.normalized_shape, self.weight, self.eps)
 
     def _describe(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, affine={self.affine}"

@@ -10,7 +10,7 @@ import numpy as np
 from ..tensor import Tensor
 from . import floats, special
 from .declare import FLOATING, composite
-from .elementwise import LN2, expm1, log1p
+from .elementwise import LN2, expm1, hypot, log1p
 from .exponential import exponential
 from .primitives import lt, neg, sqrt, where
 from .transcendental import atan2, cos, erf_grad, exp, log, sin
@@ -86,13 +86,12 @@ def atanh(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def asinh_grad(x: Tensor, d: Tensor) -> Tensor:
-    """``d / sqrt(x**2 + 1)``, whose square overflows late enough: the result is then 0 to half its digits."""
-    return d / sqrt(x * x + 1)
+    return d / hypot(x, 1)
 
 
 @composite(FLOATING)
 def acosh_grad(x: Tensor, d: Tensor) -> Tensor:
-    return d / sqrt((x - 1) * (x + 1))
+    return d / (sqrt(x - 1) * sqrt(x + 1))
 
 
 @composite(FLOATING)

@@ -167,7 +167,9 @@ def _check_gather(name: str, x: Any, index: Any, axis: int) -> None:
     """`x` and `index` are specs or arrays."""
     if index.dtype not in dtypes.INTEGERS:
         raise IndexError(f"{name}: the index must be of an integer type, got {index.dtype}")
-    if x.ndim != index.ndim or any(i > d for d, i in zip(_rest(x.shape, (axis,)), _rest(index.shape, (axis,)))):
+    if x.ndim != index.ndim or any(
+        i > d for d, i in zip(_rest(x.shape, (axis,)), _rest(index.shape, (axis,)))
+    ):
         raise ShapeError(f"{name}: an index of shape {index.shape} does not fit {x.shape} beside axis {axis}")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..apply import apply
 from ..tensor import Tensor
 from .declare import OPS
+from .elementwise import reciprocal
 from .operators import product
 from .primitives import shl, shr
 
@@ -25,6 +26,7 @@ _UFUNCS: dict[Any, Callable[..., Tensor]] = {
     np.left_shift: shl,
     np.right_shift: shr,
     np.matmul: product,
+    np.reciprocal: reciprocal,
     np.positive: lambda x: +x,
 }
 

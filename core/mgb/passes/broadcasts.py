@@ -12,8 +12,8 @@ from .rewrite import inputs_of, rewrite, shaped, stretches
 def delay_broadcasts(graph: Graph) -> Graph:
     """Take broadcasts off the operands of element-wise ops; where its shape needs one, put it behind the op.
 
-    Reshapes that only add or drop leading axes of length 1 count as broadcasts; other reshapes are merged on the
-    way, since they may stand between two broadcasts.
+    Reshapes that only add or drop leading axes of length 1 count as broadcasts; other reshapes are merged on
+    the way, since they may stand between two broadcasts.
     """
     return rewrite(graph, _delay)
 

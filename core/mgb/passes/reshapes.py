@@ -24,7 +24,7 @@ DEEP = 64
 
 
 def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
-    """`value` in `shape` by one reshape at most: that of an iota is another iota, and broadcasts come after it."""
+    """`value` in `shape` by one reshape at most; broadcasts come after it, and an iota needs none."""
     if inner := inputs_of(value, "reshape"):
         return merged_reshape(inner[0], shape)
     if node_of(value).op.name == "iota":

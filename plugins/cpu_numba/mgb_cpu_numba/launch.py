@@ -215,7 +215,7 @@ class Planner:
         if math.prod(self.domain) >= PARALLEL:
             return Plan(self.words, address, None, 0, rows, chunks, own, shared, None)
         memory, start = scratch(own + shared) if own + shared else (None, 0)
-        span = (ctypes.c_int64 * len(SPAN))(0, passes, 0, rows, 0, chunks, start, start + own)
+        span = (ctypes.c_int64 * len(SPAN))(0, self.frame.stages, 0, rows, 0, chunks, start, start + own)
         return Plan(self.words, address, span, ctypes.addressof(span), rows, chunks, own, shared, memory)
 
     def sizes(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ from cpu_numba_helpers import run
 
 from mgb.ops import primitives as ops
 from mgb.ops import reduce
+from mgb.tensor import Tensor
 
 INTEGERS = [f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)]
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -41,9 +42,9 @@ def same(got: Any, want: Any) -> None:
         np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]))
 
 
-def high_half(a: Any, b: Any) -> Any:
+def high_half(a: Any, b: Any) -> list[int]:
     bits = a.dtype.itemsize * 8
-    return np.array([(int(x) * int(y)) >> bits for x, y in zip(a, b, strict=True)]).astype(object)
+    return [(int(x) * int(y)) >> bits for x, y in zip(a, b, strict=True)]
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -143,18 +144,18 @@ def test_bitcasts() -> None:
     same(back, a)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_reductions_of_every_dtype(dtype: Any) -> None:
+@pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", BFLOAT16, "float32"], ids=str)
+def test_reductions(dtype: Any, axis: tuple[int, ...]) -> None:
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(0)
     x = rng.integers(0, 5, (6, 37)).astype(dtype)
     names = ["reduce_max", "reduce_min"] if dtype.kind == "b" else ["reduce_max", "reduce_min", "reduce_sum"]
-    for axis in ((0,), (1,), (0, 1)):
-        got = run(lambda x, axis=axis: [getattr(reduce, n)(x, axis=axis) for n in names], x)
-        wide = x.astype("f8")
-        want = [wide.max(axis, keepdims=True), wide.min(axis, keepdims=True), wide.sum(axis, keepdims=True)]
-        for g, w in zip(got, want, strict=False):
-            same(g, w.astype(dtype))
+    (*got,) = run(lambda x: [getattr(reduce, n)(x, axis=axis) for n in names], x)
+    wide = x.astype("f8")
+    want = [wide.max(axis, keepdims=True), wide.min(axis, keepdims=True), wide.sum(axis, keepdims=True)]
+    for g, w in zip(got, want, strict=False):
+        same(g, w.astype(dtype))
 
 
 def test_reductions_of_nothing() -> None:
@@ -172,5 +173,5 @@ def test_constants_keep_their_type_and_bits() -> None:
     for g, v in zip(got, values, strict=True):
         same(g, np.full(3, v, "f4"))
     i = np.zeros(2, "i8")
-    (got,) = run(lambda i: i + np.int64(2**62 + 1), i)
+    (got,) = run(lambda i: i + Tensor(2**62 + 1, dtype="int64"), i)
     assert got[0] == 2**62 + 1
