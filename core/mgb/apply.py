@@ -55,7 +55,8 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
         out = session.step(op, inputs, params)
     else:
         device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
-        out = wrap(evaluate(op, [t._data if t._session is None else t._array() for t in inputs], params), device)
+        arrays = [t._data if t._session is None else t._array() for t in inputs]
+        out = wrap(evaluate(op, arrays, params), device)
     if tracked and op.differentiable:
         record(op, inputs, out, params)
     return out
@@ -86,7 +87,7 @@ def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
                     return _evaluate_half(op, arrays, params)
             value = _quietly(eager, arrays, params)
     except (ValueError, IndexError, TypeError):
-        op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names the op and the shapes
+        op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names op and shapes
         raise
     return value if type(value) is np.ndarray else _as_array(value)
 
@@ -145,7 +146,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             if device is None:
                 device = a._device
             elif device != a._device:
-                raise DeviceError(f"{op.name}: ambiguous device: {device} and {a._device}; move one with .to(device)")
+                message = f"{op.name}: ambiguous device: {device} and {a._device}; move one with .to(device)"
+                raise DeviceError(message)
         elif type(a) in _SCALARS:
             operands.append(type(a))
         else:
@@ -157,10 +159,13 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         targets = _targets[key] = _wanted(op, operands[1:])
     if targets is None:
         return args
-    return tuple(
-        (a if a.dtype == t else _cast(a, dtype=t)) if isinstance(a, Tensor) else _scalar(a, t, device)
-        for a, t in zip(args, targets, strict=True)
-    )
+    exact = []
+    for a, given, wanted in zip(args, key[1:], targets, strict=True):
+        if type(a) in _SCALARS:
+            exact.append(_scalar(a, wanted, device))
+        else:
+            exact.append(a if given == wanted else _cast(a, dtype=wanted))
+    return tuple(exact)
 
 
 def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
@@ -205,7 +210,7 @@ def _constant(tensor: Tensor) -> Tensor:
 
 
 def install_cast(cast: Callable[..., Tensor]) -> None:
-    """Called once by `mgb.ops`: promotion casts by an op like any other, so it is traced and differentiated."""
+    """Called once by `mgb.ops`: promotion casts by an op like any other, traced and differentiated."""
     global _cast
     _cast = cast
 

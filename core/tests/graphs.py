@@ -43,8 +43,8 @@ def arrays_for(graph: Graph, seed: int = 0, integers: bool = False) -> list[np.n
 
     def draw(spec: Spec) -> np.ndarray:
         if integers or spec.dtype.kind in "iub":
-            return rng.integers(-4 if spec.dtype.kind in "if" else 0, 5, spec.shape).astype(spec.dtype)
-        return rng.standard_normal(spec.shape).astype(spec.dtype)
+            return np.array(rng.integers(-4 if spec.dtype.kind in "if" else 0, 5, spec.shape), spec.dtype)
+        return np.array(rng.standard_normal(spec.shape), spec.dtype)
 
     return [draw(node.spec) for node in graph.inputs]
 

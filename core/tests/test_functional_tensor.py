@@ -39,8 +39,9 @@ ONE: list[tuple[Callable[..., Tensor], Callable[..., Any], Any]] = [
     (F.erfcinv, special.erfcinv, 1 + INSIDE), (F.sin, np.sin, X), (F.cos, np.cos, X), (F.tan, np.tan, X),
     (F.asin, np.arcsin, INSIDE), (F.acos, np.arccos, INSIDE), (F.atan, np.arctan, X), (F.sinh, np.sinh, X),
     (F.cosh, np.cosh, X), (F.tanh, np.tanh, X), (F.asinh, np.arcsinh, X), (F.acosh, np.arccosh, POSITIVE),
-    (F.atanh, np.arctanh, INSIDE), (F.isnan, np.isnan, X), (F.isinf, np.isinf, X), (F.isfinite, np.isfinite, X),
-    (F.floor, np.floor, X), (F.ceil, np.ceil, X), (F.logical_not, np.logical_not, X > 0),
+    (F.atanh, np.arctanh, INSIDE), (F.isnan, np.isnan, X), (F.isinf, np.isinf, X),
+    (F.isfinite, np.isfinite, X), (F.floor, np.floor, X), (F.ceil, np.ceil, X),
+    (F.logical_not, np.logical_not, X > 0),
 ]  # fmt: skip
 TWO: list[tuple[Callable[..., Tensor], Callable[..., Any], Any]] = [
     (F.add, np.add, X), (F.sub, np.subtract, X), (F.mul, np.multiply, X), (F.div, np.divide, X),

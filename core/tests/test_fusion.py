@@ -12,6 +12,8 @@ from graphs import arrays_for, random_graphs, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import dtypes
+from mgb.apply import apply
+from mgb.autodiff import GradManager
 from mgb.backend import ALL_DTYPES, Scope, Traits
 from mgb.codegen.domain import domain, reduced_axes
 from mgb.fusion import FusionConfig, Step, accepts, detect, duplicate
@@ -61,8 +63,10 @@ def steps_of(
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
     for step in steps:
         if step.fused and traits.scope is Scope.DOMAIN:
-            domain(step.graph), reduced_axes(step.graph)
-            verify(lower(step.graph, traits))
+            lowered = lower(step.graph, traits)
+            verify(lowered)
+            assert domain(lowered) == domain(step.graph)
+            assert reduced_axes(lowered) == reduced_axes(step.graph)
     return steps
 
 
@@ -233,6 +237,37 @@ def test_16_bit_floats_and_integers_fuse() -> None:
     graph = graph_of(body, Spec((6,), dtypes.float16), Spec((6,), dtypes.int32))
     (step,) = detect(simplify(graph, 3), TRAITS)
     assert step.fused
+
+
+def test_the_place_of_a_maximum_joins_what_comes_before() -> None:
+    (step,) = steps_of(lambda x: apply(OPS["argmax"], tr.exp(x) + 1.0, axis=(1,)), f32(6, 5))
+    assert step.fused
+
+
+def test_a_training_step_is_its_matmuls_and_a_kernel_for_what_stands_between() -> None:
+    def body(x: Tensor, labels: Tensor, *rest: Tensor) -> list[Tensor]:
+        w, b, v, rate, *state = rest
+        with GradManager().attach([w, b, v]) as manager:
+            loss = mean(cross_entropy(contract.matmul(relu(contract.matmul(x, w) + b), v), labels), 0)
+            manager.backward(layout.reshape(loss, shape=()))
+        out = [loss]
+        for i, p in enumerate((w, b, v)):
+            assert p.grad is not None
+            out += adam(p, p.grad, state[2 * i], state[2 * i + 1], rate)
+        return out
+
+    weights = [f32(7, 6), f32(6), f32(6, 5)]
+    moments = [s for s in weights for _ in range(2)]
+    graph = graph_of(body, f32(8, 7), Spec((8,), dtypes.int32), *weights, f32(), *moments)
+    simple = simplify(graph, 3)
+    steps = detect(simple, TRAITS)
+    eager = [op for s in steps if not s.fused for op in ops(s)]
+    assert set(eager) <= {"matmul", "reshape"} and eager.count("matmul") == 5
+    assert len(fused(steps)) <= 7
+    arrays = arrays_for(graph)
+    arrays[1] = arrays[1] % 5
+    for expected, found in zip(run(graph, arrays), execute(simple, steps, arrays), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 # the cases of MegEngine's own tests

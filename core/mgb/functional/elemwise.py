@@ -1,7 +1,7 @@
 """Element-wise functions under MegEngine's names.
 
-Operands are Tensors, scalars, lists or arrays; they broadcast and are promoted. Integers become float32 where the
-function is one of real numbers.
+Operands are Tensors, scalars, lists or arrays; they broadcast and are promoted. Integers become float32 where
+the function is one of real numbers.
 """
 
 from __future__ import annotations

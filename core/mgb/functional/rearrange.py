@@ -105,8 +105,8 @@ def pad(
     pad_width : sequence of (int, int)
         How many elements go before and after, for each axis.
     mode : str
-        ``constant``: `constant_value`. ``edge`` or ``replicate``: the nearest element. ``reflect``: the mirror image,
-        whose mirror stands on the outermost element.
+        ``constant``: `constant_value`. ``edge`` or ``replicate``: the nearest element. ``reflect``:
+        the mirror image, whose mirror stands on the outermost element.
     constant_value : float
         What a ``constant`` border is made of.
 

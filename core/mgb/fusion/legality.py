@@ -149,8 +149,10 @@ def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
     """The group of both, or why they cannot be one; `feeds`: `then` waits for `first`."""
     if first.device != then.device:
         return f"{first.device} and {then.device} are different devices"
-    if scope is Scope.GRAPH:
-        return first
+    return first if scope is Scope.GRAPH else _in_one_domain(first, then, feeds)
+
+
+def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
     domain = _larger(first.domain, then.domain)
     if domain is None:
         return f"{first.domain} and {then.domain} are different domains"

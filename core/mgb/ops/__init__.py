@@ -3,8 +3,9 @@ from . import contract as contract
 from . import elementwise as elementwise
 from . import hyperbolic as hyperbolic
 from . import methods as methods
+from . import numpy_protocol as numpy_protocol
 from . import operators as operators
 from . import pooling as pooling
+from . import random_bits as random_bits
 from . import sort as sort
 from . import transcendental as transcendental
-from . import numpy_protocol as numpy_protocol

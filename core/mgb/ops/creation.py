@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +21,11 @@ Shape = int | Sequence[int]
 
 def as_shape(shape: Any) -> tuple[int, ...]:
     """`shape`, given as an integer, a sequence or an integer Tensor, as a tuple."""
-    if isinstance(shape, Tensor):
-        shape = shape.tolist()
-    return (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(d) for d in shape)
+    if isinstance(shape, (tuple, list)):
+        return tuple(map(int, shape))
+    if isinstance(shape, (Tensor, np.ndarray)) and shape.ndim:
+        return tuple(shape.tolist())
+    return (operator.index(shape),)
 
 
 def _device(device: str | None) -> str:

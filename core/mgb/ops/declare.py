@@ -212,7 +212,7 @@ def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
     """
     if axis is None:
         return tuple(range(ndim))
-    given = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
+    given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     axes = sorted(int(a) + ndim if a < 0 else int(a) for a in given)
     if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
         raise ShapeError(f"{name}: axis {axis} is not one of the {ndim} axes, or stands twice")

@@ -1,4 +1,4 @@
-"""``x[key]`` and ``x[key] = value`` with NumPy's meaning, in three moves: window, arrays along axes, reshape."""
+"""``x[key]`` and ``x[key] = value`` with NumPy's meaning, in three moves: window, arrays, reshape."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         Too many indices, an index out of range, or something that is no index.
     """
     plan = _plan(x, key)
+    out = x
     if plan.window != _whole(x.shape):
-        x = slice_(x, window=plan.window)
+        out = slice_(out, window=plan.window)
     if plan.arrays:
-        x = index_get(x, *plan.arrays, axes=plan.axes, place=plan.place)
-        return x if plan.shape == plan.inner else reshape(x, shape=plan.shape)
-    return reshape(x, shape=plan.shape)
+        out = index_get(out, *plan.arrays, axes=plan.axes, place=plan.place)
+    return reshape(out, shape=plan.shape) if out is x or plan.shape != plan.inner else out
 
 
 def updated(x: Tensor, key: Any, value: Any) -> Tensor:
@@ -174,7 +174,7 @@ def _plan(x: Tensor, key: Any) -> Plan:
 
 
 def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:
-    """The parts of `key` with their positions; each but None stands for one axis, masks are spelt in integers."""
+    """The parts of `key` with their positions; each but None is for one axis, masks are spelt in integers."""
     parts = [_part(x, p) for p in (key if isinstance(key, tuple) else (key,))]
     taken = sum(_axes_taken(p) for p in parts)
     if taken > x.ndim:
@@ -199,10 +199,12 @@ def _part(x: Tensor, part: Any) -> Any:
     """One part of a key: None, Ellipsis, a slice, an int or a Tensor."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
+    if type(part) is int:
+        return part
     array = _index_array(x, part)
     if array is not None:
         return array
-    if isinstance(part, bool | np.bool_):
+    if isinstance(part, (bool, np.bool_)):
         raise IndexError("a single bool is no index here; x[None] adds an axis, an array of bools is a mask")
     try:
         return operator.index(part)
@@ -215,7 +217,7 @@ def _part(x: Tensor, part: Any) -> Any:
 
 def _index_array(x: Tensor, part: Any) -> Tensor | None:
     """`part` as a Tensor of integers or bools when it is an array-like, else None."""
-    if isinstance(part, list | range):
+    if isinstance(part, (list, range)):
         part = np.asarray(part) if len(part) else np.zeros(0, np.int32)
     if isinstance(part, np.ndarray):
         part = literal(part, device=x.device)

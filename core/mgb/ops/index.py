@@ -73,8 +73,8 @@ def _get_grad(
     return (index_add(zeros_like(_x), g, *indices, axes=axes, place=place), *(None for _ in indices))
 
 
-#: ``index_get(x, *indices, axes=, place=)``: `x` indexed by integer arrays along `axes`. They broadcast against
-#: each other; their axes stand at `place` among the remaining axes of `x`.
+#: ``index_get(x, *indices, axes=, place=)``: `x` indexed by integer arrays along `axes`. They broadcast
+#: against each other; their axes stand at `place` among the remaining axes of `x`.
 index_get = declare(Op("index_get", Kind.OPAQUE, _get_infer, _get, _get_grad))
 
 

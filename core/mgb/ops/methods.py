@@ -1,11 +1,10 @@
-"""The methods of `Tensor` that are ops: shapes, reductions, dtype, device, indexing; one table attaches them."""
+"""The methods of `Tensor` that are ops: shape, reduction, dtype, device, index; one table attaches them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import device as devices
 from .. import dtypes
@@ -70,7 +69,7 @@ def reshaped(self: Tensor, *shape: Any) -> Tensor:
 
 
 def _without_unknown(x: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
-    known = int(np.prod([d for d in shape if d != -1], dtype=np.int64))
+    known = math.prod(d for d in shape if d != -1)
     if shape.count(-1) > 1 or not known or x.size % known:
         raise ShapeError(f"reshape: {x.shape} has {x.size} elements and does not fit in {shape}")
     return tuple(x.size // known if d == -1 else d for d in shape)
@@ -99,7 +98,7 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     (end,) = normalize_axis("flatten", end_axis, len(shape))
     if start > end:
         raise ShapeError(f"flatten: axis {start_axis} comes after axis {end_axis}")
-    return reshape(self, shape=(*shape[:start], int(np.prod(shape[start : end + 1])), *shape[end + 1 :]))
+    return reshape(self, shape=(*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
 def reduced(reduction: Callable[..., Tensor], x: Tensor, axis: Axis, keepdims: bool) -> Tensor:

@@ -1,7 +1,7 @@
 """NumPy's functions on Tensors: ``np.tanh(t)``, ``np.add(array, t)`` and ``np.stack([t, u])`` give Tensors.
 
-They call mgb's ops, so they are traced and differentiated. A function that mgb lacks raises TypeError: nothing is
-copied to NumPy behind the user's back.
+They call mgb's ops, so they are traced and differentiated. A function that mgb lacks raises TypeError:
+nothing is copied to NumPy behind the user's back.
 """
 
 from __future__ import annotations

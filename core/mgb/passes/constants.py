@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..apply import evaluate
-from ..ir import CONST, Graph, Node, const_node
+from ..ir import CONST, Graph, Kind, Node, const_node
 from ..ops.declare import op_of
 from ..ops.layout import broadcast_to
 from .rewrite import with_inputs
@@ -15,6 +15,7 @@ from .rewrite import with_inputs
 #: Constants of this many elements or more are computed when the program runs: they would bloat the graph.
 LARGE = 1024
 _BROADCAST = op_of(broadcast_to)
+_FOLDED = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.LAYOUT})
 
 
 def fold_constants(graph: Graph, below: int = LARGE) -> Graph:
@@ -25,7 +26,7 @@ def fold_constants(graph: Graph, below: int = LARGE) -> Graph:
 
     def visit(node: Node, *inputs: Node) -> Node:
         copy = with_inputs(node, inputs)
-        if not inputs or node.spec.size >= below or _value(copy) is not None:
+        if not inputs or node.op.kind not in _FOLDED or node.spec.size >= below or _value(copy) is not None:
             return copy
         values = [_value(i) for i in inputs]
         if any(v is None for v in values):

@@ -13,17 +13,18 @@ Softmax over the last axis, layer norm and the like are one kernel: the row stay
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from mgb.codegen import Pass, expression, scalar, statements
+from mgb.codegen import Pass, scalar, statements
 from mgb.ir import CONST, Graph, Kind, Node
 
 from .frame import HEAD, SPAN, Buffer, Frame, Operand
-from .words import FOLDS, HELD, SPELLINGS, WORDS, held
+from .words import FOLDS, SPELLINGS, WORDS, held
 
 Names = dict[Node, str]
 
@@ -95,13 +96,17 @@ class _Printer:
 
     def run(self) -> Source:
         parameters = [o.name for o in self.frame.arrays]
-        with self.block(f"def kernel({', '.join([*parameters, 'plan', 'span'])}):"):
-            self.head(parameters)
-            with self.block("for row in range(row0, row1):"):
-                self.row()
-            self.line("return 0")
-        head = [f"{name} = {text}" for text, name in self.constants.items()]
-        return Source("\n".join([*head, *([""] if head else []), *self.lines, ""]), self.functions)
+        self.depth = 1
+        self.extents()
+        with self.block("for row in range(row0, row1):"):
+            self.row()
+        self.line("return 0")
+        body, self.lines = self.lines, []
+        self.head(parameters, set(re.findall(r"\w+", "\n".join(body))))
+        constants = [f"{name} = {text}" for text, name in self.constants.items()]
+        signature = f"def kernel({', '.join([*parameters, 'plan', 'span'])}):"
+        text = [*constants, *([""] if constants else []), signature, *self.lines, *body, ""]
+        return Source("\n".join(text), self.functions)
 
     # text
 
@@ -128,9 +133,6 @@ class _Printer:
         self.functions[name] = (maker, arguments)
         return name
 
-    def expression(self, node: Node, *operands: str) -> str:
-        return self.note_functions(node, expression(node, operands, self.table))
-
     def note_functions(self, node: Node, text: str) -> str:
         if node.op.name in ("cast", "bitcast"):
             name = text.partition("(")[0]
@@ -154,30 +156,33 @@ class _Printer:
 
     # the parts of a kernel
 
-    def head(self, parameters: list[str]) -> None:
-        for i, name in enumerate(SPAN):
-            self.line(f"{name} = slot(span, {i})")
-        for i, name in enumerate(HEAD):
-            self.line(f"{name} = slot(plan, {i})")
+    def head(self, parameters: list[str], used: set[str]) -> None:
+        """Give the names that the body uses their values."""
+        frame = self.frame
+        sizes = [(name, f"slot(span, {i})") for i, name in enumerate(SPAN)]
+        sizes += [(name, f"slot(plan, {i})") for i, name in enumerate(HEAD)]
+        base = {True: "shared", False: "own"}
+        buffers = [
+            (b.name, f"{base[b.shared]} + slot(plan, {frame.buffers_at + i})") for i, b in enumerate(frame.buffers)
+        ]
+        used |= {base[b.shared] for b in frame.buffers if b.name in used}
         for name in parameters:
             self.line(f"{name} = data({name})")
-        for o in self.frame.operands:
-            if o.is_iota:
-                self.line(f"{o.name} = 0")
-        if pairs := hazards(self.frame):
+        if pairs := hazards(frame):
             with self.block(f"if {' or '.join(f'x{i} == y{j}' for i, j in pairs)}:"):
                 self.line("return 1")
-        for i, b in enumerate(self.frame.buffers):
-            self.line(f"{b.name} = {'shared' if b.shared else 'own'} + slot(plan, {self.frame.buffers_at + i})")
+        iotas = [(o.name, "0") for o in frame.operands if o.is_iota]
+        for name, text in (*sizes, *buffers, *iotas):
+            if name in used:
+                self.line(f"{name} = {text}")
+
+    def extents(self) -> None:
         for node in self.frame.graph.nodes:
             if node.op.name == "extent":
-                self.extent(node)
-
-    def extent(self, node: Node) -> None:
-        folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
-        cast = self.function(f"cast_{held(node)}", "cast", held(node))
-        self.names[node] = f"n{len(self.names)}"
-        self.line(f"{self.names[node]} = {cast}({'extent' if folds else '1'})")
+                folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
+                cast = self.function(f"cast_{held(node)}", "cast", held(node))
+                self.names[node] = f"n{len(self.names)}"
+                self.line(f"{self.names[node]} = {cast}({'extent' if folds else '1'})")
 
     def row(self) -> None:
         plan = self.frame.schedule
@@ -210,7 +215,7 @@ class _Printer:
         index = "row"
         if self.frame.columns:
             self.line("column = row % pieces * piece")
-            self.line("width = min(piece, n - column)")
+            self.line("width = minimum(piece, n - column)")
             index = "row // pieces"
         for o in self.frame.operands:
             start = f" + column * slot(plan, {o.at})" if self.frame.columns and o.moves else ""
@@ -247,7 +252,7 @@ class _Printer:
     def loop(self, k: int, part: Pass) -> None:
         with self.block("for chunk in range(chunk0, chunk1):"):
             self.begin_chunk(part)
-            with self.block("for unit in range(chunk * group, min(units, chunk * group + group)):"):
+            with self.block("for unit in range(chunk * group, minimum(units, chunk * group + group)):"):
                 self.unit(part)
                 self.elements(k, part)
             if not self.frame.columns:
@@ -278,7 +283,7 @@ class _Printer:
             step, count = "step", "count"
             self.line("step = unit // pieces")
             self.line("start = (unit - step * pieces) * piece")
-            self.line("count = min(piece, n - start)")
+            self.line("count = minimum(piece, n - start)")
         for o in operands:
             start = f" + start * slot(plan, {o.at})" if o.moves and not self.frame.columns else ""
             self.line(f"{o.name}_at = {o.name}_row{start}")
@@ -296,9 +301,11 @@ class _Printer:
             with self.block("for i in range(width):"):
                 self.element_statements(k, part, "i", "_at")
         elif part.folds:
-            with self.block("for base in range(0, count, lanes):"):
-                with self.block("for i in range(min(lanes, count - base)):"):
+            self.line("base = 0")  # a range with a step can raise, and then the code is bound to this process
+            with self.block("while base < count:"):
+                with self.block("for i in range(minimum(lanes, count - base)):"):
                     self.element_statements(k, part, "base + i", "")
+                self.line("base += lanes")
         else:
             with self.block("for i in range(count):"):
                 self.element_statements(k, part, "i", "")

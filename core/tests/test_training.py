@@ -1,0 +1,249 @@
+"""Training under `trace` equals training without it: every optimizer, the modules with state, the tape's finer points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mgb
+import mgb.functional as F
+import mgb.module as M
+import mgb.optimizer as optim
+from mgb import tensor
+from mgb.autodiff import Function, GradManager
+from mgb.jit import trace
+
+MODES = [{}, {"symbolic": True}, {"without_host": True}, {"imperative": True}, {"opt_level": 0}]
+
+OPTIMIZERS = {
+    "SGD": lambda p: optim.SGD(p, lr=0.1),
+    "momentum": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3),
+    "nesterov": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    "Adam": lambda p: optim.Adam(p, lr=0.01, weight_decay=1e-3),
+    "AdamW": lambda p: optim.AdamW(p, lr=0.01),
+    "Adagrad": lambda p: optim.Adagrad(p, lr=0.05, lr_decay=0.01),
+    "Adadelta": lambda p: optim.Adadelta(p, lr=1.0),
+    "LAMB": lambda p: optim.LAMB(p, lr=0.01),
+}
+
+
+class Net(M.Module):
+    """A bit of everything that has state."""
+
+    def __init__(self, drop: float = 0.0) -> None:
+        super().__init__()
+        self.conv = M.Conv2d(1, 4, 3, padding=1)
+        self.norm = M.BatchNorm2d(4)
+        self.drop = M.Dropout(drop)
+        self.head = M.Linear(4 * 4 * 4, 5)
+        self.scale = M.LayerNorm(5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2)
+        return self.scale(self.head(self.drop(F.flatten(x, 1))))
+
+
+def batches(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    random = np.random.default_rng(0)
+    return [
+        (random.standard_normal((8, 1, 8, 8)).astype(np.float32), random.integers(0, 5, 8).astype(np.int32))
+        for _ in range(count)
+    ]
+
+
+def train(wrap, make_optimizer, steps: int = 6, drop: float = 0.0, on_step=lambda step, opt: None):
+    """Losses and the final state of a fresh network from a fixed seed."""
+    mgb.random.seed(3)
+    model = Net(drop)
+    opt = make_optimizer(model.parameters())
+    manager = GradManager().attach(model.parameters())
+
+    def step(data, label):
+        with manager:
+            loss = F.loss.cross_entropy(model(data), label)
+            manager.backward(loss)
+            opt.step().clear_grad()
+        return loss
+
+    call = wrap(step)
+    losses = []
+    for number, (data, label) in enumerate(batches(steps)):
+        on_step(number, opt)
+        losses.append(call(tensor(data), tensor(label)).item())
+    return losses, model.state_dict(), call
+
+
+def assert_same_training(got, expected, rtol: float = 2e-4) -> None:
+    np.testing.assert_allclose(got[0], expected[0], rtol=rtol)
+    assert got[1].keys() == expected[1].keys()
+    for name, value in expected[1].items():
+        np.testing.assert_allclose(got[1][name], value, rtol=rtol, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_takes_the_same_steps(name: str) -> None:
+    expected = train(lambda f: f, OPTIMIZERS[name])
+    assert_same_training(train(trace, OPTIMIZERS[name]), expected)
+    assert_same_training(train(lambda f: trace(f, without_host=True), OPTIMIZERS[name]), expected)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_every_mode_takes_the_same_steps(mode: dict) -> None:
+    expected = train(lambda f: f, OPTIMIZERS["Adam"])
+    got = train(lambda f: trace(f, **mode), OPTIMIZERS["Adam"])
+    assert_same_training(got, expected)
+    assert got[2].stats()["records"] == 1
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_the_learning_rate_stays_live(mode: dict) -> None:
+    def schedule(number: int, opt) -> None:
+        opt.param_groups[0]["lr"] = 0.1 / (number + 1)
+
+    expected = train(lambda f: f, OPTIMIZERS["SGD"], on_step=schedule)
+    got = train(lambda f: trace(f, **mode), OPTIMIZERS["SGD"], on_step=schedule)
+    assert_same_training(got, expected)
+    constant = train(lambda f: f, OPTIMIZERS["SGD"])
+    assert abs(constant[0][-1] - expected[0][-1]) > 1e-4
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_dropout_draws_the_same_numbers(mode: dict) -> None:
+    expected = train(lambda f: f, OPTIMIZERS["SGD"], drop=0.4)
+    assert_same_training(train(lambda f: trace(f, **mode), OPTIMIZERS["SGD"], drop=0.4), expected)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_random_numbers_go_on_from_call_to_call(mode: dict) -> None:
+    @trace(**mode)
+    def draw():
+        return mgb.random.uniform(size=(5,)), mgb.random.normal(size=(3,))
+
+    mgb.random.seed(11)
+    traced = [tuple(t.numpy().copy() for t in draw()) for _ in range(3)]
+    mgb.random.seed(11)
+    for a, b in traced:
+        np.testing.assert_allclose(a, mgb.random.uniform(size=(5,)).numpy(), rtol=1e-6)
+        np.testing.assert_allclose(b, mgb.random.normal(size=(3,)).numpy(), rtol=1e-5, atol=1e-6)
+    assert not np.allclose(traced[0][0], traced[1][0])
+
+
+def test_a_new_batch_size_needs_no_new_record() -> None:
+    mgb.random.seed(0)
+    model = Net()
+    manager = GradManager().attach(model.parameters())
+    opt = optim.SGD(model.parameters(), lr=0.1)
+
+    @trace
+    def step(data, label):
+        with manager:
+            loss = F.loss.cross_entropy(model(data), label)
+            manager.backward(loss)
+            opt.step().clear_grad()
+        return loss
+
+    (data, label), *_ = batches(1)
+    for size in (8, 8, 5, 8, 3, 5):
+        assert np.isfinite(step(tensor(data[:size]), tensor(label[:size])).item())
+    assert step.stats()["records"] == 1
+    assert step.stats()["variants"] == 3
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_gradients_left_in_grad_and_callbacks(mode: dict) -> None:
+    weight = mgb.Parameter(np.array([1.0, -2.0, 3.0], np.float32))
+    manager = GradManager().attach(weight, callbacks=lambda w, g: g * 2)
+
+    @trace(**mode)
+    def backward(x):
+        weight.grad = None
+        with manager:
+            y = (weight * weight * x).sum()
+            manager.backward(y)
+        return y
+
+    for factor in (1.0, 2.0, -3.0):
+        backward(tensor([factor] * 3))
+        np.testing.assert_allclose(weight.grad.numpy(), 2 * 2 * weight.numpy() * factor, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_second_derivatives(mode: dict) -> None:
+    @trace(**mode)
+    def curvature(x):
+        outer, inner = GradManager().attach(x), GradManager().attach(x)
+        with outer:
+            with inner:
+                y = (x * x * x).sum()
+                inner.backward(y)
+            slope = x.grad
+            x.grad = None
+            outer.backward(slope.sum())
+        second, x.grad = x.grad, None
+        return slope, second
+
+    for values in ([1.0, 2.0], [-3.0, 0.5]):
+        slope, second = curvature(tensor(values))
+        np.testing.assert_allclose(slope.numpy(), 3 * np.square(values), rtol=1e-5)
+        np.testing.assert_allclose(second.numpy(), 6 * np.array(values), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_a_function_with_its_own_gradient(mode: dict) -> None:
+    class Clip(Function):
+        def forward(self, x):
+            self.mask = F.abs(x) < 1
+            return F.clip(x, -1, 1)
+
+        def backward(self, g):
+            return g * self.mask.astype("float32") * 10
+
+    weight = mgb.Parameter(np.array([0.5, 2.0, -0.25], np.float32))
+    manager = GradManager().attach(weight)
+
+    @trace(**mode)
+    def backward(x):
+        weight.grad = None
+        with manager:
+            manager.backward((Clip()(weight) * x).sum())
+        return weight.grad
+
+    for factor in (1.0, 4.0):
+        np.testing.assert_allclose(backward(tensor(factor)).numpy(), [10 * factor, 0, 10 * factor])
+
+
+def test_a_traced_forward_under_an_outer_tape() -> None:
+    """Only the forward pass is traced; the tape outside sees every op of it, with and without ``without_host``."""
+    weight = mgb.Parameter(np.array([1.0, 2.0], np.float32))
+    manager = GradManager().attach(weight)
+    for mode in ({}, {"without_host": True}, {"symbolic": True}):
+
+        @trace(**mode)
+        def forward(x):
+            return F.exp(weight * x).sum()
+
+        for factor in (0.5, 1.0, 0.25):
+            weight.grad = None
+            with manager:
+                manager.backward(forward(tensor(factor)))
+            np.testing.assert_allclose(weight.grad.numpy(), factor * np.exp(weight.numpy() * factor), rtol=1e-5)
+        np.testing.assert_allclose(forward(tensor(1.0)).item(), np.exp([1.0, 2.0]).sum(), rtol=1e-5)
+
+
+def test_eval_and_train_are_separate_traces() -> None:
+    mgb.random.seed(1)
+    model = Net()
+    (data, _), *_ = batches(1)
+    x = tensor(data)
+    expected = model(x).numpy().copy()
+    before = model.norm.running_mean.numpy().copy()
+    traced = trace(model)
+    for _ in range(3):
+        np.testing.assert_allclose(traced(x).numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(model.norm.running_mean.numpy(), before)
+    model.eval()
+    frozen = trace(model)
+    stats = model.norm.running_mean.numpy().copy()
+    for _ in range(3):
+        np.testing.assert_allclose(frozen(x).numpy(), model(x).numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(model.norm.running_mean.numpy(), stats)
