@@ -76,16 +76,16 @@ def _folds(node: Node, span: Mapping[Node, Span], ndim: int) -> tuple[int, ...]:
     varying = tuple(a for a in axes if span[source][a])
     broadcast = tuple(a for a in axes if not span[source][a] and any(s[a] for s in span.values()))
     if varying and broadcast:
-        raise GraphError(f"{node} folds a value that does not vary along axes {broadcast} of the group's domain")
+        raise GraphError(f"{node} folds a value that is broadcast along axes {broadcast} of the domain")
     return varying
 
 
 def structure_key(graph: Graph) -> str:
     """Equal for graphs that one kernel of `Specialize.NDIM` serves.
 
-    It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which axes
-    have length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a kernel
-    could not learn it.
+    It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which
+    axes have length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a
+    kernel could not learn it.
     """
     lines = [f"{len(graph.inputs)} {_untold(graph)}"]
     names = {v: i for i, v in enumerate(values(graph))}

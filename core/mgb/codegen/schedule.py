@@ -168,7 +168,8 @@ class _Facts:
         return node.op.name != "extent"
 
     def is_fold(self, node: Node) -> bool:
-        return node.op.kind is Kind.REDUCE and self.reads(node) and node not in self.full and node.inputs[0] in self.full
+        reduces = node.op.kind is Kind.REDUCE and self.reads(node)
+        return reduces and node not in self.full and node.inputs[0] in self.full
 
     def _needed(self) -> Nodes:
         found = set(self.outputs)

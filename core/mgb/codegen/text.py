@@ -17,7 +17,8 @@ Table = Mapping[str, Spelling]
 Assign = Callable[[Node, str, str], str]
 
 # fmt: off
-#: The C types of the dtypes, by ``stdint.h`` and ``stdbool.h``; those of float16 and bfloat16 differ by dialect.
+#: The C types of the dtypes, by ``stdint.h`` and ``stdbool.h``; those of float16 and bfloat16 differ by
+#: dialect.
 C_TYPES = {
     "bool": "bool", "float32": "float", "float64": "double",
     "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",

@@ -3,6 +3,7 @@
 from . import loss as loss
 from . import nn as nn
 from . import numpy_functions as numpy_functions
+from .activation import *  # noqa: F403
 from .elemwise import *  # noqa: F403
 from .math import *  # noqa: F403
 from .matrices import *  # noqa: F403

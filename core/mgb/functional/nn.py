@@ -15,6 +15,7 @@ from ..ops.primitives import iota, le, where
 from ..random import generator
 from ..tensor import Tensor
 from . import ctc, loss, normalization, softmaxes
+from .activation import *  # noqa: F403
 from .ctc import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403

@@ -1,7 +1,7 @@
 """What a kernel and its launcher agree on: the operands, the buffers, and the slots of the launch plan.
 
-A kernel knows the pattern of its shapes, never a size. Every size, stride and offset stands in a *plan*, an array of
-int64 that `launch` fills for each new set of shapes and strides and the kernel reads by `slot`.
+A kernel knows the pattern of its shapes, never a size. Every size, stride and offset stands in a *plan*, an
+array of int64 that `launch` fills for each new set of shapes and strides and the kernel reads by `slot`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-
 from mgb.codegen import Schedule, is_operand, schedule, spans
 from mgb.ir import CONST, Graph, Node
 
-#: Lanes that a sum along the innermost axis is spread over; each is added up in order, then they are added pairwise.
+#: Lanes that a sum along the innermost axis is spread over; each is added up in order, then they are added
+#: pairwise.
 LANES = 128
 
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
-#: The head of the plan. A row is cut in `units`: a step of the outer folded loops, and in it a piece of the inner loop.
-#: `group` units make a chunk, whose partial sums do not depend on who computes it.
+#: The head of the plan. A row is cut in `units`: a step of the outer folded loops, and in it a piece of the
+#: inner loop. `group` units make a chunk, whose partial sums do not depend on who computes it.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "lanes", "extent", "kept_loops", "folded_loops",
 )  # fmt: skip
@@ -62,8 +62,8 @@ class Buffer:
     name : str
     dtype : str
     size : str
-        How many elements, in the words of the plan: ``"lanes"``, ``"piece"``, ``"chunks"``, ``"chunks * piece"``,
-        ``"row"`` or ``"units * piece"``.
+        How many elements, in the words of the plan: ``"lanes"``, ``"piece"``, ``"chunks"``, ``"chunks *
+        piece"``, ``"row"`` or ``"units * piece"``.
     shared : bool
         Whether all threads that work on one row share it.
     node : Node
@@ -88,8 +88,8 @@ class Frame:
     ----------
     schedule : Schedule
     columns : bool
-        Whether the innermost axis is kept: then the lanes of a loop are neighbouring rows. Otherwise they run along the
-        row.
+        Whether the innermost axis is kept: then the lanes of a loop are neighbouring rows. Otherwise they
+        run along the row.
     flat : bool
         There are no reductions: the whole domain is one row that folds nothing.
     """

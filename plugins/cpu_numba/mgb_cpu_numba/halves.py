@@ -32,7 +32,8 @@ def narrow(builder: Any, value: Any, dtype: str) -> Any:
 
 
 def to_odd(builder: Any, value: Any) -> Any:
-    """A float64 as float32, rounded to odd: a second rounding, to 16 bits, then gives the result of a single one.
+    """A float64 as float32, rounded to odd: a second rounding, to 16 bits, then gives the result of a single
+    one.
 
     S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
     """

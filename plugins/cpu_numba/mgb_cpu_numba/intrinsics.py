@@ -1,6 +1,7 @@
 """The words that Numba lacks, or spells with other semantics, as LLVM instructions.
 
-Every function computes in the type of its operands. None of them can trap, none contains a branch, so all vectorise.
+Every function computes in the type of its operands. None of them can trap, none contains a branch, so all
+vectorise.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _is_float(type_: Any) -> bool:
 
 
 def _is_signed(type_: Any) -> bool:
-    return isinstance(type_, types.Integer) and bool(type_.signed)
+    return isinstance(type_, types.Integer) and type_.name.startswith("int")
 
 
 def _call(name: str, builder: Any, *args: Any) -> Any:
@@ -93,7 +94,8 @@ def _float_floor_div(builder: Any, type_: Any, a: Any, b: Any) -> Any:
     up = builder.fcmp_ordered(">", builder.fsub(whole, low), half)
     low = builder.select(up, builder.fadd(low, one), low)
     ratio = builder.fdiv(a, b)
-    low = builder.select(builder.fcmp_ordered("==", whole, zero), _call("copysign", builder, zero, ratio), low)
+    is_zero = builder.fcmp_ordered("==", whole, zero)
+    low = builder.select(is_zero, _call("copysign", builder, zero, ratio), low)
     return builder.select(builder.fcmp_ordered("==", b, zero), ratio, low)
 
 
@@ -206,7 +208,10 @@ def cast(dtype: str) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             if dtype not in ("float16", "bfloat16"):
                 return _convert(builder, x, held, args[0])
-            single = to_odd(builder, args[0]) if x == types.float64 else _convert(builder, x, types.float32, args[0])
+            if x == types.float64:
+                single = to_odd(builder, args[0])
+            else:
+                single = _convert(builder, x, held, args[0])
             return widen(builder, narrow(builder, single, dtype), dtype)
 
         return held(x), codegen
@@ -221,12 +226,14 @@ def _convert(builder: Any, source: Any, target: Any, value: Any) -> Any:
         compare = builder.fcmp_unordered if _is_float(source) else builder.icmp_unsigned
         return compare("!=", value, value.type(0))
     if _is_float(source) and _is_float(target):
-        return (builder.fpext if target.bitwidth > source.bitwidth else builder.fptrunc)(value, _llvm_type(target))
-    if _is_float(source):
-        return (builder.fptosi if _is_signed(target) else builder.fptoui)(value, _llvm_type(target))
-    if _is_float(target):
-        return (builder.sitofp if _is_signed(source) else builder.uitofp)(value, _llvm_type(target))
-    return _resize(builder, source, target, value)
+        change = builder.fpext if target.bitwidth > source.bitwidth else builder.fptrunc
+    elif _is_float(source):
+        change = builder.fptosi if _is_signed(target) else builder.fptoui
+    elif _is_float(target):
+        change = builder.sitofp if _is_signed(source) else builder.uitofp
+    else:
+        return _resize(builder, source, target, value)
+    return change(value, _llvm_type(target))
 
 
 def _resize(builder: Any, source: Any, target: Any, value: Any) -> Any:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from mgb.codegen import Loops, aligned, broadcast_strides, collapse, row_major
+from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 
 from . import pool
 from .frame import HEAD, LANES, SPAN, Buffer, Frame, Operand
-from .source import hazards
+from .hazards import hazards
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +47,8 @@ class Plan:
     address : int
         Of `words`.
     span : ctypes array or None
-        The whole work, for a call on this thread that keeps the GIL; None when the work is for several threads.
+        The whole work, for a call on this thread that keeps the GIL; None when the work is for several
+        threads.
     span_address : int
         Of `span`, or 0.
     rows, chunks, own, shared : int
@@ -103,7 +103,12 @@ class Launcher:
             f"    if plan.span is None or quick({', '.join(ids)}, plan.address, plan.span_address):\n"
             f"        slow(plan, ({', '.join([*xs, ''])}), out)\n"
         )
-        names: dict[str, Any] = {"quick": self.quick, "plans": self.plans, "prepare": self.prepare, "slow": self.slow}
+        names: dict[str, Any] = {
+            "quick": self.quick,
+            "plans": self.plans,
+            "prepare": self.prepare,
+            "slow": self.slow,
+        }
         exec(text, names)
         run: Callable[..., None] = names["run"]
         return run
@@ -156,7 +161,7 @@ class Call:
         plan = self.plan
 
         def work(part: int) -> None:
-            memory, address = scratch(plan.own + plan.shared)
+            _memory, address = scratch(plan.own + plan.shared)
             rows = plan.rows * part // parts, plan.rows * (part + 1) // parts
             self.part((0, self.stages, *rows, 0, plan.chunks, address, address + plan.own))
 
@@ -165,12 +170,12 @@ class Call:
     def over_chunks(self, parts: int, threads: int) -> None:
         """Few long rows: one after the other, stage by stage, all threads on one row."""
         plan = self.plan
-        memory, shared = scratch(plan.shared)
+        _memory, shared = scratch(plan.shared)
         for row in range(plan.rows):
             for k in range(self.stages):
 
                 def work(part: int, row: int = row, k: int = k) -> None:
-                    memory, own = scratch(plan.own)
+                    _memory, own = scratch(plan.own)
                     chunks = plan.chunks * part // parts, plan.chunks * (part + 1) // parts
                     self.part((k, k + 1, row, row + 1, *chunks, own, shared))
 
@@ -190,7 +195,9 @@ class Planner:
         self.frame = frame
         known = np.broadcast_shapes(*shapes) if shapes else ()
         given = frame.schedule.shape
-        self.domain = tuple(k if k != 1 else g for k, g in zip(aligned(known, len(given)), given, strict=True))
+        self.domain = tuple(
+            k if k != 1 else g for k, g in zip(aligned(known, len(given)), given, strict=True)
+        )
         steps = [self.strides(o, i, shapes, strides) for i, o in enumerate(frame.operands)]
         self.loops = collapse(self.domain, steps, frame.folded_axes)
         inner = len(self.loops.shape) - 1
@@ -224,8 +231,8 @@ class Planner:
         rows = math.prod(self.loops.shape[a] for a in self.kept)
         n = self.n
         if self.frame.columns:
-            most = COLUMNS if len(self.frame.schedule.passes) == 1 else max(16, min(COLUMNS, CACHED // 8 // max(steps, 1)))
-            piece = max(1, min(n, most))
+            once = len(self.frame.schedule.passes) == 1
+            piece = max(1, min(n, COLUMNS if once else max(16, min(COLUMNS, CACHED // 8 // max(steps, 1)))))
             group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
         else:
             piece = max(1, min(n, GATHERED if self.gathers() else PIECE))
@@ -269,6 +276,3 @@ class Planner:
             "lanes": sizes["lanes"], "piece": sizes["piece"], "chunks": sizes["chunks"], "row": sizes["extent"],
             "chunks * piece": sizes["chunks"] * sizes["piece"], "units * piece": sizes["units"] * sizes["piece"],
         }[b.size]  # fmt: skip
-
-
-__all__ = ["Launcher", "Loops"]

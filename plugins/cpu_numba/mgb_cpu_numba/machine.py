@@ -52,7 +52,8 @@ def build(source: Source, arity: int) -> Code:
     names |= {name: MAKERS[maker](*arguments) for name, (maker, arguments) in source.functions.items()}
     exec(compile(source.text, "<mgb kernel>", "exec"), names)
     signature = types.int64(*[types.int64] * arity)
-    compiled = cfunc(signature, nopython=True, error_model="numpy", _nrt=False)(names["kernel"])
+    options: dict[str, Any] = {"nopython": True, "error_model": "numpy", "_nrt": False}
+    compiled: Any = cfunc(signature, **options)(names["kernel"])
     return Code(compiled.address, compiled.native_name, compiled._library._get_compiled_object(), compiled)
 
 

@@ -1,9 +1,9 @@
 """Loads and stores as Numba intrinsics over bare addresses.
 
-Each buffer of a kernel has a *scope*; LLVM is told that accesses of different scopes never overlap, without which it
-would not vectorise a loop over many pointers. That is true of every two buffers but an output that is the very memory of
-an input. There it is harmless, because a kernel loads an element before it computes what is stored in its place; the
-kernels where it would not be refuse such a call, see `source.hazards`.
+Each buffer of a kernel has a *scope*; LLVM is told that accesses of different scopes never overlap, without
+which it would not vectorise a loop over many pointers. That is true of every two buffers but an output that
+is the very memory of an input. There it is harmless, because a kernel loads an element before it computes
+what is stored in its place; the kernels where it would not be refuse such a call, see `hazards`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def store(dtype: str, scope: str, others: Sequence[str]) -> Any:
             value = builder.zext(value, BYTE)
         elif dtype in ("float16", "bfloat16"):
             value = narrow(builder, value, dtype)
-        _annotate(builder, builder.store(value, _pointer(builder, args, memory_type), align=size), scope, others)
+        access = builder.store(value, _pointer(builder, args, memory_type), align=size)
+        _annotate(builder, access, scope, others)
         return context.get_dummy_value()
 
     return intrinsic(

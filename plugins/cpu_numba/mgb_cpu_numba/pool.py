@@ -1,7 +1,8 @@
 """Threads for ranges of compiled code, which releases the GIL.
 
-Numba's own threads abort the process when two Python threads enter them. Here the caller works too, and helpers join
-when they are free: any number of callers may come at once, and none ever waits for another's work.
+Numba's own threads abort the process when two Python threads enter them. Here the caller works too, and
+helpers join when they are free: any number of callers may come at once, and none ever waits for another's
+work.
 """
 
 from __future__ import annotations

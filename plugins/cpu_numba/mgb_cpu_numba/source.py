@@ -1,8 +1,8 @@
 """From a graph to the Python source of its kernel.
 
-A kernel is ``kernel(x0, ..., y0, ..., plan, span) -> int`` over addresses: of the NumPy array objects, of the plan and of
-the span (see `frame`). It returns 1, having done nothing, when an output is the memory of an input that must not be
-overwritten yet (see `hazards`). The loops are
+A kernel is ``kernel(x0, ..., y0, ..., plan, span) -> int`` over addresses: of the NumPy array objects, of
+the plan and of the span (see `frame`). It returns 1, having done nothing, when an output is the memory of an
+input that must not be overwritten yet. The loops are
 
     rows: the axes that are kept
         passes over the row: chunks, units
@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-
 from mgb.codegen import Pass, scalar, statements
-from mgb.ir import CONST, Graph, Kind, Node
+from mgb.ir import CONST, Kind, Node
 
 from .frame import HEAD, SPAN, Buffer, Frame, Operand
+from .hazards import hazards
 from .words import FOLDS, SPELLINGS, WORDS, held
 
 Names = dict[Node, str]
@@ -47,39 +47,6 @@ class Source:
 def source(frame: Frame) -> Source:
     """Print the kernel of `frame`."""
     return _Printer(frame).run()
-
-
-def hazards(frame: Frame) -> tuple[tuple[int, int], ...]:
-    """(input, output) pairs that must not be the same memory.
-
-    An element of an input may be overwritten by the output that was computed from it. It may not be when the output is
-    computed from other elements or without it, is written by several threads, or is written before a pass that reads
-    the input again.
-    """
-    return tuple(
-        (i, j)
-        for i, x in enumerate(frame.graph.inputs)
-        for j, y in enumerate(frame.graph.outputs)
-        if x.spec == y.spec and not _may_share(frame, x, y)
-    )
-
-
-def _may_share(frame: Frame, x: Node, y: Node) -> bool:
-    passes = frame.schedule.passes
-    everywhere = all(s or d == 1 for s, d in zip(frame.span[y], frame.schedule.shape, strict=True))
-    written = [k for k, p in enumerate(passes) if y in p.stores]
-    read = [k for k, p in enumerate(passes) if x in p.reads]
-    if not everywhere or not written or (read and read[-1] > written[0]):
-        return False
-    return written[0] not in read or x in _cone(passes[written[0]], y)
-
-
-def _cone(part: Pass, node: Node) -> set[Node]:
-    found = {node}
-    for v in reversed(part.computes):
-        if v in found:
-            found.update(v.inputs)
-    return found
 
 
 class _Printer:
@@ -144,7 +111,9 @@ class _Printer:
 
     def load(self, name: str, dtype: str, address: str, index: str, scope: str = "") -> str:
         scope = scope or name
-        return f"{self.function(f'load_{name}', 'load', dtype, scope, self.others(scope))}({address}, {index})"
+        return (
+            f"{self.function(f'load_{name}', 'load', dtype, scope, self.others(scope))}({address}, {index})"
+        )
 
     def store(self, name: str, dtype: str, address: str, index: str, value: str) -> None:
         function = self.function(f"store_{name}", "store", dtype, name, self.others(name))
@@ -163,7 +132,8 @@ class _Printer:
         sizes += [(name, f"slot(plan, {i})") for i, name in enumerate(HEAD)]
         base = {True: "shared", False: "own"}
         buffers = [
-            (b.name, f"{base[b.shared]} + slot(plan, {frame.buffers_at + i})") for i, b in enumerate(frame.buffers)
+            (b.name, f"{base[b.shared]} + slot(plan, {frame.buffers_at + i})")
+            for i, b in enumerate(frame.buffers)
         ]
         used |= {base[b.shared] for b in frame.buffers if b.name in used}
         for name in parameters:
@@ -364,7 +334,11 @@ class _Printer:
     def row_total(self, fold: Node) -> None:
         """Chunks of float32 are added up in float64: it costs nothing and is nearly exact."""
         p = self.frame.buffer("p", fold)
-        wide = "float64" if p.dtype == "float32" and fold.op.name in ("reduce_sum", "reduce_prod") else held(fold)
+        wide = (
+            "float64"
+            if p.dtype == "float32" and fold.op.name in ("reduce_sum", "reduce_prod")
+            else held(fold)
+        )
         total = f"{p.name}_total"
         element = self.load(p.name, p.dtype, p.name, "chunk")
         if wide != held(fold):

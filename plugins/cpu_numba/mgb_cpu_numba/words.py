@@ -1,7 +1,7 @@
 """How this backend spells each op, in Python that Numba compiles.
 
-Where Python has no operator, or Numba's would leave the dtype (its ``int8 + int8`` is an int64, its ``math.floor`` an
-integer), the word is a function of `intrinsics`.
+Where Python has no operator, or Numba's would leave the dtype (its ``int8 + int8`` is an int64, its
+``math.floor`` an integer), the word is a function of `intrinsics`.
 """
 
 from __future__ import annotations

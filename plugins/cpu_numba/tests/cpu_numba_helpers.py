@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mgb_cpu_numba import CpuNumba
-
 from mgb.backend import Kernel
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
 from mgb.tracing import graph_of
+from mgb_cpu_numba import CpuNumba
 
 BACKEND = CpuNumba()
 SENTINEL = 77

@@ -10,7 +10,6 @@ import pytest
 from cpu_numba_helpers import BACKEND, VIEWS, call, outputs_of, run, traced, view
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from mgb.ops import primitives as ops
 from mgb.ops.reduce import extent, reduce_max, reduce_sum
 from mgb.ops.transcendental import exp
@@ -44,7 +43,11 @@ def programs(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
         kept = draw(st.integers(0, len(domain)))
         shapes.append([d if draw(st.booleans()) else 1 for d in domain[len(domain) - kept :]])
     arrays = [view(normal(*s), draw(st.sampled_from(VIEWS))) for s in shapes]
-    steps = draw(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 99), st.integers(0, 99)), max_size=6))
+    steps = draw(
+        st.lists(
+            st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 99), st.integers(0, 99)), max_size=6
+        )
+    )
 
     def play(side: int, values: list[Any]) -> list[Any]:
         for binary, word, i, j in steps:
@@ -142,7 +145,12 @@ def test_iota_counts_its_own_elements() -> None:
     graph = traced(lambda x: x + ops.cast(ops.iota(shape=(3, 6), dtype=i4), dtype=x.dtype), [x])
     (got,) = call(BACKEND.compile(graph), graph, [x])
     np.testing.assert_allclose(got, x + np.arange(18).reshape(3, 6), rtol=1e-6)
-    graph = traced(lambda x: reduce_max(x * 0.0 + ops.cast(ops.iota(shape=(4, 1, 6), dtype=i4), dtype=x.dtype), axis=(2,)), [x])
+    graph = traced(
+        lambda x: reduce_max(
+            x * 0.0 + ops.cast(ops.iota(shape=(4, 1, 6), dtype=i4), dtype=x.dtype), axis=(2,)
+        ),
+        [x],
+    )
     (got,) = call(BACKEND.compile(graph), graph, [x])
     np.testing.assert_array_equal(got.ravel(), [5, 11, 17, 23])
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, call, traced
-
 from mgb.ops.reduce import reduce_max, reduce_sum
 from mgb.ops.transcendental import exp
 
@@ -28,7 +27,9 @@ def total(x: Any) -> Any:
 
 @pytest.mark.parametrize("function", [softmax, total, lambda x: reduce_sum(x, axis=(0,))])
 @pytest.mark.parametrize("shape", [(300, 700), (2, 200_000), (200_000, 2)], ids=str)
-def test_results_do_not_depend_on_the_threads(function: Any, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_threads(
+    function: Any, shape: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     graph = traced(function, [x])
     kernel = BACKEND.compile(graph)
@@ -96,7 +97,11 @@ def test_a_second_process_loads_the_code_without_numba(tmp_path: Path) -> None:
         assert "numba" not in sys.modules
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
 

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cpu_numba_helpers import run
-
 from mgb.ops import primitives as ops
 from mgb.ops import reduce
 from mgb.tensor import Tensor
@@ -27,7 +26,25 @@ def integers(dtype: str) -> tuple[Any, Any]:
 
 
 def floats(dtype: Any) -> tuple[Any, Any]:
-    edge = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 0.1, -0.3, 3.0, 7.25, 1e30, 1e-30, np.inf, -np.inf, np.nan]
+    edge = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1.5,
+        2.5,
+        -2.5,
+        0.1,
+        -0.3,
+        3.0,
+        7.25,
+        1e30,
+        1e-30,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
     with np.errstate(over="ignore"):
         values = np.array(edge).astype(dtype)
     a, b = np.meshgrid(values, values)
@@ -52,7 +69,11 @@ def test_integers_wrap_and_never_trap(dtype: str) -> None:
     a, b = integers(dtype)
     words = ["add", "sub", "mul", "floor_div", "mod", "maximum", "minimum", "bit_and", "bit_or", "bit_xor"]
     words += ["lt", "le", "eq", "shl", "shr", "mulhi"]
-    got = run(lambda a, b: [*(getattr(ops, w)(a, b) for w in words), ops.neg(a), ops.where(ops.lt(a, b), a, b)], a, b)
+    got = run(
+        lambda a, b: [*(getattr(ops, w)(a, b) for w in words), ops.neg(a), ops.where(ops.lt(a, b), a, b)],
+        a,
+        b,
+    )
     bits = a.dtype.itemsize * 8
     count = b.astype(object) % bits
     with np.errstate(all="ignore"):
@@ -75,9 +96,25 @@ def test_floats(dtype: str) -> None:
     a, b = floats(dtype)
     words = ["add", "sub", "mul", "div", "floor_div", "mod", "lt", "le", "eq"]
     unary = ["neg", "floor", "round", "sqrt"]
-    got = run(lambda a, b: [*(getattr(ops, w)(a, b) for w in words), *(getattr(ops, w)(a) for w in unary)], a, b)
+    got = run(
+        lambda a, b: [*(getattr(ops, w)(a, b) for w in words), *(getattr(ops, w)(a) for w in unary)], a, b
+    )
     with np.errstate(all="ignore"):
-        want = [a + b, a - b, a * b, a / b, a // b, a % b, a < b, a <= b, a == b, -a, np.floor(a), np.rint(a), np.sqrt(a)]
+        want = [
+            a + b,
+            a - b,
+            a * b,
+            a / b,
+            a // b,
+            a % b,
+            a < b,
+            a <= b,
+            a == b,
+            -a,
+            np.floor(a),
+            np.rint(a),
+            np.sqrt(a),
+        ]
     for g, w in zip(got, want, strict=True):
         same(g, w)
 
@@ -94,7 +131,18 @@ def test_extremes_keep_nan(dtype: str) -> None:
 
 def test_booleans() -> None:
     a, b = (x.ravel() for x in np.meshgrid([False, True], [False, True]))
-    names = ["logical_and", "logical_or", "maximum", "minimum", "bit_and", "bit_or", "bit_xor", "lt", "le", "eq"]
+    names = [
+        "logical_and",
+        "logical_or",
+        "maximum",
+        "minimum",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "lt",
+        "le",
+        "eq",
+    ]
     got = run(lambda a, b: [*(getattr(ops, n)(a, b) for n in names), ops.logical_not(a)], a, b)
     want = [a & b, a | b, a | b, a & b, a & b, a | b, a ^ b, a < b, a <= b, a == b, ~a]
     for g, w in zip(got, want, strict=True):
@@ -130,7 +178,9 @@ def test_float64_is_rounded_to_16_bits_once(target: Any) -> None:
 @pytest.mark.parametrize("dtype", ["float16", BFLOAT16], ids=str)
 def test_16_bit_floats_survive_load_and_store(dtype: Any) -> None:
     a = np.arange(0, 2**16, dtype=np.uint16).view(dtype)
-    (got,) = run(lambda a: ops.where(ops.cast(ops.cast(a, dtype=np.dtype("f4")), dtype=np.dtype("?")), a, a), a)
+    (got,) = run(
+        lambda a: ops.where(ops.cast(ops.cast(a, dtype=np.dtype("f4")), dtype=np.dtype("?")), a, a), a
+    )
     nan = np.isnan(a.astype(np.float32))
     np.testing.assert_array_equal(got.view(np.uint16)[~nan], a.view(np.uint16)[~nan])
     assert np.isnan(got.astype(np.float32)[nan]).all()
@@ -160,9 +210,13 @@ def test_reductions(dtype: Any, axis: tuple[int, ...]) -> None:
 
 def test_reductions_of_nothing() -> None:
     x = np.zeros((3, 0), "f4")
-    got = run(lambda x: [getattr(reduce, f"reduce_{n}")(x, axis=(1,)) for n in ("sum", "prod", "max", "min")], x)
+    got = run(
+        lambda x: [getattr(reduce, f"reduce_{n}")(x, axis=(1,)) for n in ("sum", "prod", "max", "min")], x
+    )
     assert [g[0, 0] for g in got] == [0, 1, -np.inf, np.inf]
-    got = run(lambda x: [getattr(reduce, f"reduce_{n}")(x, axis=(0,)) for n in ("sum", "prod", "max", "min")], x.T)
+    got = run(
+        lambda x: [getattr(reduce, f"reduce_{n}")(x, axis=(0,)) for n in ("sum", "prod", "max", "min")], x.T
+    )
     assert [g[0, 0] for g in got] == [0, 1, -np.inf, np.inf]
 
 
