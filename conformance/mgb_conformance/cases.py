@@ -39,7 +39,7 @@ def missing(traits: Traits, graph: Graph) -> str | None:
     try:
         lowered = lower(graph, traits)
     except GraphError as error:
-        return f"traits.vocabulary: {error}"
+        return f"traits.vocabulary has no {error}".partition(" is a primitive")[0]
     needed = {n.spec.dtype.name for n in (*lowered.inputs, *lowered.nodes)} - traits.dtypes
     if needed:
         return f"traits.dtypes has no {', '.join(sorted(needed))}"

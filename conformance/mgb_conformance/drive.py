@@ -39,6 +39,7 @@ class Driver:
     backend: Backend
     timeout: float = 60.0
     _kernels: dict[str, Kernel] = field(default_factory=dict)
+    _hang: str = ""
 
     def compile(self, graph: Graph) -> Kernel:
         """The kernel of `graph`; one that serves it already is used again, as the backend's traits promise."""
@@ -80,6 +81,8 @@ class Driver:
 
     def _limited(self, what: str, action: Callable[[], Any]) -> Any:
         """The result of `action`, in a thread of its own so that a hang is a failure and not the end."""
+        if self._hang:
+            raise ConformanceError(f"not tried, for the backend hung before: {self._hang}")
         result: list[Any] = []
 
         def work() -> None:
@@ -96,7 +99,8 @@ class Driver:
         finally:
             faulthandler.cancel_dump_traceback_later()
         if not result:
-            raise ConformanceError(f"the backend hangs: {what} took more than {self.timeout} s")
+            self._hang = f"{what} took more than {self.timeout} s"
+            raise ConformanceError(f"the backend hangs: {self._hang}")
         value, error = result[0]
         if error is not None:
             raise error

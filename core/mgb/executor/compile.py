@@ -8,7 +8,7 @@ from dataclasses import replace
 from .. import config, passes, plugins
 from ..backend import Backend, Kernel
 from ..device import device_type
-from ..fusion import FusionConfig, Step, detect
+from ..fusion import FusionConfig, Step, detect, duplicate
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
 from .generate import generate
@@ -50,6 +50,8 @@ def compile_program(
     simplified = _simplify(graph, options)
     _verify(simplified)
     backend = _backend(graph, options)
+    simplified = _duplicate(simplified, backend, options)
+    _verify(simplified)
     steps = _steps(simplified, backend, options)
     kernels = tuple(_kernel(step, backend) for step in steps)
     plan = plan_memory(simplified, steps, updates or {})
@@ -63,7 +65,11 @@ def _verify(graph: Graph) -> None:
 
 
 def _simplify(graph: Graph, options: Options) -> Graph:
-    skipped = {passes.hoist_transposes} if options.fuse_dimshuffle is False else set()
+    skipped = set()
+    if options.fuse_dimshuffle is False:
+        skipped.add(passes.hoist_transposes)
+    if not options.fast_math:
+        skipped.add(passes.finite_identities)
     return passes.simplify(graph, options.opt_level, frozenset(skipped))
 
 
@@ -74,15 +80,22 @@ def _backend(graph: Graph, options: Options) -> Backend | None:
     return plugins.choose_backend(device_type(nodes[0].spec.device if nodes else "xpux:0"), options.backend)
 
 
-def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:
-    if backend is None:
-        return _one_by_one(graph, f"opt_level is {options.opt_level}")
+def _allowed(options: Options) -> FusionConfig:
     at_3 = options.opt_level >= 3
-    allowed = FusionConfig(
+    return FusionConfig(
         reduce=at_3 if options.fuse_reduce is None else options.fuse_reduce,
         dimshuffle=at_3 if options.fuse_dimshuffle is None else options.fuse_dimshuffle,
     )
-    found = detect(graph, backend.traits, allowed)
+
+
+def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
+    return graph if backend is None else duplicate(graph, backend.traits, _allowed(options))
+
+
+def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:
+    if backend is None:
+        return _one_by_one(graph, f"opt_level is {options.opt_level}")
+    found = detect(graph, backend.traits, _allowed(options))
     return tuple(replace(s, backend=backend.name) if s.fused else s for s in found)
 
 

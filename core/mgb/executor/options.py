@@ -15,6 +15,8 @@ class Options:
         3: simplify and fuse. Less: fuse only if a flag below is set, as in MegEngine.
     fuse_reduce, fuse_dimshuffle : bool or None
         May reductions, and transposes, be part of a group? None: yes at level 3, no below it.
+    fast_math : bool
+        Assume that every number is finite: ``x - x`` is 0.
     backend : str or None
         The backend's name, or several in order of preference; None: what ``MGB_JIT_BACKEND`` says.
     """
@@ -22,6 +24,7 @@ class Options:
     opt_level: int = 3
     fuse_reduce: bool | None = None
     fuse_dimshuffle: bool | None = None
+    fast_math: bool = False
     backend: str | None = None
 
     @property

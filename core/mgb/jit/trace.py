@@ -54,6 +54,8 @@ class trace:
     opt_level : int
         0: nothing; 1: algebraic identities; 2: and rewrites of the whole graph; 3 (the default): and fusion.
     graph_opt_config : GraphOptimizationConfig, optional
+    fast_math : bool
+        Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine does always.
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND`` for this function.
     **options
@@ -83,6 +85,7 @@ class trace:
         imperative: bool = False,
         opt_level: int = 3,
         graph_opt_config: GraphOptimizationConfig | None = None,
+        fast_math: bool = False,
         backend: str | None = None,
         **options: Any,
     ) -> None:
@@ -94,6 +97,7 @@ class trace:
             opt_level=opt_level,
             fuse_reduce=config.jit_fuse_reduce,
             fuse_dimshuffle=config.jit_fuse_dimshuffle,
+            fast_math=fast_math,
             backend=backend,
         )
         self.symbolic = symbolic
@@ -107,6 +111,7 @@ class trace:
             "imperative": imperative,
             "opt_level": opt_level,
             "graph_opt_config": graph_opt_config,
+            "fast_math": fast_math,
             "backend": backend,
         }
         self._variants: dict[bool, dict[tuple[Any, ...], Variant]] = {False: {}, True: {}}

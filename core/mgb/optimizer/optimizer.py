@@ -179,7 +179,7 @@ def named(group: Group, *names: str) -> dict[str, Callable[[], float]]:
 
 
 def _as_groups(params: Any) -> list[Mapping[str, Any]]:
-    listed = [params] if isinstance(params, Tensor | Mapping) else _ordered(params)
+    listed: list[Any] = [params] if isinstance(params, Tensor | Mapping) else _ordered(params)
     if not listed:
         raise ParameterError("optimizer got an empty parameter list")
     if all(isinstance(p, Mapping) for p in listed):
@@ -190,7 +190,7 @@ def _as_groups(params: Any) -> list[Mapping[str, Any]]:
 
 
 def _as_parameters(params: Any) -> list[Parameter]:
-    listed = [params] if isinstance(params, Tensor) else _ordered(params)
+    listed: list[Any] = [params] if isinstance(params, Tensor) else _ordered(params)
     for param in listed:
         if not isinstance(param, Parameter):
             kind = type(param).__name__

@@ -1,7 +1,8 @@
 """Level 1: identities of arithmetic, and formulas that have an op of their own.
 
-They hold for real numbers. As in MegEngine, ``x - x`` is 0 and ``x * 0`` is 0 even where x is infinite or
-NaN, and ``log(exp(x))`` does not overflow.
+Those of `identities` hold for every number, NaN and infinities too, up to the sign of a zero; ``log(exp(x))`` and its
+kin do not overflow any more. Those of `finite_identities`, such as ``x - x == 0``, hold only for finite numbers;
+MegEngine applies them always, we when the user asks for fast math.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ from .rewrite import Rule, by_name, constant_of, full, inputs_of, node_of, rewri
 
 
 def identities(graph: Graph) -> Graph:
-    """Apply the table below once to every node."""
+    """Apply the identities that always hold once to every node."""
     return rewrite(graph, _RULE)
+
+
+def finite_identities(graph: Graph) -> Graph:
+    """Apply the identities that hold for finite numbers once to every node."""
+    return rewrite(graph, _FINITE_RULE)
 
 
 def _is(value: Tensor, number: float) -> bool:
@@ -59,6 +65,11 @@ def _undoes(name: str) -> Rule:
         return None if inner is None else inner[0]
 
     return rule
+
+
+def _integer(rule: Rule) -> Rule:
+    """`rule`, for integers only: there it always holds."""
+    return lambda node, *values: rule(node, *values) if node.spec.dtype.kind in "iu" else None
 
 
 # rules for one op
@@ -117,10 +128,10 @@ def _log_of_quotient(_node: Node, x: Tensor) -> Tensor | None:
 # fmt: off
 _TABLE: dict[str, tuple[Rule, ...]] = {
     "add":         (_left(0), _right(0)),
-    "sub":         (_same(0), _right(0), _expm1),
-    "mul":         (_left(1), _right(1), _absorbing(0)),
-    "div":         (_same(1), _right(1)),
-    "floor_div":   (_same(1), _whole),
+    "sub":         (_integer(_same(0)), _right(0), _expm1),
+    "mul":         (_left(1), _right(1), _integer(_absorbing(0))),
+    "div":         (_right(1),),
+    "floor_div":   (_whole,),
     "pow":         (_power_zero, _right(1)),
     "neg":         (_undoes("neg"),),
     "logical_not": (_undoes("logical_not"),),
@@ -129,5 +140,12 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
     "where":       (_branches,),
     "log":         (_undoes("exp"), _log_of_sum, _log_of_product, _log_of_quotient),
 }
+_FINITE: dict[str, tuple[Rule, ...]] = {
+    "sub":         (_same(0),),
+    "mul":         (_absorbing(0),),
+    "div":         (_same(1),),
+    "floor_div":   (_same(1),),
+}
 # fmt: on
 _RULE = by_name(_TABLE)
+_FINITE_RULE = by_name(_FINITE)

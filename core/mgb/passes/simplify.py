@@ -10,7 +10,7 @@ from .arithmetic import arithmetic
 from .broadcasts import delay_broadcasts
 from .casts import skip_casts
 from .constants import fold_constants
-from .identities import identities
+from .identities import finite_identities, identities
 from .merge import merge
 from .reductions import merge_reductions
 from .reshapes import delay_reshapes
@@ -22,7 +22,7 @@ Pass = Callable[[Graph], Graph]
 #: What each level adds to the one below. Level 3 adds fusion, which is no pass over a graph.
 PASSES: dict[int, tuple[Pass, ...]] = {
     0: (fold_constants, merge),
-    1: (identities, fold_constants, merge),
+    1: (identities, finite_identities, fold_constants, merge),
     2: (
         arithmetic,
         skip_casts,
@@ -50,8 +50,8 @@ def simplify(graph: Graph, opt_level: int, skip: frozenset[Pass] = frozenset()) 
     graph : Graph
         Any graph.
     opt_level : int
-        0: common subexpressions are merged, constants folded. 1: identities of arithmetic, which hold for
-        numbers but not for NaN and infinities. 2: cheaper spellings, which may round otherwise, and layout
+        0: common subexpressions are merged, constants folded. 1: identities of arithmetic; `finite_identities` do
+        not hold for NaN and infinities. 2: cheaper spellings, which may round otherwise, and layout
         ops out of the way of fusion. 3 and more: the same. A negative level means its absolute value.
     skip : frozenset of passes
         Passes to leave out.

@@ -10,8 +10,9 @@ from mgb.ir import Graph, Kind
 from .frame import Frame
 from .launch import Launcher
 from .machine import Code, build, load, toolchain
-from .source import Source, source
+from .source import source
 from .words import VOCABULARY
+from .writer import Source
 
 
 class CpuNumba(Backend):

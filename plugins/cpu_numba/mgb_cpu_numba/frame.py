@@ -34,7 +34,7 @@ class Operand:
     name: str
     node: Node
     moves: bool  # whether it varies along the innermost axis
-    at: int  # its slots in the plan: stride along the inner loop, along the kept loops, along the folded loops
+    at: int  # its slots in the plan: the stride of the inner loop, of the kept loops, of the folded loops
 
     @property
     def is_iota(self) -> bool:

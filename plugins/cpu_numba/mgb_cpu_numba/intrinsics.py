@@ -84,7 +84,7 @@ def _float_mod(builder: Any, type_: Any, a: Any, b: Any) -> Any:
 
 
 def _float_floor_div(builder: Any, type_: Any, a: Any, b: Any) -> Any:
-    """NumPy's floor division: the remainder is exact, so the quotient is right where ``floor(a / b)`` is not."""
+    """NumPy's floor division: by the exact remainder, right where ``floor(a / b)`` is not."""
     zero, one, half = a.type(0.0), a.type(1.0), a.type(0.5)
     rest = builder.frem(a, b)
     whole = builder.fdiv(builder.fsub(a, rest), b)
@@ -164,12 +164,13 @@ _UNARY: dict[str, Emit] = {
     "floor": _llvm("floor"), "rint": _llvm("rint"), "sqrt": _llvm("sqrt"),
 }
 _BINARY: dict[str, Emit] = {
-    "add": _instruction("fadd", "add"), "sub": _instruction("fsub", "sub"), "mul": _instruction("fmul", "mul"),
+    "add": _instruction("fadd", "add"), "sub": _instruction("fsub", "sub"),
+    "mul": _instruction("fmul", "mul"), "mulhi": _mulhi,
     "maximum": _extreme(swap=False), "minimum": _extreme(swap=True),
     "floor_div": _float_floor_div, "mod": _float_mod,
     "integer_floor_div": _integer_floor_div, "integer_mod": _integer_mod,
-    "bit_and": _instruction("", "and_"), "bit_or": _instruction("", "or_"), "bit_xor": _instruction("", "xor"),
-    "shl": _shift(left=True), "shr": _shift(left=False), "mulhi": _mulhi,
+    "bit_and": _instruction("", "and_"), "bit_or": _instruction("", "or_"),
+    "bit_xor": _instruction("", "xor"), "shl": _shift(left=True), "shr": _shift(left=False),
 }
 # fmt: on
 

@@ -1,4 +1,4 @@
-"""Calling a kernel: a plan for each new set of shapes and strides, then one C call, or many on several threads."""
+"""Calling a kernel: a plan for each new set of shapes and strides, then C calls on one or more threads."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Launcher:
         self.run = self._generate()
 
     def _generate(self) -> Callable[..., None]:
-        """The function that a call goes through, without a loop over its arguments: it is all the overhead there is."""
+        """The function that a call goes through; it is all the overhead there is, so it has no loops."""
         xs = [f"x{i}" for i in range(len(self.frame.graph.inputs))]
         ys = [f"y{i}" for i in range(len(self.frame.graph.outputs))]
         key = [f"{x}.shape, {x}.strides" for x in xs] + [f"{y}.shape" for y in ys]
@@ -239,8 +239,8 @@ class Planner:
             group, units, extent = max(1, CHUNK // piece), steps * -(-n // piece), steps * n
         pieces = -(-n // piece)
         return {
-            "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units, "chunks": -(-units // group),
-            "lanes": min(LANES, piece), "extent": extent, "kept_loops": len(self.kept),
+            "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
+            "chunks": -(-units // group), "lanes": min(LANES, piece), "extent": extent, "kept_loops": len(self.kept),
             "folded_loops": len(self.folded), "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
@@ -273,6 +273,7 @@ class Planner:
         if b.name.startswith("g") and not self.gathers():
             return 0
         return {
-            "lanes": sizes["lanes"], "piece": sizes["piece"], "chunks": sizes["chunks"], "row": sizes["extent"],
-            "chunks * piece": sizes["chunks"] * sizes["piece"], "units * piece": sizes["units"] * sizes["piece"],
+            "lanes": sizes["lanes"], "piece": sizes["piece"], "chunks": sizes["chunks"],
+            "row": sizes["extent"], "chunks * piece": sizes["chunks"] * sizes["piece"],
+            "units * piece": sizes["units"] * sizes["piece"],
         }[b.size]  # fmt: skip

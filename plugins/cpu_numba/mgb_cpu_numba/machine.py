@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .source import Source
+from .writer import Source
 
 _loading = threading.Lock()
 

@@ -90,7 +90,7 @@ def slot() -> Any:
 
 
 def data() -> Any:
-    """``data(array)``: the address of the first element of the NumPy array at an address (``PyArrayObject.data``)."""
+    """``data(array)``: where the elements of a NumPy array begin (``PyArrayObject.data``)."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         field = builder.inttoptr(builder.add(args[0], WORD(16)), WORD.as_pointer())

@@ -14,34 +14,18 @@ Softmax over the last axis, layer norm and the like are one kernel: the row stay
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import numpy as np
-from mgb.codegen import Pass, scalar, statements
+from mgb.codegen import Pass, statements
 from mgb.ir import CONST, Kind, Node
 
 from .frame import HEAD, SPAN, Buffer, Frame, Operand
 from .hazards import hazards
-from .words import FOLDS, SPELLINGS, WORDS, held
+from .words import held
+from .writer import Source, Writer
 
 Names = dict[Node, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The text of a kernel.
-
-    Attributes
-    ----------
-    text : str
-    functions : dict
-        The functions it calls beside the words: name -> (maker, arguments), see `intrinsics.MAKERS`.
-    """
-
-    text: str
-    functions: dict[str, tuple[str, tuple[object, ...]]]
 
 
 def source(frame: Frame) -> Source:
@@ -49,17 +33,12 @@ def source(frame: Frame) -> Source:
     return _Printer(frame).run()
 
 
-class _Printer:
+class _Printer(Writer):
     def __init__(self, frame: Frame) -> None:
+        outputs = [o.name for o in frame.operands if o.is_output]
+        super().__init__(["in", *outputs, *(b.name for b in frame.buffers if not b.name.startswith("g"))])
         self.frame = frame
-        self.lines: list[str] = []
-        self.depth = 0
         self.names: Names = {}
-        self.constants: dict[str, str] = {}
-        self.functions: dict[str, tuple[str, tuple[object, ...]]] = {}
-        self.table = {**SPELLINGS, "const": self.constant}
-        self.scopes = ["in"] + [o.name for o in frame.operands if o.is_output]
-        self.scopes += [b.name for b in frame.buffers if not b.name.startswith("g")]
 
     def run(self) -> Source:
         parameters = [o.name for o in self.frame.arrays]
@@ -74,54 +53,6 @@ class _Printer:
         signature = f"def kernel({', '.join([*parameters, 'plan', 'span'])}):"
         text = [*constants, *([""] if constants else []), signature, *self.lines, *body, ""]
         return Source("\n".join(text), self.functions)
-
-    # text
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        self.line(head)
-        self.depth += 1
-        yield
-        self.depth -= 1
-
-    def constant(self, node: Node) -> str:
-        value = scalar(node)
-        return self.literal(value.item() if node.spec.dtype.kind != "V" else float(value), held(node))
-
-    def literal(self, value: float, dtype: str) -> str:
-        """The name of a global of the NumPy type `dtype`, which Numba takes as a constant of that very type."""
-        text = repr(bool(value)) if dtype == "bool" else f"{dtype}({value!r})"
-        return self.constants.setdefault(text, f"c{len(self.constants)}")
-
-    def function(self, name: str, maker: str, *arguments: object) -> str:
-        self.functions[name] = (maker, arguments)
-        return name
-
-    def note_functions(self, node: Node, text: str) -> str:
-        if node.op.name in ("cast", "bitcast"):
-            name = text.partition("(")[0]
-            self.functions[name] = (node.op.name, tuple(name.split("_")[1:]))
-        return text
-
-    def others(self, scope: str) -> tuple[str, ...]:
-        return tuple(s for s in self.scopes if s != scope)
-
-    def load(self, name: str, dtype: str, address: str, index: str, scope: str = "") -> str:
-        scope = scope or name
-        return (
-            f"{self.function(f'load_{name}', 'load', dtype, scope, self.others(scope))}({address}, {index})"
-        )
-
-    def store(self, name: str, dtype: str, address: str, index: str, value: str) -> None:
-        function = self.function(f"store_{name}", "store", dtype, name, self.others(name))
-        self.line(f"{function}({address}, {index}, {value})")
-
-    def fold(self, node: Node, a: str, b: str) -> str:
-        spelling = WORDS[FOLDS[node.op.name]]
-        return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
 
     # the parts of a kernel
 

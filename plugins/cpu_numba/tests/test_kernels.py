@@ -23,7 +23,8 @@ def normal(*shape: int) -> Any:
 
 # fmt: off
 UNARY = [
-    (lambda x: x + 1.5, lambda x: x + 1.5), (lambda x: x * 0.5, lambda x: x * 0.5), (lambda x: -x, lambda x: -x),
+    (lambda x: x + 1.5, lambda x: x + 1.5), (lambda x: x * 0.5, lambda x: x * 0.5),
+    (lambda x: -x, lambda x: -x),
     (lambda x: ops.maximum(x, 0.25), lambda x: np.maximum(x, 0.25)), (ops.floor, np.floor),
     (lambda x: ops.sqrt(ops.maximum(x, 0.0)), lambda x: np.sqrt(np.maximum(x, 0.0))),
 ]
@@ -36,7 +37,7 @@ BINARY = [
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
-    """(traced function, NumPy function, arrays): a random element-wise graph over broadcast, strided inputs."""
+    """(traced function, NumPy function, arrays): a random graph over broadcast, strided inputs."""
     domain = draw(st.lists(st.integers(1, 5), min_size=0, max_size=4))
     shapes = []
     for _ in range(draw(st.integers(1, 3))):

@@ -77,7 +77,8 @@ def test_integers_wrap_and_never_trap(dtype: str) -> None:
     bits = a.dtype.itemsize * 8
     count = b.astype(object) % bits
     with np.errstate(all="ignore"):
-        want = [np.add(a, b), a - b, a * b, a // b, a % b, np.maximum(a, b), np.minimum(a, b), a & b, a | b, a ^ b,
+        want = [np.add(a, b), a - b, a * b, a // b, a % b, np.maximum(a, b), np.minimum(a, b),
+                a & b, a | b, a ^ b,
                 a < b, a <= b, a == b, wrapped(a.astype(object) * 2**count, dtype),
                 wrapped(a.astype(object) // 2**count, dtype), wrapped(high_half(a, b), dtype), -a,
                 np.where(a < b, a, b)]  # fmt: skip

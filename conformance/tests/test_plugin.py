@@ -1,0 +1,59 @@
+"""The pytest plugin: header, report, known failures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+ALL = ("--pyargs", "mgb_conformance", "--mgb-backend", "eager", "-p", "no:cacheprovider")
+
+
+def test_the_header_names_backend_traits_and_variables(pytester: pytest.Pytester, monkeypatch) -> None:
+    monkeypatch.setenv("MGB_NUM_THREADS", "1")
+    result = pytester.runpytest_subprocess(*ALL, "-k", "TestContract")
+    result.stdout.fnmatch_lines(
+        ["mgb backend: eager 0", "mgb traits: kinds=*reduce*, dtypes=*float32*", "mgb variables:*MGB_NUM_THREADS=1*"]
+    )
+    assert result.ret == 0
+
+
+def test_the_report_holds_every_test(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(*ALL, "-k", "TestContract or TestCache", "--mgb-report", "found")
+    data = json.loads((pytester.path / "found" / "conformance.json").read_text())
+    outcomes = result.parseoutcomes()
+    assert len(data["tests"]) == outcomes["passed"] + outcomes["skipped"]
+    assert data["backend"]["mgb backend"].startswith("eager")
+    text = (pytester.path / "found" / "conformance.md").read_text()
+    assert f"| TestContract | {outcomes['passed']} | 0 | 0 | 0 |" in text
+    assert "Backend.save returns None" in text
+
+
+def test_a_known_failure_that_passes_is_a_failure(pytester: pytest.Pytester) -> None:
+    known = pytester.path / "known.toml"
+    known.write_text('"TestContract::test_it_can_run_here" = "it could not, once"\n')
+    result = pytester.runpytest_subprocess(*ALL, "-k", "test_it_can_run_here", "--mgb-known-failures", known)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*XPASS(strict)*it could not, once*"])
+
+
+def test_a_known_failure_that_fails_is_none(pytester: pytest.Pytester) -> None:
+    (pytester.path / "known.toml").write_text('"TestMine::test_wrong" = "not yet"\n')
+    pytester.makepyfile("class TestMine:\n    def test_wrong(self): assert False\n")
+    result = pytester.runpytest_subprocess("--mgb-known-failures", "known.toml", "-p", "no:cacheprovider")
+    result.assert_outcomes(xfailed=1)
+
+
+def test_without_a_backend_it_says_which_there_are(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("from mgb_conformance import TestContract")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*name a backend: --mgb-backend NAME (installed:*eager*"])
+
+
+def test_loading_the_plugin_imports_nothing_heavy(pytester: pytest.Pytester) -> None:
+    code = "import sys, mgb_conformance.plugin; print('mgb' in sys.modules, 'hypothesis' in sys.modules)"
+    result = pytester.runpython_c(code)
+    result.stdout.fnmatch_lines(["False False"])
