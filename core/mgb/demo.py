@@ -32,9 +32,9 @@ class DigitsNet(M.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1 = M.Conv2d(1, 16, 3, padding=1)
+        self.conv1 = M.Conv2d(1, 16, 3, padding=1, bias=False)
         self.norm1 = M.BatchNorm2d(16)
-        self.conv2 = M.Conv2d(16, 32, 3, padding=1)
+        self.conv2 = M.Conv2d(16, 32, 3, padding=1, bias=False)
         self.norm2 = M.BatchNorm2d(32)
         self.pool = M.MaxPool2d(2)
         self.head = M.Linear(32 * 4 * 4, 10)

@@ -29,8 +29,8 @@ class Session(Protocol):
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`, whose value is wanted inside the body."""
 
-    def adopt(self, tensor: Tensor) -> None:
-        """Told of one more Tensor that stands for a place in this trace."""
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
 
     def rebound(self, tensor: Tensor) -> None:
         """Told of a Tensor that is about to take a place in this trace as its new value."""
@@ -264,8 +264,9 @@ class Tensor:
         """Another Tensor of the same value, seen by the gradient tapes in `tape` only."""
         alias = wrap(self._data, self._device)
         alias._session, alias._index, alias._spec, alias._tape = self._session, self._index, self._spec, tape
-        if self._session is not None:
-            self._session.adopt(alias)
+        session = self._session or ACTIVE.get()
+        if session is not None:
+            session.adopt(alias, self)
         return alias
 
     def detach(self) -> Tensor:

@@ -38,7 +38,7 @@ class Builder:
     def read(self, tensor: Tensor) -> Any:
         raise SymbolicReadError("the value of a symbolic tensor was wanted; it has none until the graph runs")
 
-    def adopt(self, tensor: Tensor) -> None:
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
         """Nothing to do: values never arrive here."""
 
     def rebound(self, tensor: Tensor) -> None:

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb.apply import apply
+from mgb.apply import apply, evaluate
 from mgb.autodiff import Function, GradManager
 from mgb.autodiff.tape import Tape, any_open, next_level
 from mgb.errors import AttachError, NoGradientError, ShapeError, TapeError
-from mgb.ir import Kind, Op
+from mgb.ir import CONST, Kind, Op, Spec
 from mgb.ops import layout, reduce
 from mgb.ops import primitives as p
 from mgb.tensor import Tensor
+from mgb.tracing import graph_of
 
 
 def float64(array):
@@ -740,3 +741,25 @@ def test_recording_an_op_is_cheap():
     cost = min(timeit.repeat(once, number=2000, repeat=5)) / 2000
     tape.close()
     assert cost < 50e-6  # about 3 us on a quiet machine
+
+
+# symbolic tensors
+
+
+def test_the_way_back_is_recorded_like_any_other_op():
+    """A graph of a function that calls `backward` holds the gradient; nothing is read while it is built."""
+
+    def slope(x, w):
+        gm = GradManager().attach(x)
+        with gm:
+            gm.backward(p.sqrt(x * w) * x)
+        return x.grad
+
+    graph = graph_of(slope, Spec((3,), np.dtype("float64")), Spec((1,), np.dtype("float64")))
+    x, w = RNG.uniform(1, 2, 3), RNG.uniform(1, 2, 1)
+
+    def run(node, *values):
+        return node.params["value"] if node.op is CONST else evaluate(node.op, values, node.params)
+
+    (got,) = graph.fold(run, [x, w])
+    np.testing.assert_allclose(got, 1.5 * np.sqrt(x * w))

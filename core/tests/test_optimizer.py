@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mgb.autodiff import GradManager
 from mgb.errors import ParameterError, StateKeyError
+from mgb.jit import trace
 from mgb.optimizer import (
     LAMB,
     SGD,
@@ -344,3 +345,49 @@ def test_clip_grad_value():
 def test_nothing_to_clip():
     assert clip_grad_norm([Parameter([1.0])], 1.0).item() == 0
     clip_grad_value(Parameter([1.0]), 0, 1)
+
+
+# inside a trace
+
+
+@pytest.mark.parametrize(("optimizer", "options"), [(c, o) for c, _, o in CASES], ids=IDS)
+def test_a_compiled_step_follows_changed_hyper_parameters(optimizer, options, monkeypatch):
+    """Steps are counted and the learning rate is read at every call, compiled or not."""
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+
+    def run(wrap):
+        p = Parameter([1.0, -2.0, 3.0])
+        opt, gm = optimizer(p, **options), GradManager().attach(p)
+
+        @wrap
+        def step(scale):
+            with gm:
+                gm.backward((p * p * scale).sum())
+            opt.step().clear_grad()
+
+        values = []
+        for k in range(6):
+            opt.param_groups[0]["lr"] = 0.1 / (k + 1)
+            step(Tensor([1.0, 0.5, 0.1 * k]))
+            values.append(p.numpy().copy())
+        return np.array(values)
+
+    np.testing.assert_allclose(run(trace), run(lambda function: function), rtol=2e-6, atol=1e-7)
+
+
+def test_weight_decay_may_begin_in_a_compiled_step(monkeypatch):
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+    p = Parameter([1.0])
+    opt = SGD(p, lr=0.5)
+
+    @trace
+    def step():
+        p.grad = p * 0
+        opt.step().clear_grad()
+
+    values = []
+    for weight_decay in (0.0, 0.0, 1.0, 0.0):
+        opt.param_groups[0]["weight_decay"] = weight_decay
+        step()
+        values.append(p.item())
+    assert values == [1.0, 1.0, 0.5, 0.5]

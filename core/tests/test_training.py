@@ -32,7 +32,7 @@ class Net(M.Module):
 
     def __init__(self, drop: float = 0.0) -> None:
         super().__init__()
-        self.conv = M.Conv2d(1, 4, 3, padding=1)
+        self.conv = M.Conv2d(1, 4, 3, padding=1, bias=False)  # a bias here has no gradient but noise
         self.norm = M.BatchNorm2d(4)
         self.drop = M.Dropout(drop)
         self.head = M.Linear(4 * 4 * 4, 5)

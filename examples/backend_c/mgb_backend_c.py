@@ -1,9 +1,9 @@
 """A whole backend: element-wise kernels in C, through the system compiler."""
 
 import ctypes
-import math
 import shutil
 import subprocess
+import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,6 +42,10 @@ class C(Backend):
     def probe(self):
         return None if shutil.which("cc") else "there is no C compiler called cc: apt install gcc"
 
+    def version(self):  # of the compiler, and of the processor that "native" means
+        macros = subprocess.check_output("cc -march=native -dM -E -x c /dev/null".split())
+        return f"{zlib.crc32(macros):08x}"
+
     def compile(self, graph):
         with TemporaryDirectory() as folder:
             subprocess.run(COMMAND.split(), input=source(graph), text=True, cwd=folder, check=True)
@@ -68,21 +72,17 @@ def source(graph):
     loops = collapse(domain(graph), [broadcast_strides(s, row_major(s), domain(graph)) for s in shapes])
     places = [offset("i", loops.shape, strides) for strides in loops.strides]
     names = {n: f"v{k}" for k, n in enumerate(graph.inputs)}
-    body = [assign(n, name, f"a{k}[{places[k]}]") for k, (n, name) in enumerate(names.items())]
+    body = [f"{C_TYPES[n.spec.dtype.name]} v{k} = a{k}[{places[k]}];" for k, n in enumerate(graph.inputs)]
     names |= {n: f"({place})" for n, place in zip(counters, places[len(arrays) :])}
-    body += statements(graph.nodes, names, TABLE, assign)
+    body += statements(graph.nodes, names, TABLE, lambda n, v, e: f"{C_TYPES[n.spec.dtype.name]} {v} = {e};")
     for k, node in enumerate(graph.outputs, len(graph.inputs)):
         # An output smaller than the domain, which may be an input's memory, is written at the last visit.
         steps = [0 if s else step for s, step in zip(loops.strides[k], row_major(loops.shape))]
         last = sum((n - 1) * step for n, step in zip(loops.shape, steps))
         body.append(f"if ({offset('i', loops.shape, steps)} == {last}) a{k}[{places[k]}] = {names[node]};")
     parameters = ", ".join(f"{C_TYPES[n.spec.dtype.name]} *a{k}" for k, n in enumerate(arrays))
-    head = f"void kernel({parameters}) {{ for (long i = 0; i < {math.prod(loops.shape)}; ++i) {{\n"
+    head = f"void kernel({parameters}) {{ for (long i = 0; i < {' * '.join(['1L', *map(str, loops.shape)])}; ++i) {{\n"
     return HEADER + head + "\n".join(body) + "\n}}\n"
-
-
-def assign(node, name, text):
-    return f"{C_TYPES[node.spec.dtype.name]} {name} = {text};"
 
 
 def spell(node, *operands):

@@ -44,6 +44,7 @@ class Recording(CallSession):
         self._origins: dict[int, Callable[[], float]] = {}
         self._rebound: list[weakref.ref[Tensor]] = []
         self._own: set[int] = set()  # ids of Tensors made in the body; one that is reused belongs to another such
+        self._originals: dict[int, Tensor] = {}  # by the id of its array: the Tensor that an alias was made of
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
         self._before: dict[int, tuple[Tensor, Any, Any, Tensor | None]] = {}
@@ -64,7 +65,8 @@ class Recording(CallSession):
         else:
             out = wrap(evaluate(op, [t._data for t in inputs], params), node.spec.device)
             out._session, out._index = self, index
-        self.adopt(out)
+        self._own.add(id(out))
+        self._tensors.append(weakref.ref(out))
         return out
 
     def read(self, tensor: Tensor) -> Any:
@@ -79,9 +81,11 @@ class Recording(CallSession):
             self._cut(READ, (tensor._index,))
         return tensor._data
 
-    def adopt(self, tensor: Tensor) -> None:
-        super().adopt(tensor)
-        self._own.add(id(tensor))
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        super().adopt(alias, original)
+        self._own.add(id(alias))
+        if original._session is None:
+            self._originals.setdefault(id(original._data), original)
 
     def rebound(self, tensor: Tensor) -> None:
         super().rebound(tensor)
@@ -209,6 +213,7 @@ class Recording(CallSession):
                 "the function, which will not run again. Make it outside, pass it as an argument, or set "
                 "`capture_as_const=True`"
             )
+        tensor = self._originals.get(key, tensor)
         owner = None if made_here else weakref.ref(tensor)
         self._remember(tensor)
         spec = Spec(tensor.shape, tensor.dtype, tensor.device)

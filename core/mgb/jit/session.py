@@ -38,8 +38,9 @@ class CallSession(ABC):
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`, whose value is wanted inside the body."""
 
-    def adopt(self, tensor: Tensor) -> None:
-        self._tensors.append(weakref.ref(tensor))
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        if alias._session is self:
+            self._tensors.append(weakref.ref(alias))
 
     def rebound(self, tensor: Tensor) -> None:
         self._tensors.append(weakref.ref(tensor))

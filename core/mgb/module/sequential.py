@@ -62,8 +62,3 @@ class Sequential(Module):
         key = place if isinstance(place, str) else self._order[place]
         self._order.remove(key)
         delattr(self, key)
-
-    @property
-    def layer_values(self) -> list[Any]:
-        """The modules, in order."""
-        return list(self)

@@ -21,9 +21,11 @@ LANES = 128
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
 #: The head of the plan. A row is cut in `units`: a step of the outer folded loops, and in it a piece of the
-#: inner loop. `group` units make a chunk, whose partial sums do not depend on who computes it.
+#: inner loop; the steps of one piece follow each other, so that a transposed input is read in cache lines.
+#: `group` units make a chunk, whose partial sums do not depend on who computes it.
 HEAD = (
-    "n", "piece", "pieces", "group", "units", "chunks", "lanes", "extent", "kept_loops", "folded_loops",
+    "n", "piece", "pieces", "steps", "group", "units", "chunks", "lanes", "extent", "kept_loops",
+    "folded_loops",
 )  # fmt: skip
 
 

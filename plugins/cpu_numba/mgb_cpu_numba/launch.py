@@ -20,6 +20,9 @@ Array = np.ndarray[Any, Any]
 #: Elements of a piece of the inner loop, of one that is gathered, of a chunk that is summed on its own.
 PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
 
+#: The same for an input whose elements are `FAR` bytes apart or more: few enough for their lines to stay in cache.
+SPREAD, FAR = 1 << 7, 1 << 8
+
 #: Columns of a block, and the bytes of it that several passes should find in cache.
 COLUMNS, CACHED = 512, 1 << 18
 
@@ -235,14 +238,21 @@ class Planner:
             piece = max(1, min(n, COLUMNS if once else max(16, min(COLUMNS, CACHED // 8 // max(steps, 1)))))
             group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
         else:
-            piece = max(1, min(n, GATHERED if self.gathers() else PIECE))
+            piece = max(1, min(n, self.piece()))
             group, units, extent = max(1, CHUNK // piece), steps * -(-n // piece), steps * n
         pieces = -(-n // piece)
         return {
-            "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
-            "chunks": -(-units // group), "lanes": min(LANES, piece), "extent": extent, "kept_loops": len(self.kept),
-            "folded_loops": len(self.folded), "rows": rows * pieces if self.frame.columns else rows,
+            "n": n, "piece": piece, "pieces": pieces, "steps": steps, "group": group, "units": units,
+            "chunks": -(-units // group), "lanes": min(LANES, piece), "extent": extent,
+            "kept_loops": len(self.kept), "folded_loops": len(self.folded),
+            "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
+
+    def piece(self) -> int:
+        steps = [abs(self.inner_step(i)) for i, o in enumerate(self.frame.operands) if o.moves]
+        if not self.gathers():
+            return PIECE
+        return SPREAD if max(steps, default=0) >= FAR else GATHERED
 
     def inner_step(self, i: int) -> int:
         return self.loops.strides[i][-1] if self.loops.shape else 0

@@ -182,8 +182,8 @@ class _Printer(Writer):
         step, count, start = "unit", "width", ""
         if not self.frame.columns:
             step, count = "step", "count"
-            self.line("step = unit // pieces")
-            self.line("start = (unit - step * pieces) * piece")
+            self.line("step = unit % steps")
+            self.line("start = unit // steps * piece")
             self.line("count = minimum(piece, n - start)")
         for o in operands:
             start = f" + start * slot(plan, {o.at})" if o.moves and not self.frame.columns else ""
