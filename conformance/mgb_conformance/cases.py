@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from mgb import dtypes
 from mgb.apply import apply
 from mgb.backend import Traits
@@ -39,7 +38,9 @@ def missing(traits: Traits, graph: Graph) -> str | None:
     try:
         lowered = lower(graph, traits)
     except GraphError as error:
-        return f"traits.vocabulary has no {error}".partition(" is a primitive")[0]
+        if "outside the vocabulary" not in str(error):
+            raise
+        return f"traits.vocabulary has no {str(error).partition(':')[0].lstrip('<')}"
     needed = {n.spec.dtype.name for n in (*lowered.inputs, *lowered.nodes)} - traits.dtypes
     if needed:
         return f"traits.dtypes has no {', '.join(sorted(needed))}"
@@ -123,6 +124,15 @@ def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
     except (ConversionError, ValueError):
         return ()
     return found if wanted in found else ()
+
+
+def combinations(values: Sequence[np.ndarray], most: int = 4096) -> list[np.ndarray]:
+    """Every combination of `values`, an array for each operand; some of them where there are too many."""
+    count = int(np.prod([v.size for v in values]))
+    if count <= most:
+        return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
+    random = np.random.default_rng(count)
+    return [v[random.integers(0, v.size, most)] for v in values]
 
 
 def parameters(op: Op) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from mgb.backend import Backend, Kernel, Specialize
 from mgb.codegen import structure_key
 from mgb.ir import Graph

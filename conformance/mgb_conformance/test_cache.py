@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from mgb import config
+from mgb.ops.transcendental import tanh
 from mgb.passes import lower
 from mgb.plugins import installed
-from mgb.ops.transcendental import tanh
 
 from .cases import of, require, samples
 from .drive import Driver

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from mgb import dtypes
 from mgb.ops.primitives import bitcast, cast
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from mgb.backend import API_VERSION, Kernel
 from mgb.ops.declare import OPS
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from mgb.ops.primitives import maximum, sqrt, where
 from mgb.ops.transcendental import exp, sin, tanh
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from mgb import tensor
 
-from .cases import DTYPES, FLOATS, Batches, check, elementwise, of
+from .cases import DTYPES, FLOATS, Batches, check, combinations, elementwise, of
 from .drive import Driver
 
 
@@ -24,8 +23,7 @@ def edges(dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
-    values = [edges(d)[:: 1 if len(given) < 3 else 2] for d in given]
-    return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
+    return combinations([edges(d) for d in given])
 
 
 NAMES = tuple(d for d in DTYPES if d not in FLOATS)

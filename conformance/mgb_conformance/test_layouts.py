@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from mgb.backend import Strided
+from mgb.ir import Graph
 from mgb.ops.primitives import iota, where
 
 from .cases import check, of, samples
@@ -58,7 +58,11 @@ class TestLayouts:
     @pytest.mark.parametrize("name", SHAPES)
     def test_broadcast(self, driver: Driver, name: str) -> None:
         arrays = [samples("float32", shape, seed) for seed, shape in enumerate(SHAPES[name])]
-        check(driver, of(mixed, *arrays), arrays)
+        graph = of(mixed, *arrays)
+        domain = np.broadcast_shapes(*SHAPES[name])
+        if 0 in domain:  # no loop runs, so nothing smaller is visited; the core runs such ops eagerly
+            graph = Graph(graph.inputs, tuple(o for o in graph.outputs if o.spec.shape == domain))
+        check(driver, graph, arrays)
 
     @pytest.mark.parametrize("name", VIEWS)
     def test_view(self, driver: Driver, name: str) -> None:

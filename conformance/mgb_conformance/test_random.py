@@ -8,7 +8,6 @@ from typing import Any
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-
 from mgb.ir import Kind
 from mgb.ops.primitives import floor, lt, maximum, minimum, neg, where
 from mgb.ops.reduce import reduce_max, reduce_sum

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from mgb import dtypes
 from mgb.apply import apply
 from mgb.ir import Kind

@@ -7,10 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
 from mgb import dtypes
 
-from .cases import FLOATS, Batches, check, elementwise, of
+from .cases import FLOATS, Batches, check, combinations, elementwise, of
 from .drive import Driver
 
 #: Ops whose zeros have a sign that IEEE or C prescribes; `maximum` of the two zeros has none.
@@ -26,11 +25,7 @@ def special(dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
-    """Every combination, laid out flat."""
-    values = [np.array([False, True]) if d == bool else special(d) for d in given]
-    if len(values) == 3:  # all triples of a few are enough
-        values = [v[::3] if v.size > 2 else v for v in values]
-    return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
+    return combinations([np.array([False, True]) if d == bool else special(d) for d in given])
 
 
 CASES = tuple((d, name) for d, name in elementwise() if d in FLOATS)

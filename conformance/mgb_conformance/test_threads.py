@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from mgb import config
 from mgb.ir import Kind
 from mgb.ops.reduce import reduce_sum

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from mgb import functional as F  # noqa: N812 - the field's own name
-from mgb import module as M  # noqa: N812
+from mgb import functional as F
+from mgb import module as M
 from mgb import optimizer, tensor
 from mgb.autodiff import GradManager
 from mgb.executor import Options, compile_program

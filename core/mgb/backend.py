@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from . import dtypes
+from . import config, dtypes
 from .ir import Graph, Kind
 
 #: The version of this API. A backend built for another one is refused before any of its graphs is compiled.
@@ -82,6 +83,12 @@ class Traits:
 
 
 ALL_DTYPES = frozenset(d.name for d in dtypes.DTYPES)
+
+
+def num_threads() -> int:
+    """How many threads a kernel may use: ``MGB_NUM_THREADS``, or one for each core this process may run on."""
+    wanted = config.NUM_THREADS.get()
+    return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True, slots=True)

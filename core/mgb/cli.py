@@ -101,13 +101,15 @@ def _inputs(shapes: str) -> list[Any]:
 
 def _backends(arguments: argparse.Namespace) -> int:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from .plugins import status
 
-    table = Table("backend", "distribution", "here")
+    table = Table("backend", "distribution", "devices", "here")
     for entry in status():
-        table.add_row(entry.name, entry.distribution, entry.reason or "runs")
+        here = escape(entry.problem) or "runs"
+        table.add_row(entry.name, entry.distribution or "-", ", ".join(entry.devices) or "-", here)
     Console().print(table)
     return 0
 

@@ -14,7 +14,7 @@ from ..ops.methods import average
 from ..ops.primitives import iota, le, where
 from ..random import generator
 from ..tensor import Tensor
-from . import ctc, loss, normalization, softmaxes
+from . import activation, ctc, loss, normalization, softmaxes
 from .activation import *  # noqa: F403
 from .ctc import *  # noqa: F403
 from .loss import *  # noqa: F403
@@ -26,7 +26,11 @@ __all__ = [
     "adaptive_avg_pool2d", "avg_pool2d", "conv1d", "conv2d", "conv_transpose2d", "dropout", "embedding",
     "linear", "max_pool2d", "scaled_dot_product_attention",
 ]  # fmt: skip
-__all__ += ctc.__all__ + loss.__all__ + normalization.__all__ + softmaxes.__all__
+__all__ += activation.__all__
+__all__ += ctc.__all__
+__all__ += loss.__all__
+__all__ += normalization.__all__
+__all__ += softmaxes.__all__
 
 #: One number for both axes of an image, or one for each.
 Pair = int | Sequence[int]

@@ -64,6 +64,11 @@ def _integer(operands: Sequence[dtypes.Operand]) -> Dtypes:
     return (dtype,) * len(operands)
 
 
+def _counting(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    dtype = _integer(operands)[0]
+    return (dtypes.int32 if dtype == dtypes.bool_ else dtype,) * len(operands)
+
+
 def _select(operands: Sequence[dtypes.Operand]) -> Dtypes:
     return (dtypes.bool_, *_same(operands[1:]))
 
@@ -85,7 +90,8 @@ NUMERIC = Typing(_numeric, _first)  # add: bool counts as int32
 FLOATING = Typing(_floating, _first)  # exp: integers become float32
 COMPARE = Typing(_same, _bool)  # lt
 LOGICAL = Typing(_logical, _bool)  # logical_and
-INTEGER = Typing(_integer, _first)  # shl
+INTEGER = Typing(_integer, _first)  # bit_and: bool stays
+COUNTING = Typing(_counting, _first)  # shl: bool counts as int32
 SELECT = Typing(_select, _last)  # where
 
 

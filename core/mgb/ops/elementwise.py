@@ -275,6 +275,8 @@ def isclose(
     a: Tensor, b: Tensor, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """``|a - b| <= atol + rtol * |b|``; infinities are close to themselves."""
+    if a.dtype in dtypes.INTEGERS:  # whose difference may not fit
+        a, b = cast(a, dtype=dtypes.float64), cast(b, dtype=dtypes.float64)
     near = logical_and(isfinite(b), le(abs(a - b), atol + rtol * abs(b)))
     close = logical_or(eq(a, b), near)
     return logical_or(close, logical_and(isnan(a), isnan(b))) if equal_nan else close

@@ -13,7 +13,7 @@ import numpy as np
 from ..apply import install_cast
 from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
-from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, SELECT, declare, primitive
+from .declare import COMPARE, COUNTING, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, SELECT, declare, primitive
 from .eager import bitcast as eager_bitcast
 from .eager import cast as eager_cast
 from .eager import fma as eager_fma
@@ -53,9 +53,9 @@ sqrt  = primitive("sqrt",  np.sqrt,  FLOATING, lambda g, y, _x: (0.5 * g / y,))
 bit_and = primitive("bit_and", np.bitwise_and, INTEGER)
 bit_or  = primitive("bit_or",  np.bitwise_or,  INTEGER)
 bit_xor = primitive("bit_xor", np.bitwise_xor, INTEGER)
-shl     = primitive("shl",     eager_shl,      INTEGER)  # the shift counts modulo the width
-shr     = primitive("shr",     eager_shr,      INTEGER)  # arithmetic on signed integers, likewise
-mulhi   = primitive("mulhi",   eager_mulhi,    INTEGER)  # the high half of the double-width product
+shl     = primitive("shl",     eager_shl,      COUNTING)  # the shift counts modulo the width
+shr     = primitive("shr",     eager_shr,      COUNTING)  # arithmetic on signed integers, likewise
+mulhi   = primitive("mulhi",   eager_mulhi,    COUNTING)  # the high half of the double-width product
 # fmt: on
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor
-from .declare import INTEGER, composite
+from .declare import Typing, composite
 from .primitives import eq, lt, mulhi, where
 
 ROUNDS = 10
@@ -32,7 +32,7 @@ def _eager(word: Any, c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> A
     return np.where(word < 2, np.where(word == 0, c0, c1), np.where(word == 2, c2, c3))
 
 
-@composite(INTEGER, eager=_eager, differentiable=False)
+@composite(WORDS, eager=_eager, differentiable=False)
 def philox(word: Tensor, c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> Tensor:
     """One of the four words that Philox4x32-10 makes of a counter and a key.
 

@@ -20,8 +20,8 @@ Array = np.ndarray[Any, Any]
 #: Elements of a piece of the inner loop, of one that is gathered, of a chunk that is summed on its own.
 PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
 
-#: The same for an input whose elements are `FAR` bytes apart or more: few enough for their lines to stay in cache.
-SPREAD, FAR = 1 << 7, 1 << 8
+#: The same when an input's elements are `FAR` bytes apart or more: few enough for their lines to stay in cache.
+SPREAD, FAR = 1 << 6, 1 << 8
 
 #: Columns of a block, and the bytes of it that several passes should find in cache.
 COLUMNS, CACHED = 512, 1 << 18
@@ -233,12 +233,10 @@ class Planner:
         steps = math.prod(self.loops.shape[a] for a in self.folded)
         rows = math.prod(self.loops.shape[a] for a in self.kept)
         n = self.n
+        piece = max(1, min(n, self.piece(steps)))
         if self.frame.columns:
-            once = len(self.frame.schedule.passes) == 1
-            piece = max(1, min(n, COLUMNS if once else max(16, min(COLUMNS, CACHED // 8 // max(steps, 1)))))
             group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
         else:
-            piece = max(1, min(n, self.piece()))
             group, units, extent = max(1, CHUNK // piece), steps * -(-n // piece), steps * n
         pieces = -(-n // piece)
         return {
@@ -248,11 +246,15 @@ class Planner:
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
-    def piece(self) -> int:
-        steps = [abs(self.inner_step(i)) for i, o in enumerate(self.frame.operands) if o.moves]
-        if not self.gathers():
-            return PIECE
-        return SPREAD if max(steps, default=0) >= FAR else GATHERED
+    def piece(self, steps: int) -> int:
+        """The most elements of the innermost loop that are worked on at once."""
+        moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
+        far = max((abs(self.inner_step(i)) for i in moving), default=0) >= FAR
+        if not self.frame.columns:
+            return SPREAD if far else GATHERED if self.gathers() else PIECE
+        if len(self.frame.schedule.passes) > 1:
+            return max(16, min(COLUMNS, CACHED // 8 // max(steps, 1)))
+        return SPREAD if far else COLUMNS
 
     def inner_step(self, i: int) -> int:
         return self.loops.strides[i][-1] if self.loops.shape else 0
