@@ -15,9 +15,9 @@ or one tier at a time::
     MGB_BACKEND = "mine"
     class TestReductions(_Reductions): ...
 
-What a backend does not claim in its `Traits` is skipped, with the reason; all else must pass. A failure that you know
-of goes into a file of your own, ``"TestCasts::test_pair[int8-float32]" = "why"``, given by ``--mgb-known-failures``; when
-it is mended the suite says so by failing.
+What a backend does not claim in its `Traits` is skipped, with the reason; all else must pass. A failure that
+you know of goes into a file of your own, ``"TestCasts::test_bits[float32-int32]" = "why"``, given by
+``--mgb-known-failures``; when it is mended the suite says so by failing.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""How the suite drives a backend: compile what the core would hand it, run it between guard bands, under a clock."""
+"""How the suite drives a backend: what the core would hand it, between guard bands and under a clock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Driver:
     _hang: str = ""
 
     def compile(self, graph: Graph) -> Kernel:
-        """The kernel of `graph`; one that serves it already is used again, as the backend's traits promise."""
+        """The kernel of `graph`; one that serves it already is used again, as the traits promise."""
         lowered = lower(graph, self.backend.traits)
         by_shape = self.backend.traits.specialize is Specialize.SHAPE
         key = lowered.key if by_shape else structure_key(lowered)
@@ -49,7 +49,9 @@ class Driver:
             self._kernels[key] = self._limited("compile", lambda: self.backend.compile(lowered))
         return self._kernels[key]
 
-    def run(self, graph: Graph, arrays: Sequence[Any], over: dict[int, int] | None = None) -> list[np.ndarray]:
+    def run(
+        self, graph: Graph, arrays: Sequence[Any], over: dict[int, int] | None = None
+    ) -> list[np.ndarray]:
         """The outputs of `graph` on `arrays`.
 
         Parameters
@@ -69,7 +71,8 @@ class Driver:
         over = over or {}
         before = [a.copy() for a in arrays]
         given = [guarded_copy(a) if i in over.values() else (None, a) for i, a in enumerate(arrays)]
-        out = [given[over[k]] if k in over else guarded(o.spec.shape, o.spec.dtype) for k, o in enumerate(graph.outputs)]
+        fresh = [guarded(o.spec.shape, o.spec.dtype) for o in graph.outputs]
+        out = [given[over[k]] if k in over else pair for k, pair in enumerate(fresh)]
         self._limited("run", lambda: kernel.run(*(a for _, a in given), out=tuple(a for _, a in out)))
         for k, (base, array) in enumerate(out):
             _check_guards(k, base, array)
@@ -91,7 +94,8 @@ class Driver:
                 result.append((None, error))
 
         thread = threading.Thread(target=work, daemon=True)
-        faulthandler.dump_traceback_later(4 * self.timeout, exit=True, file=sys.__stderr__)  # it may hold the lock
+        # A hang that holds Python's lock ends here only.
+        faulthandler.dump_traceback_later(4 * self.timeout, exit=True, file=sys.__stderr__)
         try:
             thread.start()
             thread.join(self.timeout)
@@ -130,4 +134,4 @@ def _check_guards(number: int, base: np.ndarray, array: np.ndarray) -> None:
     if not array.size and not (base == FILL).all():
         raise ConformanceError(f"the kernel wrote into output {number}, which is empty")
     if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
-        raise ConformanceError(f"output {number} has booleans that are neither 0 nor 1, or were never written")
+        raise ConformanceError(f"output {number} has bytes that are no booleans, or were never written")

@@ -1,24 +1,25 @@
 """What is right: every value in float64, and how far from it a backend may be.
 
-A graph is folded over pairs of arrays: the value, computed by NumPy in float64 (integers and booleans in their own
-dtype), and a bound of the absolute error that a correct backend may have made on its way there.
+A graph is folded over pairs of arrays: the value, computed by NumPy in float64 (integers and booleans in
+their own dtype), and a bound of the absolute error that a correct backend may have made on its way there.
 
 For one node with operands ``x_i`` known to ``e_i``, the bound is::
 
     sum_i max |f(x_i +- e_i) - f(x_i)|  +  own(f)
 
-The first part is what the operands' errors can do to the result, measured by moving each operand both ways; it is as
-right for a comparison or a `floor` near a step as for a product. The second is the rounding of the op itself, in units
-in the last place of the dtype that the node really has:
+The first part is what the operands' errors can do to the result, measured by moving each operand both ways;
+it is as right for a comparison or a `floor` near a step as for a product. The second is the rounding of the
+op itself, in units in the last place of the dtype that the node really has:
 
 * moving, comparing and rounding to integers: nothing;
 * arithmetic, square root and casts: half a unit, the IEEE rule;
 * ``fma``: that and half a unit of its product, which may be rounded or not, and so may overflow or not;
 * every other op with a NumPy rule: `ULPS` units, of the larger operand where two of like size cancel
-  (`CANCELS`), and the smallest normal number for each unit of its operands: a denormal result may be lost when
+  (`CANCELS`), and the smallest normal number for each unit of its operands: a denormal may be lost when
   ``1 / (1 + exp(-x))`` overflows on its way. An op that is only a body is judged as its body;
-* a sum of n terms, of products too: ``(2 sqrt(n) + 2) u sum|x|``, whatever the order of the additions (the probabilistic bound of
-  Higham and Mary, SIAM J. Sci. Comput. 41, 2019, with lambda = 2); a product the same, relative to itself.
+* a sum of n terms, of products too: ``(2 sqrt(n) + 2) u sum|x|``, whatever the order of the additions (the
+  probabilistic bound of Higham and Mary, SIAM J. Sci. Comput. 41, 2019, with lambda = 2); a product the same,
+  relative to itself.
 
 float64 itself is judged against NumPy's float64, which rounds too: there the ops' own errors count twice.
 """
@@ -39,12 +40,12 @@ from mgb.passes import decompose
 from mgb.passes.widen import widen
 from scipy import special
 
-#: Units in the last place for an op that is neither exact nor IEEE arithmetic, and for those that are allowed more.
+#: Units in the last place for an op that is neither exact nor IEEE arithmetic; some are allowed more.
 ULPS = 4.0
 MORE_ULPS = {"erfinv": 8.0, "erfcinv": 8.0}
 
-#: Where SciPy's float64 is no reference: ``erfc`` loses up to 5.7e-14 in its tail (so says Cephes, which it comes from),
-#: and ``erfcinv`` gives infinity for denormal numbers, where it is about 27.
+#: Where SciPy's float64 is no reference: ``erfc`` loses up to 5.7e-14 in its tail (so says Cephes, which it
+#: comes from), and ``erfcinv`` gives infinity for denormal numbers, where it is about 27.
 DOUBTFUL: dict[str, Callable[..., np.ndarray]] = {
     "erfc": lambda x: np.where(x > 1, 5.7e-14 * np.abs(special.erfc(x)), 0.0),
     "erfcinv": lambda x: np.where(np.abs(x) < np.finfo(np.float64).smallest_normal, np.inf, 0.0),
@@ -52,7 +53,8 @@ DOUBTFUL: dict[str, Callable[..., np.ndarray]] = {
 
 EXACT = frozenset({
     "neg", "abs", "where", "maximum", "minimum", "lt", "le", "eq", "logical_and", "logical_or", "logical_not",
-    "floor", "round", "ceil", "trunc", "round_away", "sign", "copysign", "iota", "bitcast", "extent", "reduce_max", "reduce_min",
+    "floor", "round", "ceil", "trunc", "round_away", "sign", "copysign", "iota", "bitcast",
+    "extent", "reduce_max", "reduce_min",
     "reshape", "transpose", "broadcast_to", "slice", "unslice", "concat",
 })  # fmt: skip
 CANCELS = frozenset({"logaddexp"})
@@ -93,7 +95,8 @@ def problem(got: np.ndarray, want: Judged, signed_zero: bool = False) -> str | N
     with np.errstate(all="ignore"):
         wrong = ~_within(got, want)
         if signed_zero:
-            wrong |= (want.value == 0) & (want.error == 0) & (np.signbit(_wide(got)) != np.signbit(want.value))
+            zero = (want.value == 0) & (want.error == 0)
+            wrong |= zero & (np.signbit(_wide(got)) != np.signbit(want.value))
     if not wrong.any():
         return None
     place = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -106,7 +109,8 @@ def problem(got: np.ndarray, want: Judged, signed_zero: bool = False) -> str | N
 def _within(got: np.ndarray, want: Judged) -> np.ndarray:
     wide = _wide(got)
     if got.dtype.kind in "biu":
-        return (wide == want.value) | (want.error >= 1) & (np.abs(wide - want.value.astype(float)) <= want.error)
+        apart = np.abs(wide.astype(float) - want.value.astype(float))
+        return (wide == want.value) | (want.error >= 1) & (apart <= want.error)
     near = np.abs(wide - want.value) <= want.error * (1 + 1e-9)
     overflows = np.isinf(wide) & (np.abs(want.value) + want.error >= float(largest(got.dtype)))
     overflows &= np.sign(wide) == np.sign(want.value)

@@ -81,7 +81,8 @@ class TestCache:
             pytest.skip("another process cannot find this backend")
         environment = os.environ | {config.CACHE_DIR.name: str(folder), config.CACHE.name: "1"}
         command = [sys.executable, "-c", SCRIPT, driver.backend.name]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=4 * driver.timeout)
+        limit = 4 * driver.timeout
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit)
         assert done.returncode == 0, done.stderr
         return list(json.loads(done.stdout.splitlines()[-1]))
 

@@ -12,8 +12,10 @@ from mgb.ops.primitives import bitcast, cast
 from .cases import DTYPES, FLOATS, check, of, samples
 from .drive import Driver
 
-SAME_SIZE = (("float32", "int32"), ("int32", "float32"), ("float32", "uint32"), ("uint32", "float32"),
-             ("float64", "int64"), ("int64", "float64"), ("float64", "uint64"), ("int16", "uint16"))  # fmt: skip
+SAME_SIZE = (
+    ("float32", "int32"), ("int32", "float32"), ("float32", "uint32"), ("uint32", "float32"),
+    ("float64", "int64"), ("int64", "float64"), ("float64", "uint64"), ("int16", "uint16"),
+)  # fmt: skip
 
 
 def fitting(source: str, target: str) -> np.ndarray:

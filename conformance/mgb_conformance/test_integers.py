@@ -14,7 +14,7 @@ from .drive import Driver
 
 def edges(dtype: np.dtype[Any]) -> np.ndarray:
     """Zero, small numbers of both signs, both ends, and counts at and past the width."""
-    if dtype == bool:
+    if dtype.kind == "b":
         return np.array([False, True])
     info, bits = np.iinfo(dtype), 8 * dtype.itemsize
     near = [0, 1, 2, 3, 7, 10, bits - 1, bits, bits + 1, info.max, info.max - 1, info.max // 2]

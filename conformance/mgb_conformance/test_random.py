@@ -30,7 +30,8 @@ AXIS = (1,)
 
 #: One step: which op, and which earlier values it reads (counted backwards, modulo how many there are).
 STEP = st.tuples(st.integers(0, 12), st.integers(0, 7), st.integers(0, 7))
-PROGRAM = st.tuples(st.lists(STEP, min_size=1, max_size=20), st.lists(st.integers(0, 9), min_size=1, max_size=4))
+OUTPUTS = st.lists(st.integers(0, 9), min_size=1, max_size=4)
+PROGRAM = st.tuples(st.lists(STEP, min_size=1, max_size=20), OUTPUTS)
 
 
 def run(program: tuple[Any, Any], folds: bool, *xs: Any) -> list[Any]:

@@ -20,12 +20,13 @@ def special(dtype: np.dtype[Any]) -> np.ndarray:
     """The special values of a float dtype, and some plain ones."""
     info = ml_dtypes.finfo(dtype)
     tiny, least, largest = float(info.smallest_normal), float(info.smallest_subnormal), float(info.max)
-    positive = [0.0, 1.0, 0.5, 1.5, 2.0, 3.0, np.pi, 88.0, tiny, least, tiny / 2, largest, largest / 2, np.inf]
-    return np.array([*positive, *(-v for v in positive), np.nan]).astype(dtype)
+    plain = [0.5, 1.0, 1.5, 2.0, 3.0, np.pi, 88.0]
+    ends = [0.0, least, tiny / 2, tiny, largest / 2, largest, np.inf]
+    return np.array([*plain, *ends, *(-v for v in plain + ends), np.nan]).astype(dtype)
 
 
 def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
-    return combinations([np.array([False, True]) if d == bool else special(d) for d in given])
+    return combinations([np.array([False, True]) if d.kind == "b" else special(d) for d in given])
 
 
 CASES = tuple((d, name) for d, name in elementwise() if d in FLOATS)

@@ -43,7 +43,8 @@ LIES = {
         "elements are wrong",
     ),
     "a rounding too many": (
-        "honest.run(*arrays, out=out)\nif out[0].dtype == np.float32: out[0][...] = out[0] * np.float32(1 + 2e-7)",
+        "honest.run(*arrays, out=out)\n"
+        "if out[0].dtype == np.float32: out[0][...] = out[0] * np.float32(1 + 2e-7)",
         "elements are wrong",
     ),
     "an output that is not filled": (
@@ -62,8 +63,7 @@ LIES = {
         "past the end",
     ),
     "a write before the start": (
-        "honest.run(*arrays, out=out)\n"
-        "import ctypes; ctypes.memset(out[0].ctypes.data - 4, 0, 4)",
+        "honest.run(*arrays, out=out)\nimport ctypes; ctypes.memset(out[0].ctypes.data - 4, 0, 4)",
         "before the start",
     ),
     "a write into an input": (
@@ -93,8 +93,7 @@ def test_the_suite_catches(pytester: pytest.Pytester, lie: str) -> None:
 def test_the_suite_catches_a_backend_of_another_api(pytester: pytest.Pytester) -> None:
     source = BACKEND.format(lie=" " * 12 + "honest.run(*arrays, out=out)")
     source += (
-        "\nfrom dataclasses import replace\n"
-        "Liar.traits = replace(EagerBackend().traits, api_version=99)\n"
+        "\nfrom dataclasses import replace\nLiar.traits = replace(EagerBackend().traits, api_version=99)\n"
     )
     pytester.makepyfile(liar=source)
     result = _run(pytester)

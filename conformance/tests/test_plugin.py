@@ -15,7 +15,11 @@ def test_the_header_names_backend_traits_and_variables(pytester: pytest.Pytester
     monkeypatch.setenv("MGB_NUM_THREADS", "1")
     result = pytester.runpytest_subprocess(*ALL, "-k", "TestContract")
     result.stdout.fnmatch_lines(
-        ["mgb backend: eager 0", "mgb traits: kinds=*reduce*, dtypes=*float32*", "mgb variables:*MGB_NUM_THREADS=1*"]
+        [
+            "mgb backend: eager 0",
+            "mgb traits: kinds=*reduce*, dtypes=*float32*",
+            "mgb variables:*MGB_NUM_THREADS=1*",
+        ]
     )
     assert result.ret == 0
 
@@ -44,6 +48,12 @@ def test_a_known_failure_that_fails_is_none(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("class TestMine:\n    def test_wrong(self): assert False\n")
     result = pytester.runpytest_subprocess("--mgb-known-failures", "known.toml", "-p", "no:cacheprovider")
     result.assert_outcomes(xfailed=1)
+
+
+def test_the_long_sweeps_run_when_asked_for(pytester: pytest.Pytester) -> None:
+    choice = ("-k", "TestElementwise and float32-exp", "--collect-only", "-q")
+    assert "many_numbers" not in pytester.runpytest_subprocess(*ALL, *choice).stdout.str()
+    assert "many_numbers" in pytester.runpytest_subprocess(*ALL, *choice, "-m", "slow").stdout.str()
 
 
 def test_without_a_backend_it_says_which_there_are(pytester: pytest.Pytester) -> None:

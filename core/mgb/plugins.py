@@ -1,8 +1,8 @@
 """The seam between the core and its plugins: three hooks, and how a backend is found by its name.
 
 A plugin is a module (or any object) with functions marked `hookimpl`. A distribution announces one for each
-of its backends in the entry-point group ``mgb.backends``, by the name of the backend. Only the plugin that was
-asked for is imported. ``manager.register(plugin, name="mine")`` does without a distribution.
+of its backends in the entry-point group ``mgb.backends``, by the name of the backend. Only the plugin that
+is named is imported. ``manager.register(plugin, name="mine")`` does without a distribution.
 """
 
 from __future__ import annotations

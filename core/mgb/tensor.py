@@ -94,8 +94,7 @@ class Tensor:
         if isinstance(data, Tensor):
             if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
                 raise RuntimeError(f"a Tensor of {data.dtype} cannot be rebuilt as {dtype}: use astype")
-            self._data, self._device = None, data._device
-            self._reset(data)
+            self._share(data)
             return
         array = as_array(data, dtype)
         self._device = devices.canonical(device) if device is not None else devices.of_array(array)
@@ -260,13 +259,19 @@ class Tensor:
         self._data, self._session, self._index = other._data, other._session, other._index
         self._spec, self._tape, self._device = other._spec, other._tape, other._device
 
-    def _alias(self, tape: dict[Any, Any] | None = None) -> Tensor:
-        """Another Tensor of the same value, seen by the gradient tapes in `tape` only."""
-        alias = wrap(self._data, self._device)
-        alias._session, alias._index, alias._spec, alias._tape = self._session, self._index, self._spec, tape
+    def _share(self, other: Tensor) -> None:
+        """Begin with the value of `other`: as `_reset`, but this Tensor is new."""
+        self._data, self._session, self._index = other._data, other._session, other._index
+        self._spec, self._tape, self._device = other._spec, other._tape, other._device
         session = self._session or ACTIVE.get()
         if session is not None:
-            session.adopt(alias, self)
+            session.adopt(self, other)
+
+    def _alias(self, tape: dict[Any, Any] | None = None) -> Tensor:
+        """Another Tensor of the same value, seen by the gradient tapes in `tape` only."""
+        alias = wrap(None, self._device)
+        alias._share(self)
+        alias._tape = tape
         return alias
 
     def detach(self) -> Tensor:

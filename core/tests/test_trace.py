@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from mgb import tensor
+from mgb import Tensor, tensor
 from mgb.errors import (
     ForeignTensorError,
     SymbolicReadError,
@@ -542,3 +542,78 @@ def test_a_dry_run_changes_nothing() -> None:
     assert step(tensor([3.0])).item() == -4
     step.dry_run(tensor([3.0]))
     assert weight.item() == -2
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_tensors_that_share_an_array_at_first_may_part(mode: dict) -> None:
+    weight = tensor([1.0, 2.0])
+    start = weight.detach()
+
+    @trace(**mode)
+    def moved(x):
+        nonlocal weight
+        weight -= x
+        return weight - start
+
+    for call in range(1, 4):
+        np.testing.assert_array_equal(moved(tensor([1.0, 2.0])).numpy(), [-call, -2 * call])
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_assigning_the_whole_of_a_tensor_is_an_update(mode: dict) -> None:
+    weight, last = tensor([1.0, 2.0]), tensor([0.0, 0.0])
+    weight[...] = np.array([3.0, 4.0], np.float32)  # no constant of the program text from here on
+
+    @trace(**mode)
+    def step(x):
+        result = weight * x
+        last[...] = x
+        weight[...] = np.array([5.0, 6.0], np.float32)
+        return result
+
+    for call in range(4):
+        x = tensor([float(call), 1.0])
+        expected = np.array([5.0, 6.0] if call else [3.0, 4.0]) * [call, 1]
+        np.testing.assert_array_equal(step(x).numpy(), expected)
+        np.testing.assert_array_equal(last.numpy(), x.numpy())
+
+
+def test_a_result_made_by_the_constructor_is_the_callers() -> None:
+    @trace(without_host=True)
+    def doubled(x):
+        return Tensor(x * 2)
+
+    results = [doubled(tensor(float(call))) for call in range(3)]
+    assert [r.item() for r in results] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_arguments_may_be_returned_as_they_are(mode: dict) -> None:
+    @trace(**mode)
+    def both(x, y):
+        return y, {"x": x}
+
+    for call in range(3):
+        first, second = both(tensor(float(call)), tensor(-1.0))
+        assert (first.item(), second["x"].item()) == (-1, call)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_a_tensor_kept_elsewhere_than_in_the_result_is_new_at_every_call(mode: dict) -> None:
+    class State:
+        mean = tensor(0.0)
+
+    kept = []
+
+    @trace(**mode)
+    def step(x):
+        State.mean = State.mean * 0.5 + x
+        kept.append(x * 3)
+        return State.mean + 1
+
+    mean = 0.0
+    for call in range(4):
+        mean = mean * 0.5 + call
+        assert step(tensor(float(call))).item() == mean + 1
+        assert State.mean.item() == mean
+        assert kept[-1].item() == 3 * call

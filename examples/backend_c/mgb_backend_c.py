@@ -43,8 +43,7 @@ class C(Backend):
         return None if shutil.which("cc") else "there is no C compiler called cc: apt install gcc"
 
     def version(self):  # of the compiler, and of the processor that "native" means
-        macros = subprocess.check_output("cc -march=native -dM -E -x c /dev/null".split())
-        return f"{zlib.crc32(macros):08x}"
+        return str(zlib.crc32(subprocess.check_output("cc -march=native -dM -E -x c /dev/null".split())))
 
     def compile(self, graph):
         with TemporaryDirectory() as folder:
@@ -78,11 +77,12 @@ def source(graph):
     for k, node in enumerate(graph.outputs, len(graph.inputs)):
         # An output smaller than the domain, which may be an input's memory, is written at the last visit.
         steps = [0 if s else step for s, step in zip(loops.strides[k], row_major(loops.shape))]
-        last = sum((n - 1) * step for n, step in zip(loops.shape, steps))
-        body.append(f"if ({offset('i', loops.shape, steps)} == {last}) a{k}[{places[k]}] = {names[node]};")
+        last = f"{offset('i', loops.shape, steps)} == {sum((n - 1) * s for n, s in zip(loops.shape, steps))}"
+        body.append(f"if ({last}) a{k}[{places[k]}] = {names[node]};")
     parameters = ", ".join(f"{C_TYPES[n.spec.dtype.name]} *a{k}" for k, n in enumerate(arrays))
-    head = f"void kernel({parameters}) {{ for (long i = 0; i < {' * '.join(['1L', *map(str, loops.shape)])}; ++i) {{\n"
-    return HEADER + head + "\n".join(body) + "\n}}\n"
+    count = " * ".join(["1L", *map(str, loops.shape)])
+    text = "\n".join(body)
+    return f"{HEADER}void kernel({parameters}) {{ for (long i = 0; i < {count}; ++i) {{\n{text}\n}}}}\n"
 
 
 def spell(node, *operands):

@@ -183,6 +183,8 @@ class _Lives:
         if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
             return False
         at = self.start[new]
+        if any(map(_may_fail, self.steps[at + 1 :])):
+            return False
         readers = self.readers.get(old, [])
         if any(k > at for k in readers):
             return False
@@ -194,6 +196,11 @@ class _Lives:
         source = step.graph.inputs[step.reads.index(old)]
         target = step.graph.outputs[step.writes.index(new)]
         return not step.fused or reads_in_place(step.graph, source, target)
+
+
+def _may_fail(step: Step) -> bool:
+    """May the values it reads make a step raise? Indices out of range do, and then no input may have changed."""
+    return not step.fused and step.graph.outputs[0].op.kind is Kind.OPAQUE
 
 
 def _may_alias(step: Step) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import TraceOutputError
 from ..ir import Spec
 from ..tensor import Parameter, Tensor, wrap
-from .record import Binding, External, external_ref
+from .record import Binding, External, Literal
+from .recording import Recording
 from .tree import LEAF, Structure, flatten
 from .variant import Variant
 
@@ -80,8 +81,8 @@ class _Writer:
             self._lines.append(f"if t{n}.__class__ not in TENSORS: return MISS")
             if n not in fed:
                 self._guard(f"t{n}._data", leaves[n].spec)
-        if len({id(leaves[n]._data) for n in tensors}) == len(tensors) > 1:
-            places = ", ".join(f"id(t{n}._data)" for n in tensors)
+        if len({id(leaves[n]) for n in tensors}) == len(tensors) > 1:
+            places = ", ".join(f"id(t{n})" for n in tensors)
             self._lines.append(f"if len({{{places}}}) != {len(tensors)}: return MISS")
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
@@ -154,7 +155,7 @@ def _leaves(structure: Structure) -> int:
     return 1 if structure.kind is None else sum(map(_leaves, structure.children))
 
 
-def results_of(result: Any, session: Any, externals: Sequence[Any]) -> tuple[Structure, tuple[int | None, ...]]:
+def results_of(result: Any, session: Recording) -> tuple[Structure, tuple[int | None, ...]]:
     """How the result of the first call is nested and where each of its values comes from.
 
     Raises
@@ -163,18 +164,13 @@ def results_of(result: Any, session: Any, externals: Sequence[Any]) -> tuple[Str
         Something in it is neither a Tensor of this trace nor None.
     """
     leaves, structure = flatten(result)
-    numbers = {id(a): n for n, a in enumerate(externals)}
     refs: list[int | None] = []
     for leaf in leaves:
-        if leaf is None:
-            refs.append(None)
-        elif isinstance(leaf, Tensor) and leaf._session is session:
-            refs.append(leaf._index)
-        elif isinstance(leaf, Tensor) and id(leaf._data) in numbers:
-            refs.append(external_ref(numbers[id(leaf._data)]))
-        else:
+        ref = session.ref(leaf) if isinstance(leaf, Tensor) else leaf
+        if ref is not None and (ref is leaf or isinstance(ref, Literal)):
             raise TraceOutputError(
                 f"return value of traced function must be tensor, get {type(leaf).__name__}: a value that Python "
                 "computes would be frozen at its first value; return Tensors, or use trace(without_host=False)"
             )
+        refs.append(ref)
     return structure, tuple(refs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,6 +137,10 @@ class Record:
     def signature(self) -> tuple[Spec, ...]:
         """The specs of everything that comes from outside."""
         return tuple(e.node.spec for e in self.externals)
+
+    def escaping(self, results: Iterable[int | None]) -> frozenset[int]:
+        """The steps whose values live on and are neither among `results` nor bound: Python put them elsewhere."""
+        return frozenset(self.entries[-1].required) - {b.step for b in self.bindings} - frozenset(results)
 
     def updates(self) -> Mapping[int, int]:
         """For each step that replaces the value of an external input: which one."""

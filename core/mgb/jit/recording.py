@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..apply import caller, evaluate
@@ -37,14 +37,14 @@ class Recording(CallSession):
         self._symbolic = symbolic
         self._capture_as_const = capture_as_const
         self._without_host = without_host
-        self._leaves = {id(t._data): n for n, t in reversed(list(enumerate(leaves))) if isinstance(t, Tensor)}
         self._leaf_tensors = {id(t): n for n, t in enumerate(leaves) if isinstance(t, Tensor)}
-        self._numbers: dict[int, int] = {}
+        self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
+        self._numbers: dict[tuple[int, int], int] = {}  # two Tensors of one array may part before the next call
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._rebound: list[weakref.ref[Tensor]] = []
         self._own: set[int] = set()  # ids of Tensors made in the body; one that is reused belongs to another such
-        self._originals: dict[int, Tensor] = {}  # by the id of its array: the Tensor that an alias was made of
+        self._originals: dict[int, tuple[Tensor, Any]] = {}  # by the id of an alias: what it was made of, its array
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
         self._before: dict[int, tuple[Tensor, Any, Any, Tensor | None]] = {}
@@ -85,7 +85,7 @@ class Recording(CallSession):
         super().adopt(alias, original)
         self._own.add(id(alias))
         if original._session is None:
-            self._originals.setdefault(id(original._data), original)
+            self._originals[id(alias)] = (self._root(original), original._data)
 
     def rebound(self, tensor: Tensor) -> None:
         super().rebound(tensor)
@@ -136,11 +136,8 @@ class Recording(CallSession):
                 self.values[tensor._index] = tensor._data
         super().release()
 
-    def abandon(self) -> None:
-        """The body raised: no half record is left, and what it had done stands."""
-        if self._symbolic:
-            self.evaluate({t._index for t in self.alive() if t._data is None})
-        self.settle()
+    def previous(self) -> Iterator[tuple[Tensor, Any]]:
+        return ((tensor, data) for tensor, data, _tape, _grad in self._before.values())
 
     def _value_bindings(self) -> list[Binding]:
         owners = {}
@@ -183,44 +180,51 @@ class Recording(CallSession):
         self._raw = None
         refs = []
         for position, tensor in enumerate(inputs):
-            ref = self._ref(tensor)
+            ref = self.ref(tensor)
             if raw and isinstance(ref, Literal) and type(raw[position]) in (bool, int, float):
                 ref.raw = raw[position]
             refs.append(ref)
         return tuple(refs)
 
-    def _ref(self, tensor: Tensor) -> Ref:
+    def ref(self, tensor: Tensor) -> Ref:
+        """Where the value of `tensor` comes from."""
         if tensor._session is self:
             return tensor._index
         if tensor._index == CONSTANT:
             return Literal(tensor._data)
         self.check_foreign(tensor)
-        number = self._numbers.get(id(tensor._data))
+        array, tensor = tensor._data, self._root(tensor)
+        number = self._numbers.get((id(tensor), id(array)))
         if number is not None:
             return external_ref(number)
-        leaf = self._leaves.get(id(tensor._data))
+        leaf = self._leaf_tensors.get(id(tensor))
+        if leaf is not None and self._leaf_arrays[id(tensor)] is not array:
+            leaf = None
         if self._capture_as_const and leaf is None:
-            return Literal(tensor._data)
-        return external_ref(self._new_external(tensor, leaf))
+            return Literal(array)
+        return external_ref(self._new_external(tensor, array, leaf))
 
-    def _new_external(self, tensor: Tensor, leaf: int | None) -> int:
-        key = id(tensor._data)
-        made_here = key in self._made
-        origin = self._origins.get(key)
+    def _root(self, tensor: Tensor) -> Tensor:
+        """The Tensor outside that `tensor` is an alias of; itself when it is none."""
+        original, array = self._originals.get(id(tensor), (tensor, None))
+        return original if array is tensor._data else tensor
+
+    def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:
+        made_here = id(array) in self._made
+        origin = self._origins.get(id(array))
         if self._without_host and made_here and origin is None:
             raise UnknownInputError(
                 f"have some unknown input tensors in trace result: the one used at {caller()} was made of data inside "
                 "the function, which will not run again. Make it outside, pass it as an argument, or set "
                 "`capture_as_const=True`"
             )
-        tensor = self._originals.get(key, tensor)
         owner = None if made_here else weakref.ref(tensor)
         self._remember(tensor)
-        spec = Spec(tensor.shape, tensor.dtype, tensor.device)
+        spec = Spec(array.shape, array.dtype, tensor.device)
         source = caller()
         self.record.externals.append(External(input_node(spec, source), leaf, owner, origin, source))
-        self.fed.append(tensor._data)
-        self._numbers[key] = len(self.fed) - 1
+        self.fed.append(array)
+        self._numbers[id(tensor), id(array)] = len(self.fed) - 1
         return len(self.fed) - 1
 
     def _node(self, ref: Ref) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..apply import caller, evaluate
@@ -50,6 +50,8 @@ class Replay(CallSession):
         self._entries = variant.record.entries
         self._cursor = 0
         self._segment = 0
+        self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
+        self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with the old array, or its number in `fed`
 
     # the Session protocol
 
@@ -79,8 +81,12 @@ class Replay(CallSession):
             return False
         if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
             return False
-        self.fed[number] = array
+        self._take(number, array)
         return True
+
+    def _take(self, number: int, array: Any) -> None:
+        self.fed[number] = array
+        self._fed_as[id(array)] = number
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         entry = self._expect(op, inputs, params)
@@ -104,6 +110,18 @@ class Replay(CallSession):
             self._mismatch("value unreadable", entry, f"the value of step {step} was read")
         self._run_to_cut()
         return self.values[step]
+
+    def rebound(self, tensor: Tensor) -> None:
+        super().rebound(tensor)
+        if tensor._session is None:
+            old = tensor._data  # one that is fed may be overwritten in place, unless another reference is kept here
+            self._replaced.append((weakref.ref(tensor), self._fed_as.get(id(old), old)))
+
+    def previous(self) -> Iterator[tuple[Tensor, Any]]:
+        for reference, old in reversed(self._replaced):
+            tensor = reference()
+            if tensor is not None:
+                yield tensor, self.fed[old] if isinstance(old, int) else old
 
     # cuts
 
@@ -188,7 +206,7 @@ class Replay(CallSession):
             self._mismatch(f"dtype mismatch: {recorded.dtype} vs {array.dtype}", entry, f"input {number}")
         if tensor._device != recorded.device:
             self._mismatch(f"comp_node mismatch: {recorded.device} vs {tensor._device}", entry, f"input {number}")
-        self.fed[number] = array
+        self._take(number, array)
         if array.shape != recorded.shape:
             self._regrow_with(number, Spec(array.shape, array.dtype, tensor._device))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..apply import evaluate
@@ -23,6 +24,7 @@ class CallSession(ABC):
         self.values: dict[int, Any] = {}
         self.paused = False
         self._finished = False
+        self._failed = False
         self._tensors: list[weakref.ref[Tensor]] = []
 
     # the Session protocol, as far as it is common
@@ -84,7 +86,10 @@ class CallSession(ABC):
                 tensor._index = -1
 
     def unreadable(self, tensor: Tensor) -> TraceMismatchError:
-        """The error for a value that was dead when the call was recorded."""
+        """The error for a value that was dead when the call was recorded, or never came to be."""
+        if self._failed:
+            step = f"step {tensor._index} ({self.entry(tensor._index)})"
+            return TraceMismatchError("data unreadable", f"the call failed before it came to {step}; call it again")
         return TraceMismatchError(
             "data unreadable",
             f"the result of step {tensor._index} ({self.entry(tensor._index)}) was not kept when the call was recorded, "
@@ -98,20 +103,17 @@ class CallSession(ABC):
     # values without a program
 
     def evaluate(self, steps: Iterable[int]) -> None:
-        """Compute `steps` op by op, with all they need: for a call that ended early."""
+        """Compute `steps` and all they need, op by op in the recorded order: for a call that ended early."""
+        needed: set[int] = set()
         stack = list(steps)
         while stack:
-            step = stack[-1]
-            if step in self.values:
-                stack.pop()
-                continue
+            step = stack.pop()
+            if step not in self.values and step not in needed:
+                needed.add(step)
+                stack.extend(r for r in self.entry(step).args if isinstance(r, int) and r >= 0)
+        for step in sorted(needed):
             entry = self.entry(step)
-            missing = [r for r in entry.args if isinstance(r, int) and r >= 0 and r not in self.values]
-            if missing:
-                stack.extend(missing)
-                continue
             self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params)
-            stack.pop()
 
     def operands(self, args: Sequence[Any]) -> list[Any]:
         """The arrays that `args` refer to."""
@@ -120,6 +122,20 @@ class CallSession(ABC):
         ]
 
     def abandon(self) -> None:
-        """The body raised: what it had done so far stands, as in eager code."""
-        self.evaluate({t._index for t in self.alive()} - self.values.keys())
+        """The body or its program raised: what was done before the op that failed stands, as in eager code."""
+        self._failed = True
+        with suppress(Exception):  # that op fails here again, and what follows it was never done
+            self.evaluate({t._index for t in self.alive() if t._data is None})
+        self.release()
+        for tensor, array in self.previous():
+            if tensor._session is self:
+                tensor._data, tensor._session, tensor._index, tensor._spec = array, None, -1, None
+        for external in self.record.externals:
+            owner = external.owner() if external.owner is not None else None
+            if owner is not None and owner.grad is not None and owner.grad._session is self:
+                owner.grad = None
         self.settle()
+
+    @abstractmethod
+    def previous(self) -> Iterator[tuple[Tensor, Any]]:
+        """The Tensors from outside that took a new value in this call, and the array that each had before."""

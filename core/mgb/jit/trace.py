@@ -48,7 +48,8 @@ class trace:
         Tensors from outside become constants, whose values are compared in replay. Positional arguments must be Tensors.
     without_host : bool
         Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that reads values,
-        or is called while a `GradManager` outside records it, keeps running Python.
+        keeps a new Tensor elsewhere than in its result, or is called while a `GradManager` outside records it, keeps
+        running Python.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     opt_level : int
@@ -202,9 +203,13 @@ class trace:
     def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         session = self._recording(flatten((args, kwargs))[0], without_host=False)
         result = self._run_body(session, args, kwargs)
-        if self.capture_as_const:
-            results_of(result, session, session.fed)
-        return result, self._close(session)
+        try:
+            if self.capture_as_const:
+                results_of(result, session)
+            return result, self._close(session)
+        except BaseException:
+            session.abandon()
+            raise
 
     def _record_hostless(
         self, args: Any, kwargs: Any, leaves: list[Any]
@@ -212,12 +217,12 @@ class trace:
         session = self._recording(leaves, without_host=True)
         result = self._run_body(session, args, kwargs)
         try:
-            structure, refs = results_of(result, session, session.fed)
-        except Exception:
+            structure, refs = results_of(result, session)
+            variant = self._close(session)
+        except BaseException:
             session.abandon()
             raise
-        variant = self._close(session)
-        hostless = len(variant.segments) == 1
+        hostless = len(variant.segments) == 1 and not variant.record.escaping(refs)
         call = HostlessCall(variant, leaves, structure, refs) if hostless else None
         return result, variant, call
 
@@ -331,9 +336,9 @@ def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ..
 
 
 def shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """For each Tensor the first place where the same array stands; empty when all differ."""
-    arrays = [id(t._data) for t in leaves if isinstance(t, Tensor)]
-    return tuple(map(arrays.index, arrays)) if len(set(arrays)) < len(arrays) else ()
+    """For each Tensor the first place where it stands itself; empty when all differ."""
+    tensors = [id(t) for t in leaves if isinstance(t, Tensor)]
+    return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()
 
 
 def _leaf_key(leaf: Any) -> Any:

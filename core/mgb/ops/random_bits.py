@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..tensor import Tensor
 from .declare import Typing, composite
 from .primitives import eq, lt, mulhi, where
@@ -16,6 +17,9 @@ from .primitives import eq, lt, mulhi, where
 ROUNDS = 10
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 WEYL = 0x9E3779B9, 0xBB67AE85  # the golden ratio and sqrt(3) - 1, times 2**32
+
+#: All operands are 32-bit words, and so is the result.
+WORDS = Typing(lambda operands: (dtypes.uint32,) * len(operands), lambda given: given[0])
 
 _LOW, _BITS = np.uint64(0xFFFFFFFF), np.uint64(32)
 

@@ -20,11 +20,11 @@ Array = np.ndarray[Any, Any]
 #: Elements of a piece of the inner loop, of one that is gathered, of a chunk that is summed on its own.
 PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
 
-#: The same when an input's elements are `FAR` bytes apart or more: few enough for their lines to stay in cache.
+#: The same when an input's elements lie `FAR` bytes apart or more: few enough lines to stay in cache.
 SPREAD, FAR = 1 << 6, 1 << 8
 
-#: Columns of a block, and the bytes of it that several passes should find in cache.
-COLUMNS, CACHED = 512, 1 << 18
+#: Columns of a block, the fewest that are worth a block, and the bytes that several passes find in cache.
+COLUMNS, NARROW, CACHED = 512, 16, 1 << 18
 
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
@@ -154,11 +154,13 @@ class Call:
         return bool(self.part((0, 0, 0, 0, 0, 0, 0, 0)))
 
     def run(self, threads: int) -> None:
-        parts = threads * PARTS if threads > 1 and self.plan.span is None else 1
-        if self.plan.rows >= parts or parts == 1:
-            self.over_rows(parts, threads)
+        """Give each thread rows, or pieces of a row when there are few rows."""
+        plan = self.plan
+        parts = threads * PARTS if threads > 1 and plan.span is None else 1
+        if plan.rows >= threads or plan.chunks < threads:
+            self.over_rows(max(1, min(parts, plan.rows)), threads)
         else:
-            self.over_chunks(min(parts, self.plan.chunks), threads)
+            self.over_chunks(min(parts, plan.chunks), threads)
 
     def over_rows(self, parts: int, threads: int) -> None:
         plan = self.plan
@@ -252,8 +254,9 @@ class Planner:
         far = max((abs(self.inner_step(i)) for i in moving), default=0) >= FAR
         if not self.frame.columns:
             return SPREAD if far else GATHERED if self.gathers() else PIECE
-        if len(self.frame.schedule.passes) > 1:
-            return max(16, min(COLUMNS, CACHED // 8 // max(steps, 1)))
+        fits = CACHED // 8 // max(steps, 1)  # columns that the next pass still finds in cache
+        if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
+            return min(COLUMNS, fits)
         return SPREAD if far else COLUMNS
 
     def inner_step(self, i: int) -> int:
