@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mgb
 import numpy as np
 import pytest
-
-import mgb
 from mgb.jit import trace
 
 SIZE = 16 << 20

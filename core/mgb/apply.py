@@ -151,7 +151,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         elif type(a) in _SCALARS:
             operands.append(type(a))
         else:
-            return _promoted(op, (*args[:i], _operand(op, a, args), *args[i + 1 :]))
+            return _promoted(op, (*args[:i], operand(op, a, args), *args[i + 1 :]))
     key = tuple(operands)
     try:
         targets = _targets[key]
@@ -162,7 +162,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     exact = []
     for a, given, wanted in zip(args, key[1:], targets, strict=True):
         if type(a) in _SCALARS:
-            exact.append(_scalar(a, wanted, device))
+            exact.append(_scalar(op, a, wanted, device))
         else:
             exact.append(a if given == wanted else _cast(a, dtype=wanted))
     return tuple(exact)
@@ -178,22 +178,25 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
     return targets if has_scalar or list(targets) != operands else None
 
 
-def _operand(op: Op, value: Any, args: Sequence[Any]) -> Tensor:
+def operand(op: Op, value: Any, args: Sequence[Any]) -> Tensor:
     """A list or an array among `args` as a Tensor, on the device of the Tensors there."""
     if value is None:
         raise TypeError(f"{op.name}: the operand is None and is not supported.")
     if isinstance(value, tuple):
         raise TypeError(f"{op.name}: a tuple is not an array; make a list or a Tensor of it")
     device = next((a._device for a in args if isinstance(a, Tensor)), None)
-    return literal(value, device=device)
+    try:
+        return literal(value, device=device)
+    except ConversionError as error:
+        raise ConversionError(f"{op.name}: {error}") from None
 
 
 @np.errstate(over="ignore")
-def _scalar(value: Any, dtype: np.dtype[Any], device: str | None) -> Tensor:
+def _scalar(op: Op, value: Any, dtype: np.dtype[Any], device: str | None) -> Tensor:
     try:
         array = np.array(value, dtype)
     except OverflowError as error:
-        raise ConversionError(f"{value} does not fit in {dtype}") from error
+        raise ConversionError(f"{op.name}: {value} does not fit in {dtype}") from error
     return _constant(wrap(array, device or "xpux:0"))
 
 

@@ -1,4 +1,4 @@
-"""What a codegen backend is. With `mgb.codegen`, `mgb.ir` and `mgb.plugins` this is the public backend API."""
+"""What a codegen backend is; with `mgb.codegen`, `mgb.ir` and `mgb.plugins`, the public backend API."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Traits:
     Attributes
     ----------
     vocabulary : frozenset of str
-        Ops that it prints itself, beside ``const``, ``iota`` and ``cast``, which every backend prints. What is not in it
-        is spelt out by the core. The keys of the printing table, as a rule.
+        Ops that it prints itself, beside ``const``, ``iota`` and ``cast``, which every backend prints. What
+        is not in it is spelt out by the core. The keys of the printing table, as a rule.
     kinds : frozenset of Kind
     dtypes : frozenset of str
-        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is spelt in float32 by the core: a kernel meets
-        them only in inputs, outputs and casts.
+        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is spelt in float32 by the core: a
+        kernel meets them only in inputs, outputs and casts.
     devices : frozenset of str
         ``"cpu"``, ``"gpu"``.
     scope, specialize, strided
@@ -86,7 +86,7 @@ ALL_DTYPES = frozenset(d.name for d in dtypes.DTYPES)
 
 
 def num_threads() -> int:
-    """How many threads a kernel may use: ``MGB_NUM_THREADS``, or one for each core this process may run on."""
+    """How many threads a kernel may use: ``MGB_NUM_THREADS``, or one for each core of this process."""
     wanted = config.NUM_THREADS.get()
     return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0))
 
@@ -98,9 +98,9 @@ class Kernel:
     Attributes
     ----------
     run : callable
-        ``run(*arrays, out) -> None``. `arrays` are the graph's inputs; `out` is a tuple of row-major arrays, one for each
-        output, which it fills. An output may be the very memory of an input of the same shape and dtype; otherwise
-        memory never overlaps. It may be called from several threads at once.
+        ``run(*arrays, out) -> None``. `arrays` are the graph's inputs; `out` is a tuple of row-major
+        arrays, one for each output, which it fills. An output may be the very memory of an input of the
+        same shape and dtype; otherwise memory never overlaps. It may be called from several threads at once.
     source : str
         Readable text, for `explain` and tests.
     state : object
@@ -116,23 +116,23 @@ class Backend(ABC):
     """Turns graphs into kernels. Say what you accept in `traits`; you are never given anything else.
 
     A graph that reaches `compile` holds only ops of the vocabulary, ``const``, ``iota`` and ``cast``. Under
-    `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set of axes of one
-    domain, every shape broadcasts to that domain, and at least one node is not a leaf.
+    `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set
+    of axes of one domain, every shape broadcasts to that domain, and at least one node is not a leaf.
     """
 
     name: str
     traits: Traits
 
     def probe(self) -> str | None:
-        """Why it cannot run here, with the command that mends it; None when it can. Imports no toolchain if it can help it."""
+        """Why it cannot run here, with the command that mends it; None when it can. Imports no toolchain."""
         return None
 
     @abstractmethod
     def compile(self, graph: Graph) -> Kernel:
         """Compile `graph`.
 
-        Under `Specialize.NDIM` the kernel must serve every graph with the same `structure_key`: sizes and strides come
-        from the arrays at run time.
+        Under `Specialize.NDIM` the kernel must serve every graph with the same `structure_key`: sizes and
+        strides come from the arrays at run time.
         """
 
     def version(self) -> str:
@@ -144,5 +144,5 @@ class Backend(ABC):
         return None
 
     def load(self, graph: Graph, blob: bytes) -> Kernel:
-        """The kernel that `save` made `blob` of, maybe in another process; any exception means: compile again."""
+        """The kernel that `save` made `blob` of, maybe elsewhere; an exception means: compile again."""
         raise NotImplementedError

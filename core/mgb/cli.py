@@ -22,7 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     explain = commands.add_parser("explain", help="print every stage of a traced function")
     explain.add_argument("target", metavar="FILE:FUNCTION")
     explain.add_argument(
-        "--shapes", default="", help="of the arguments, such as 'f32[64,784] i32[64]'; else FILE's example_inputs()"
+        "--shapes",
+        default="",
+        help="of the arguments, such as 'f32[64,784] i32[64]'; else FILE's example_inputs()",
     )
     explain.set_defaults(run=_explain)
 
@@ -52,7 +54,9 @@ def _explain(arguments: argparse.Namespace) -> int:
 
     path, _, name = arguments.target.rpartition(":")
     if not path or not Path(path).is_file():
-        print(f"mgb explain: {arguments.target!r} is not FILE:FUNCTION with a FILE that exists", file=sys.stderr)
+        print(
+            f"mgb explain: {arguments.target!r} is not FILE:FUNCTION with a FILE that exists", file=sys.stderr
+        )
         return 2
     module = _load(Path(path))
     function = getattr(module, name, None)
@@ -80,7 +84,14 @@ def _load(path: Path) -> Any:
     return module
 
 
-_SHORT = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
+_SHORT = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "i32": "int32",
+    "i64": "int64",
+}
 
 
 def _inputs(shapes: str) -> list[Any]:

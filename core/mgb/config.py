@@ -23,11 +23,15 @@ class Variable:
         return self.get().strip().lower() in {"1", "true", "yes", "on"}
 
 
-BACKEND = Variable("MGB_JIT_BACKEND", "", "backend names in order of preference, case does not matter; empty: the best one")
+BACKEND = Variable(
+    "MGB_JIT_BACKEND", "", "backend names in order of preference, case does not matter; empty: the best one"
+)
 CACHE = Variable("MGB_CACHE", "1", "0 turns the on-disk cache of compiled kernels off")
 CACHE_DIR = Variable("MGB_CACHE_DIR", "", "folder of the on-disk cache; empty: the user's cache folder")
 NUM_THREADS = Variable("MGB_NUM_THREADS", "", "threads a kernel may use; empty: one for each core")
-POOL_BYTES = Variable("MGB_POOL_BYTES", str(1 << 30), "bytes that freed buffers may keep before they go back to the system")
+POOL_BYTES = Variable(
+    "MGB_POOL_BYTES", str(1 << 30), "bytes that freed buffers may keep before they go back to the system"
+)
 VERIFY = Variable("MGB_VERIFY", "0", "1 checks every graph after every pass")
 
 VARIABLES = (BACKEND, CACHE, CACHE_DIR, NUM_THREADS, POOL_BYTES, VERIFY)

@@ -19,8 +19,8 @@ from .data import batches, load_digits
 from .jit import trace
 from .tensor import Tensor, tensor
 
-#: Largest difference that two loss curves may show. Both are float32, but sums run in another order, and a few hundred
-#: steps of Adam can make a rounding of 1e-7 grow a thousandfold and more.
+#: Largest difference that two loss curves may show. Both are float32, but sums run in another order, and a
+#: few hundred steps of Adam can make a rounding of 1e-7 grow a thousandfold and more.
 TOLERANCE = 1e-3
 SEED = 7
 BATCH = 64
@@ -94,7 +94,9 @@ def train(
     return run
 
 
-def _epochs(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], epochs: int) -> Iterator[tuple[Any, Any]]:
+def _epochs(
+    images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], epochs: int
+) -> Iterator[tuple[Any, Any]]:
     for epoch in range(epochs):
         yield from batches(images, labels, BATCH, seed=SEED + epoch)
 
@@ -150,8 +152,8 @@ def report(console: Any, runs: list[Run], learned: float) -> int:
     fused = [kernel for p in programs for kernel in p.kernels if kernel is not None]
     single = sum(not step.fused for p in programs for step in p.steps)
     console.print(
-        f"backend {traced.backend}: each step runs {len(fused)} fused groups ({len(set(map(id, fused)))} kernels) "
-        f"and {single} single ops"
+        f"backend {traced.backend}: each step runs {len(fused)} fused groups "
+        f"({len(set(map(id, fused)))} kernels) and {single} single ops"
     )
     same = worst <= TOLERANCE
     learnt = all(r.accuracy >= learned for r in runs)

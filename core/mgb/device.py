@@ -41,7 +41,7 @@ def get_default_device() -> str:
 
 
 def is_gpu(device: str) -> bool:
-    """Does data on `device` live in a GPU's memory? ``xpux`` is the CPU unless the default device says otherwise."""
+    """Does data on `device` live in a GPU's memory? ``xpux`` is the CPU unless the default is a GPU."""
     return device.startswith("gpu") or (device.startswith("xpu") and _default.startswith("gpu"))
 
 

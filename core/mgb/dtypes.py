@@ -29,7 +29,8 @@ _CATEGORY = {bool_: "bool"} | dict.fromkeys(INTEGERS, "int") | dict.fromkeys(FLO
 _WEAK = {bool: bool_, int: int32, float: float32}
 _CONSTRUCTED = {float64: float32, int64: int32}
 
-#: A Python scalar's type stands for a weak operand: it gives way to any tensor of its category or a higher one.
+#: A Python scalar's type stands for a weak operand: it gives way to any tensor of its category or a higher
+#: one.
 Operand = np.dtype[Any] | type
 
 
@@ -50,16 +51,16 @@ def category(dtype: Operand) -> str:
 
 
 def constructed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of ``tensor(array)`` when none is asked for: 64-bit numbers become 32-bit, as in MegEngine."""
+    """The dtype of ``tensor(array)`` when none is asked for: 64 bits become 32, as in MegEngine."""
     return _CONSTRUCTED.get(dtype, dtype)
 
 
 def common(operands: Sequence[Operand]) -> np.dtype[Any]:
     """The dtype in which operands of these dtypes meet (MegEngine's rules; float64 stays).
 
-    Python scalars are weak: they matter only when their category is above that of every tensor. Two tensors of one
-    category meet in the larger; of mixed categories in the float, or float32 when that float has 16 bits;
-    float16 with bfloat16 is float32.
+    Python scalars are weak: they matter only when their category is above that of every tensor. Two tensors
+    of one category meet in the larger; of mixed categories in the float, or float32 when that float has 16
+    bits; float16 with bfloat16 is float32.
 
     Raises
     ------

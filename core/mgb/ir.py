@@ -1,4 +1,4 @@
-"""The data that every other module speaks: Spec, Kind, Op, Node, Graph. No behaviour beyond reading itself."""
+"""The data that every other module speaks: Spec, Kind, Op, Node, Graph. It only reads itself."""
 
 from __future__ import annotations
 
@@ -64,13 +64,14 @@ class Op:
     eager : callable or None
         ``(*arrays, **params) -> array`` over NumPy arrays; None: run `body`.
     grad : callable or None
-        ``(g, y, *xs, **params) -> tuple`` of a gradient or None for each input. A parameter whose name starts with an
-        underscore gets only the `Spec` of that value, which need not be kept until the backward pass.
-        None: differentiate `body`.
+        ``(g, y, *xs, **params) -> tuple`` of a gradient or None for each input. A parameter whose name
+        starts with an underscore gets only the `Spec` of that value, which need not be kept until the
+        backward pass. None: differentiate `body`.
     body : callable or None
         The same op in simpler ops, ``(*tensors, **params) -> Tensor``; None: a primitive.
     promote : callable or None
-        ``(operands) -> dtypes``: the dtype each operand is cast to before the op sees it; None: taken as they are.
+        ``(operands) -> dtypes``: the dtype each operand is cast to before the op sees it; None: taken as
+        they are.
     differentiable : bool
         False: the result does not depend smoothly on any input, the gradient stops here.
     """
@@ -182,7 +183,9 @@ class Graph:
         head = ", ".join(f"{names[n]}: {n.spec}" for n in self.inputs)
         lines = [f"graph({head})"]
         for node in self.nodes:
-            args = [names[i] for i in node.inputs] + [f"{k}={show(v)}" for k, v in sorted(node.params.items())]
+            args = [names[i] for i in node.inputs] + [
+                f"{k}={show(v)}" for k, v in sorted(node.params.items())
+            ]
             lines.append(f"  {names[node]}: {node.spec} = {node.op.name}({', '.join(args)})")
         return "\n".join([*lines, f"  return {', '.join(names[o] for o in self.outputs)}"])
 

@@ -53,8 +53,10 @@ def save(obj: Any, file: File) -> None:
         Something in `obj` is of another type.
     """
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    tree = _pack(obj, "", arrays)
-    blobs = _encode(arrays, tree)
+    try:
+        blobs = _encode(arrays, _pack(obj, "", arrays))
+    except RecursionError:
+        raise TypeError("cannot save this: it is nested too deeply, or holds itself") from None
     if isinstance(file, str | os.PathLike):
         _replace(Path(file), blobs)
     else:
@@ -84,7 +86,7 @@ def load(file: File, device: str | None = None) -> Any:
     try:
         arrays, tree = _decode(content)
         return arrays if tree is None else _unpack(tree, arrays, device)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         remedy = "it is damaged or was not written by mgb.save: write it again, or use another copy"
         raise FileFormatError(f"cannot load {name}: {error}; {remedy}") from error
 

@@ -13,7 +13,8 @@ from . import dtypes
 from .errors import ConversionError
 from .ir import Op, Spec
 
-#: `Tensor._index` of a Tensor made of a literal (a Python number, a list): a trace compares its value, never feeds it.
+#: `Tensor._index` of a Tensor made of a literal (a Python number, a list): a trace compares its value,
+#: never feeds it.
 CONSTANT = -2
 
 
@@ -21,7 +22,7 @@ class Session(Protocol):
     """A trace that is recording or replaying; `apply` and `Tensor` speak to it, `mgb.jit` implements it."""
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        """Replay's fast path: the result when this very call was recorded here and no tape looks on, else None."""
+        """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         """Record or match one op on exact inputs."""
@@ -35,11 +36,14 @@ class Session(Protocol):
     def rebound(self, tensor: Tensor) -> None:
         """Told of a Tensor that is about to take a place in this trace as its new value."""
 
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        """Told that the ``grad`` of `tensor` is about to be read, or else replaced."""
+
     def created(self, tensor: Tensor) -> None:
         """Told of a Tensor that was made of data inside the body."""
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
-        """Told that `tensor`, just made, holds what `source` returns now and is to be asked for at every call."""
+        """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
 
 
 #: The trace that records or replays in this context, or None.
@@ -66,7 +70,7 @@ class Tensor:
         `data` has a dtype that mgb does not know, or is ragged.
     """
 
-    __slots__ = ("__weakref__", "_data", "_device", "_index", "_session", "_spec", "_tape", "grad", "name")
+    __slots__ = ("__weakref__", "_data", "_device", "_grad", "_index", "_session", "_spec", "_tape", "name")
     __array_priority__ = 1000
 
     _data: Any
@@ -75,7 +79,7 @@ class Tensor:
     _session: Session | None
     _spec: Spec | None
     _tape: dict[Any, Any] | None
-    grad: Tensor | None
+    _grad: Tensor | None
     name: str | None
 
     def __init__(
@@ -88,7 +92,7 @@ class Tensor:
         name: str | None = None,
         format: str = "default",
     ) -> None:
-        self._session = self._spec = self._tape = self.grad = None
+        self._session = self._spec = self._tape = self._grad = None
         self._index = -1
         self.name = name
         if isinstance(data, Tensor):
@@ -279,6 +283,21 @@ class Tensor:
         return self._alias()
 
     @property
+    def grad(self) -> Tensor | None:
+        """The gradient that a `GradManager` left here, or None."""
+        session = ACTIVE.get()
+        if session is not None:
+            session.touched_grad(self, reads=True)
+        return self._grad
+
+    @grad.setter
+    def grad(self, grad: Tensor | None) -> None:
+        session = ACTIVE.get()
+        if session is not None:
+            session.touched_grad(self, reads=False)
+        self._grad = grad
+
+    @property
     def requires_grad(self) -> bool:
         raise AttributeError("requires_grad is reserved: attach tensors to a GradManager instead")
 
@@ -294,7 +313,7 @@ def wrap(array: Any, device: str) -> Tensor:
     tensor = Tensor.__new__(Tensor)
     tensor._data = array
     tensor._device = device
-    tensor._session = tensor._spec = tensor._tape = tensor.grad = tensor.name = None
+    tensor._session = tensor._spec = tensor._tape = tensor._grad = tensor.name = None
     tensor._index = -1
     return tensor
 
@@ -302,7 +321,7 @@ def wrap(array: Any, device: str) -> Tensor:
 def place(session: Session, index: int, spec: Spec) -> Tensor:
     """A Tensor that stands for step `index` of a trace and has no value yet."""
     tensor = Tensor.__new__(Tensor)
-    tensor._data = tensor._tape = tensor.grad = tensor.name = None
+    tensor._data = tensor._tape = tensor._grad = tensor.name = None
     tensor._device = spec.device
     tensor._session = session
     tensor._index = index
@@ -316,11 +335,12 @@ def as_array(data: Any, dtype: Any = None) -> Any:
         return data.astype(dtypes.as_dtype(dtype)) if dtype is not None else data.copy()
     try:
         array = np.array(data)
-        wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(dtypes.as_dtype(array.dtype))
-        return array.astype(wanted, copy=False) if array.dtype != wanted else array
+        given = dtypes.as_dtype(array.dtype)  # nothing else is converted: None would become NaN, "1" a number
+        wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
+        if dtype is None and given == dtypes.int64 and not np.array_equal(array, array.astype(wanted)):
+            raise ValueError(f"a value does not fit in {wanted}: give a dtype, such as dtype='int64'")
+        return array.astype(wanted, copy=False) if given != wanted else array
     except (TypeError, ValueError) as error:
-        if isinstance(error, ConversionError):
-            raise
         raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
 
 

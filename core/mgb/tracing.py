@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import ForeignTensorError, SymbolicReadError
+from .errors import ForeignTensorError, MgbError, SymbolicReadError
 from .ir import Graph, Node, Op, Spec, const_node, input_node
 from .tensor import ACTIVE, Tensor, place
 
@@ -44,6 +44,9 @@ class Builder:
     def rebound(self, tensor: Tensor) -> None:
         """Nothing to do, likewise."""
 
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        """Nothing to do, likewise."""
+
     def created(self, tensor: Tensor) -> None:
         """Nothing to do: a concrete tensor becomes a constant."""
 
@@ -53,7 +56,11 @@ class Builder:
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
     """A node whose spec is inferred and whose device is that of its inputs."""
-    spec = op.infer(*(i.spec for i in inputs), **params)
+    try:
+        spec = op.infer(*(i.spec for i in inputs), **params)
+    except MgbError as error:
+        error.args = (f"{error} (at {source})",) if source else error.args
+        raise
     if inputs and "device" not in params and spec.device != inputs[0].spec.device:
         spec = Spec(spec.shape, spec.dtype, inputs[0].spec.device)
     return Node(op, inputs, params, spec, source)
@@ -62,7 +69,8 @@ def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: 
 def live(source: Callable[[], float]) -> Tensor:
     """A 0-d float32 Tensor of what `source` returns now; inside a trace it is asked again at every call.
 
-    This is how a hyper-parameter that lives in Python, such as a learning rate, stays live in a compiled step.
+    This is how a hyper-parameter that lives in Python, such as a learning rate, stays live in a compiled
+    step.
     """
     tensor = Tensor(source(), dtype="float32")
     session = ACTIVE.get()

@@ -8,7 +8,6 @@ import weakref
 
 import numpy as np
 import pytest
-
 from mgb import Tensor, tensor
 from mgb.errors import (
     ForeignTensorError,
@@ -251,7 +250,8 @@ def test_without_host_skips_the_body_unless_it_reads() -> None:
     @trace(without_host=True)
     def reads(x):
         calls.append("reads")
-        return x * (2.0 if (x + 1).item() > 0 else 2.0)
+        positive = (x + 1).item() > 0
+        return x * 2.0 if positive else (x + x) * 1.0
 
     for value in (1.0, 2.0, 3.0):
         assert plain(tensor(value)).item() == value + 1
@@ -513,6 +513,7 @@ def test_options_it_does_not_have_are_refused() -> None:
 def test_memory_of_a_call_is_freed_without_the_collector() -> None:
     gc.disable()
     try:
+
         @trace
         def function(x):
             y = x + 1

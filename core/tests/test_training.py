@@ -1,14 +1,13 @@
-"""Training under `trace` equals training without it: every optimizer, the modules with state, the tape's finer points."""
+"""Training under `trace` equals training without it: optimizers, modules with state, tapes."""
 
 from __future__ import annotations
-
-import numpy as np
-import pytest
 
 import mgb
 import mgb.functional as F
 import mgb.module as M
 import mgb.optimizer as optim
+import numpy as np
+import pytest
 from mgb import tensor
 from mgb.autodiff import Function, GradManager
 from mgb.jit import trace
@@ -213,7 +212,7 @@ def test_a_function_with_its_own_gradient(mode: dict) -> None:
 
 
 def test_a_traced_forward_under_an_outer_tape() -> None:
-    """Only the forward pass is traced; the tape outside sees every op of it, with and without ``without_host``."""
+    """Only the forward pass is traced; the tape outside sees every op of it."""
     weight = mgb.Parameter(np.array([1.0, 2.0], np.float32))
     manager = GradManager().attach(weight)
     for mode in ({}, {"without_host": True}, {"symbolic": True}):
@@ -226,7 +225,9 @@ def test_a_traced_forward_under_an_outer_tape() -> None:
             weight.grad = None
             with manager:
                 manager.backward(forward(tensor(factor)))
-            np.testing.assert_allclose(weight.grad.numpy(), factor * np.exp(weight.numpy() * factor), rtol=1e-5)
+            np.testing.assert_allclose(
+                weight.grad.numpy(), factor * np.exp(weight.numpy() * factor), rtol=1e-5
+            )
         np.testing.assert_allclose(forward(tensor(1.0)).item(), np.exp([1.0, 2.0]).sum(), rtol=1e-5)
 
 

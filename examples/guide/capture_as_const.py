@@ -1,8 +1,7 @@
 """``capture_as_const=True``: the parameters become constants of the graph."""
 
-from common import image, model
-
 import mgb.functional as F
+from common import image, model
 from mgb.jit import trace
 
 model.eval()

@@ -1,9 +1,8 @@
 """Training by a dynamic graph: where the guide begins."""
 
-from common import dataloader, gm, model, optimizer, total_epochs
-
 import mgb as mge
 import mgb.functional as F
+from common import dataloader, gm, model, optimizer, total_epochs
 
 for epoch in range(total_epochs):
     total_loss = 0

@@ -1,10 +1,9 @@
 """``opt_level=3`` fuses; ``export MGB_JIT_BACKEND="CPU_NUMBA"`` chooses who generates the code."""
 
-from common import image, label, model
-
 import mgb.autodiff as ad
 import mgb.functional as F
 import mgb.optimizer as optim
+from common import image, label, model
 from mgb.jit import trace
 
 if __name__ == "__main__":

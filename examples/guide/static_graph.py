@@ -1,10 +1,9 @@
 """A whole training step without arguments, as a static graph."""
 
-from common import image, label, model
-
 import mgb.autodiff as ad
 import mgb.functional as F
 import mgb.optimizer as optim
+from common import image, label, model
 from mgb.jit import trace
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """``symbolic=True``: nothing runs in the first call until the whole graph is known."""
 
-from common import dataloader, gm, model, optimizer
-
 import mgb as mge
 import mgb.functional as F
+from common import dataloader, gm, model, optimizer
 from mgb.jit import trace
 
 

@@ -1,9 +1,8 @@
-"""The same training with the step under `trace`: positional arguments are data, keyword arguments everything else."""
-
-from common import dataloader, gm, model, optimizer, total_epochs
+"""The same training with the step under `trace`: data by position, everything else by keyword."""
 
 import mgb as mge
 import mgb.functional as F
+from common import dataloader, gm, model, optimizer, total_epochs
 from mgb.jit import trace
 
 

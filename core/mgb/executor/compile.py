@@ -8,6 +8,7 @@ from dataclasses import replace
 from .. import config, passes, plugins
 from ..backend import Backend, Kernel
 from ..device import device_type
+from ..errors import CompileError
 from ..fusion import FusionConfig, Step, detect, duplicate
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
@@ -108,4 +109,8 @@ def _kernel(step: Step, backend: Backend | None) -> Kernel | None:
     if not step.fused:
         return None
     assert backend is not None
-    return kernel_for(step.graph, backend)
+    try:
+        return kernel_for(step.graph, backend)
+    except CompileError as error:
+        places = dict.fromkeys(n.source for n in step.graph.nodes if n.source)
+        raise CompileError(f"{error}\n  compiled for: {', '.join(places)}") from error.__cause__

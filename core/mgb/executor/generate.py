@@ -129,6 +129,8 @@ class _Writer:
                 call = f"{function}({', '.join(args)})"
                 if not node.spec.shape:  # NumPy gives a number, not an array
                     call = f"{self.module()}.asarray({call})"
+                if node.op.kind is Kind.OPAQUE and node.source:  # it may refuse its values: a traceback says whose
+                    call += f"  # {node.source}"
                 self.line(f"{self.name(value, 'v')} = {call}")
             inside[node] = self.names[value]
 

@@ -199,7 +199,7 @@ class _Lives:
 
 
 def _may_fail(step: Step) -> bool:
-    """May the values it reads make a step raise? Indices out of range do, and then no input may have changed."""
+    """May the values it reads make a step raise, as indices do? Then no input may have changed yet."""
     return not step.fused and step.graph.outputs[0].op.kind is Kind.OPAQUE
 
 

@@ -16,15 +16,22 @@ from ..tensor import Tensor
 
 __all__ = [
     "celu", "dot", "elu", "gelu", "gelu_tanh", "hardtanh", "hsigmoid", "hswish", "leaky_relu", "logaddexp",
-    "logsigmoid", "matmul", "mish", "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus", "softsign",
-    "tanhshrink",
+    "logsigmoid", "matmul", "mish", "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus",
+    "softsign", "tanhshrink",
 ]  # fmt: skip
 
 _RELU, _SIGMOID = op_of(a.relu), op_of(a.sigmoid)
 
 celu, elu, gelu, gelu_tanh, hardtanh = a.celu, a.elu, a.gelu, a.gelu_tanh, a.hardtanh
 hsigmoid, hswish, logsigmoid, mish = a.hsigmoid, a.hswish, a.logsigmoid, a.mish
-relu6, selu, silu, softplus, softsign, tanhshrink = a.relu6, a.selu, a.silu, a.softplus, a.softsign, a.tanhshrink
+relu6, selu, silu, softplus, softsign, tanhshrink = (
+    a.relu6,
+    a.selu,
+    a.silu,
+    a.softplus,
+    a.softsign,
+    a.tanhshrink,
+)
 
 
 def relu(x: Tensor) -> Tensor:
@@ -55,7 +62,9 @@ def prelu(inp: Tensor, weight: Any) -> Tensor:
     size = weight.size if isinstance(weight, Tensor) else 1
     if size > 1:
         if inp.ndim < 2 or size != inp.shape[1]:
-            raise ShapeError(f"prelu: {size} weights for an input of shape {inp.shape}; give 1 or one a channel")
+            raise ShapeError(
+                f"prelu: {size} weights for an input of shape {inp.shape}; give 1 or one a channel"
+            )
         weight = weight.reshape(1, -1, *([1] * (inp.ndim - 2)))
     return a.prelu(inp, weight)
 
@@ -79,6 +88,8 @@ def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: b
     ShapeError
         The inner lengths differ; the message names both shapes.
     """
+    given = inp1, inp2
+    inp1, inp2 = (x if isinstance(x, Tensor) else operand(MATMUL, x, given) for x in given)
     if inp1.ndim >= 2 and inp2.ndim >= 2:
         return matmul_op(inp1, inp2, transpose_a=transpose_a, transpose_b=transpose_b)
     return product(_swapped(inp1) if transpose_a else inp1, _swapped(inp2) if transpose_b else inp2)

@@ -56,22 +56,22 @@ def _deviation(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The mean squared distance from the mean, always a float; divided by n, not n - 1."""
-    return reduced(_variance, inp, axis, keepdims)
+    return reduced("var", _variance, inp, axis, keepdims)
 
 
 def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The square root of `var`."""
-    return reduced(_deviation, inp, axis, keepdims)
+    return reduced("std", _deviation, inp, axis, keepdims)
 
 
 def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Is one element over `axis` not 0?"""
-    return reduced(reduce_max, _truth(inp), axis, keepdims)
+    return reduced("any", reduce_max, _truth(inp), axis, keepdims)
 
 
 def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Are all elements over `axis` not 0?"""
-    return reduced(reduce_min, _truth(inp), axis, keepdims)
+    return reduced("all", reduce_min, _truth(inp), axis, keepdims)
 
 
 def _truth(x: Tensor) -> Tensor:
@@ -95,12 +95,12 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     ShapeError
         There is no element.
     """
-    return reduced(argmax_, inp, axis, keepdims)
+    return reduced("argmax", argmax_, inp, axis, keepdims)
 
 
 def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Where the least element over `axis` stands; see `argmax`."""
-    return reduced(argmin_, inp, axis, keepdims)
+    return reduced("argmin", argmin_, inp, axis, keepdims)
 
 
 def _sum_of_squares(x: Tensor, axis: tuple[int, ...]) -> Tensor:
@@ -122,12 +122,12 @@ def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: boo
         Keep the axes with length 1.
     """
     if ord is None or ord == 2:
-        return sqrt(reduced(_sum_of_squares, inp, axis, keepdims))
+        return sqrt(reduced("norm", _sum_of_squares, inp, axis, keepdims))
     if ord == 0:
         return sum(ne(inp, 0).astype("float32"), axis, keepdims)
     if ord in (float("inf"), float("-inf")):
         extreme = reduce_max if ord > 0 else reduce_min
-        return reduced(extreme, abs(inp), axis, keepdims)
+        return reduced("norm", extreme, abs(inp), axis, keepdims)
     if ord == 1:
         return sum(abs(inp), axis, keepdims)
     return sum(abs(inp) ** ord, axis, keepdims) ** (1.0 / ord)
@@ -172,7 +172,7 @@ class Reduce:
 
     def __call__(self, inp: Tensor) -> Tensor:
         """Reduce `inp`."""
-        return reduced(_MODES[self.mode], inp, self.axis, self.keepdims)
+        return reduced(f"Reduce({self.mode})", _MODES[self.mode], inp, self.axis, self.keepdims)
 
     def __repr__(self) -> str:
         return f"Reduce(mode={self.mode!r}, axis={self.axis}, keepdims={self.keepdims})"

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import TraceOutputError
 from ..ir import Spec
 from ..tensor import Parameter, Tensor, wrap
-from .record import Binding, External, Literal
+from .record import Binding, Expected, External, Literal
 from .recording import Recording
 from .tree import LEAF, Structure, flatten
 from .variant import Variant
@@ -84,6 +84,9 @@ class _Writer:
         if len({id(leaves[n]) for n in tensors}) == len(tensors) > 1:
             places = ", ".join(f"id(t{n})" for n in tensors)
             self._lines.append(f"if len({{{places}}}) != {len(tensors)}: return MISS")
+        for expected in self._record.expected:
+            tensor = self._tensor(expected)
+            self._lines.append(f"if {tensor}._grad is {'not ' * expected.is_none}None: return MISS")
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         if self._outputs:
@@ -107,12 +110,7 @@ class _Writer:
         if external.origin is not None:
             self._lines.append(f"x{number} = float32({self._name(external.origin)}())[...]")
             return
-        if external.leaf is not None:
-            tensor = f"t{external.leaf}"
-        else:
-            owner = external.owner() if external.owner is not None else None
-            assert owner is not None
-            tensor = self._name(owner)
+        tensor = self._tensor(external) + "._grad" * external.of_grad
         if number in self._updated:  # no variable may hold its array, or it could not be updated in place
             self._arrays[number] = f"{tensor}._data"
         else:
@@ -121,12 +119,20 @@ class _Writer:
         if external.leaf is not None:
             self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
 
+    def _tensor(self, place: External | Expected) -> str:
+        """The Tensor outside that `place` is about."""
+        if place.leaf is not None:
+            return f"t{place.leaf}"
+        owner = place.owner() if place.owner is not None else None
+        assert owner is not None
+        return self._name(owner)
+
     def _bind(self, number: int, binding: Binding) -> None:
         tensor = f"t{binding.leaf}" if binding.leaf is not None else f"o{number}"
         if binding.leaf is None:
             self._lines.append(f"{tensor} = {self._name(binding.owner)}()")
-        new = self._wrapped(binding.step)
-        action = f"{tensor}.grad = {new}" if binding.is_grad else f"{tensor}._reset({new})"
+        new = self._wrapped(binding.step) if binding.step is not None else "None"
+        action = f"{tensor}._grad = {new}" if binding.is_grad else f"{tensor}{'._grad' * binding.of_grad}._reset({new})"
         self._lines.append(f"if {tensor} is not None: {action}")
 
     def _result(self, structure: Structure, refs: Any) -> str:

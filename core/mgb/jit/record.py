@@ -91,6 +91,8 @@ class External:
         The place among the flattened arguments, when it is one.
     owner : weak reference or None
         The Tensor that held it, when that Tensor lives outside the body.
+    of_grad : bool
+        It is the value of the ``grad`` of `leaf` or `owner`.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
     """
@@ -100,29 +102,44 @@ class External:
     owner: weakref.ref[Tensor] | None = None
     origin: Callable[[], float] | None = None
     source: str = ""
+    of_grad: bool = False
 
 
 @dataclass(slots=True)
 class Binding:
-    """A Tensor outside that the call leaves with a new value: its own, or its ``grad``'s.
+    """A Tensor outside that the call leaves with a new value or a new ``grad``.
 
     Attributes
     ----------
-    step : int
-        Where the new value comes from.
+    step : int or None
+        Where the new value comes from; None leaves ``grad`` None.
     owner : weak reference
         The Tensor.
     leaf : int or None
         Its place among the flattened arguments: at the next call another Tensor may stand there.
     external : int or None
         The external input that held its old value.
+    is_grad : bool
+        The Tensor gets a new ``grad``.
+    of_grad : bool
+        The ``grad`` that the Tensor has gets the new value.
     """
 
-    step: int
+    step: int | None
     owner: weakref.ref[Tensor]
     leaf: int | None = None
     external: int | None = None
     is_grad: bool = False
+    of_grad: bool = False
+
+
+@dataclass(slots=True)
+class Expected:
+    """What the body found in the ``grad`` of a Tensor outside, and may have acted upon: None or a Tensor."""
+
+    owner: weakref.ref[Tensor]
+    leaf: int | None
+    is_none: bool
 
 
 @dataclass(slots=True)
@@ -132,6 +149,7 @@ class Record:
     entries: list[Entry] = field(default_factory=list)
     externals: list[External] = field(default_factory=list)
     bindings: list[Binding] = field(default_factory=list)
+    expected: list[Expected] = field(default_factory=list)
 
     @property
     def signature(self) -> tuple[Spec, ...]:
@@ -144,4 +162,4 @@ class Record:
 
     def updates(self) -> Mapping[int, int]:
         """For each step that replaces the value of an external input: which one."""
-        return {b.step: b.external for b in self.bindings if b.external is not None and not b.is_grad}
+        return {b.step: b.external for b in self.bindings if b.step is not None and b.external is not None}

@@ -11,7 +11,7 @@ from ..errors import SymbolicReadError, TraceError, UnknownInputError
 from ..ir import Node, Op, Spec, const_node, input_node
 from ..tensor import CONSTANT, Tensor, place, wrap
 from ..tracing import make_node
-from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
+from .record import END, EXCLUDE, READ, Binding, Entry, Expected, External, Literal, Record, Ref, external_ref
 from .session import CallSession
 
 
@@ -47,7 +47,8 @@ class Recording(CallSession):
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # by the id of an alias: what it was made of, its array
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
-        self._before: dict[int, tuple[Tensor, Any, Any, Tensor | None]] = {}
+        self._before: dict[int, tuple[Tensor, Any, Any]] = {}
+        self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # before the call, and was that looked at?
 
     # the Session protocol
 
@@ -100,6 +101,10 @@ class Recording(CallSession):
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         self._origins[id(tensor._data)] = source
 
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        if id(tensor) not in self._own:
+            self._grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
+
     # cuts
 
     def _cut(self, op: Op, steps: tuple[int, ...]) -> None:
@@ -127,6 +132,7 @@ class Recording(CallSession):
         """Close the sequence: what is alive now leaves the program at every call."""
         alive = self.alive()
         self.record.bindings = [*self._value_bindings(), *self._grad_bindings()]
+        self._expect_grads()
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
 
@@ -146,29 +152,53 @@ class Recording(CallSession):
             if owner is not None:
                 owners[id(owner)] = number
         found = {id(t): t for r in self._rebound if (t := r()) is not None and t._session is self}
-        return [
-            Binding(t._index, weakref.ref(t), self._leaf_tensors.get(key), owners.get(key))
-            for key, t in found.items()
-        ]
+        holders = self._holders()
+        bindings = []
+        for key, t in found.items():
+            holder = holders.get(key, t)
+            leaf = self._leaf_tensors.get(id(holder))
+            of_grad = holder is not t
+            bindings.append(Binding(t._index, weakref.ref(holder), leaf, owners.get(key), of_grad=of_grad))
+        return bindings
 
     def _grad_bindings(self) -> list[Binding]:
         bindings = []
-        for external in self.record.externals:
-            owner = external.owner() if external.owner is not None else None
-            if owner is not None and owner.grad is not None and owner.grad._session is self:
-                leaf = self._leaf_tensors.get(id(owner))
-                bindings.append(Binding(owner.grad._index, weakref.ref(owner), leaf, is_grad=True))
+        for tensor, before, _ in self._grads.values():
+            grad = tensor._grad
+            if grad is None or (grad is not before and grad._session is self):
+                step = grad._index if grad is not None else None
+                leaf = self._leaf_tensors.get(id(tensor))
+                bindings.append(Binding(step, weakref.ref(tensor), leaf, is_grad=True))
         return bindings
+
+    def _holders(self) -> dict[int, Tensor]:
+        """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""
+        return {id(grad): tensor for tensor, grad, reads in self._grads.values() if reads and grad is not None}
+
+    def _expect_grads(self) -> None:
+        """Another call may find another ``grad``, or none, in the same Tensor."""
+        for tensor, grad, reads in self._grads.values():
+            if reads:
+                leaf = self._leaf_tensors.get(id(tensor))
+                self.record.expected.append(Expected(weakref.ref(tensor), leaf, grad is None))
+        holders = self._holders()
+        for external in self.record.externals:
+            holder = holders.get(id(external.owner())) if external.owner is not None else None
+            if holder is not None:
+                external.owner, external.of_grad = weakref.ref(holder), True
+                external.leaf = self._leaf_tensors.get(id(holder))
 
     def _remember(self, tensor: Tensor) -> None:
         if tensor._session is None:
-            self._before.setdefault(id(tensor), (tensor, tensor._data, tensor._tape, tensor.grad))
+            self._before.setdefault(id(tensor), (tensor, tensor._data, tensor._tape))
 
     def undo(self) -> None:
         """Leave every Tensor outside as it was before the call."""
-        for tensor, data, tape, grad in self._before.values():
-            tensor._data, tensor._tape, tensor.grad = data, tape, grad
+        for tensor, data, tape in self._before.values():
+            tensor._data, tensor._tape = data, tape
             tensor._session, tensor._index, tensor._spec = None, -1, None
+        for tensor, grad, _ in self._grads.values():
+            tensor._grad = grad
         self.settle()
 
     # operands

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from ..apply import caller, evaluate
@@ -11,7 +12,7 @@ from ..errors import TraceMismatchError
 from ..ir import Node, Op, Spec, const_node, input_node
 from ..tensor import CONSTANT, Tensor, place
 from ..tracing import make_node
-from .record import END, EXCLUDE, READ, Entry, External, Literal, Record, Ref
+from .record import END, EXCLUDE, READ, Entry, Literal, Record, Ref
 from .session import CallSession
 from .variant import Variant
 
@@ -236,9 +237,7 @@ class Replay(CallSession):
             self.variant = self._regrow(record, self.variant)
             self.grown = True
         old = self.record.externals[number]
-        self.record.externals[number] = External(
-            input_node(spec, old.source), old.leaf, old.owner, old.origin, old.source
-        )
+        self.record.externals[number] = replace(old, node=input_node(spec, old.source))
 
     def _grow_entry(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> Entry:
         args = tuple(

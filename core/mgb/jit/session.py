@@ -53,6 +53,9 @@ class CallSession(ABC):
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:  # noqa: B027
         pass
 
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:  # noqa: B027
+        pass
+
     # Tensors in flight
 
     def alive(self) -> list[Tensor]:

@@ -21,6 +21,9 @@ from .replay import Replay
 from .tree import flatten
 from .variant import Variant
 
+#: Calls kept for the same arguments, which differ in what they find outside: a ``grad`` or none, another shape.
+_STATES = 8
+
 #: Options of MegEngine's `trace` that are accepted with this value only.
 _FIXED = {
     "record_only": False,
@@ -116,7 +119,8 @@ class trace:
             "backend": backend,
         }
         self._variants: dict[bool, dict[tuple[Any, ...], Variant]] = {False: {}, True: {}}
-        self._hostless: dict[tuple[Any, ...], HostlessCall | None] = {}
+        self._hostless: dict[tuple[Any, ...], list[HostlessCall]] = {}  # the newest first
+        self._hosted: set[tuple[Any, ...]] = set()  # keys of calls whose body cannot be skipped
         self._kept: list[list[Any]] = []  # arguments whose id is part of a key without a call in `_hostless`
         self._plain: HostlessCall | None = None  # the latest one of positional Tensors only, tried first
         self._bound: weakref.WeakKeyDictionary[Any, trace] = weakref.WeakKeyDictionary()
@@ -171,18 +175,19 @@ class trace:
     def _call_hostless(self, args: Any, kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         key = (structure, shared_places(leaves), *map(_leaf_key, leaves))
-        call = self._hostless.get(key)
-        if call is not None:
+        if key in self._hosted:
+            return self._call_with_host(args, kwargs, self._variants[False])
+        for call in self._hostless.get(key, ()):
             result = call.run(leaves)
             if result is not MISS:
                 self._plain = call if len(args) == len(leaves) and not call.kept else self._plain
                 return result
-        elif key in self._hostless:
-            return self._call_with_host(args, kwargs, self._variants[False])
         with self._lock:
-            result, variant, call = self._record_hostless(args, kwargs, leaves)
-            self._hostless[key] = call
-        if call is None:
+            result, variant, new = self._record_hostless(args, kwargs, leaves)
+        if new is not None:
+            self._hostless[key] = [new, *self._hostless.get(key, ())][:_STATES]
+        else:
+            self._hosted.add(key)
             self._kept.append(leaves)
             self._variants[False].setdefault(shapes_of(args, kwargs), variant)
         return result
@@ -251,7 +256,7 @@ class trace:
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
         hosted = [v for kept in self._variants.values() for v in kept.values()]
-        return hosted + [c.variant for c in self._hostless.values() if c is not None]
+        return hosted + [c.variant for calls in self._hostless.values() for c in reversed(calls)]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""

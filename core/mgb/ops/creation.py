@@ -11,6 +11,7 @@ import numpy as np
 from .. import device as devices
 from .. import dtypes
 from ..apply import literal
+from ..errors import ShapeError
 from ..ir import Spec
 from ..tensor import Tensor
 from .layout import broadcast_to
@@ -110,6 +111,12 @@ def arange(
     return cast(places + start, dtype=wanted) if start != 0 else places
 
 
+def _length(name: str, length: Any) -> int:
+    if int(length) < 0:
+        raise ShapeError(f"{name}: a length of {length} is negative")
+    return int(length)
+
+
 def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: str | None = None) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`, both of them included exactly.
 
@@ -126,15 +133,16 @@ def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: st
     """
     wanted = dtypes.as_dtype(dtype)
     computed = wanted if wanted in dtypes.FLOATS else dtypes.float32
-    part = iota(shape=(int(num),), dtype=computed, device=_device(device)) / float(max(int(num) - 1, 1))
+    count = _length("linspace", num)
+    part = iota(shape=(count,), dtype=computed, device=_device(device)) / float(max(count - 1, 1))
     return cast(start * (1 - part) + stop * part, dtype=wanted)
 
 
 def eye(N: int, M: int | None = None, dtype: Any = "float32", device: str | None = None) -> Tensor:
     """1 on the main diagonal of an ``(N, M)`` matrix, 0 beside it; `M` is `N` when it is not given."""
     where = _device(device)
-    rows = iota(shape=(int(N), 1), dtype=dtypes.int32, device=where)
-    columns = iota(shape=(1, int(N if M is None else M)), dtype=dtypes.int32, device=where)
+    rows = iota(shape=(_length("eye", N), 1), dtype=dtypes.int32, device=where)
+    columns = iota(shape=(1, _length("eye", N if M is None else M)), dtype=dtypes.int32, device=where)
     return cast(eq(rows, columns), dtype=dtypes.as_dtype(dtype))
 
 

@@ -1,4 +1,4 @@
-"""How an op is declared: `primitive` for the words, `@composite` for the sentences, `declare` for the rest."""
+"""How an op is declared: `primitive` for words, `@composite` for sentences, `declare` for the rest."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ def composite(
 
         def infer(*specs: Spec, **params: Any) -> Spec:
             shape = broadcast_shapes(op_name, *(s.shape for s in specs))
-            return Spec(shape, _body_dtype(body, tuple(s.dtype for s in specs), tuple(sorted(params.items()))))
+            return Spec(
+                shape, _body_dtype(body, tuple(s.dtype for s in specs), tuple(sorted(params.items())))
+            )
 
         op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable)
         return update_wrapper(declare(op), body, updated=())
@@ -149,7 +151,7 @@ def register(op: Op) -> Op:
 
 
 def declare(op: Op, signature: Callable[..., Any] | None = None) -> Callable[..., Tensor]:
-    """Register `op` and return the function that applies it: arrays positional, everything else by keyword."""
+    """Register `op` and return the function that applies it: arrays by position, the rest by keyword."""
     register(op)
 
     def call(*args: Any, **params: Any) -> Tensor:
@@ -183,7 +185,9 @@ def arity(op: Op) -> int:
     kinds = [p.kind for p in inspect.signature(function).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         raise TypeError(f"{op.name} takes any number of arrays")
-    return sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
+    return sum(
+        k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds
+    )
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -198,7 +202,9 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         listed = " and ".join(map(str, shapes))
-        raise ShapeError(f"{name}: bad input shape for polyadic operator: {listed} do not broadcast") from None
+        raise ShapeError(
+            f"{name}: bad input shape for polyadic operator: {listed} do not broadcast"
+        ) from None
 
 
 def _infer(name: str, result: Callable[[Dtypes], np.dtype[Any]]) -> Callable[..., Spec]:
@@ -215,10 +221,14 @@ def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
     ------
     ShapeError
         An axis is out of range or stands twice.
+    TypeError
+        Something is not an integer.
     """
     if axis is None:
         return tuple(range(ndim))
-    given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    given = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
+    if not all(isinstance(a, int | np.integer) for a in given):
+        raise TypeError(f"{name}: axis {axis!r} is not an integer, a sequence of them, or None")
     axes = sorted(int(a) + ndim if a < 0 else int(a) for a in given)
     if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
         raise ShapeError(f"{name}: axis {axis} is not one of the {ndim} axes, or stands twice")

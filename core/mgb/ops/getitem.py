@@ -90,7 +90,9 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
     value = _fitted(value, plan)
     whole = _whole(x.shape)
     if not plan.arrays:
-        return slice_set(x, value, window=plan.window) if plan.window != whole else +value  # `x` is not `value`
+        return (
+            slice_set(x, value, window=plan.window) if plan.window != whole else +value
+        )  # `x` is not `value`
     if plan.window == whole:
         return index_set(x, value, *plan.arrays, axes=plan.axes, place=plan.place)
     part = slice_(x, window=plan.window)

@@ -72,7 +72,8 @@ broadcast_to = declare(
     )
 )
 
-#: ``(start, stop, step)`` along each axis, already clipped; a negative step counts down, `stop` -1 there means "to the end".
+#: ``(start, stop, step)`` along each axis, already clipped; a negative step counts down, `stop` -1 there
+#: means "to the end".
 Window = tuple[tuple[int, int, int], ...]
 
 
@@ -101,7 +102,9 @@ slice_ = declare(
 
 def cut_along(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     """The part of `x` from `start` to `stop` along `axis`."""
-    return slice_(x, window=tuple((start, stop, 1) if i == axis else (0, d, 1) for i, d in enumerate(x.shape)))
+    return slice_(
+        x, window=tuple((start, stop, 1) if i == axis else (0, d, 1) for i, d in enumerate(x.shape))
+    )
 
 
 def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
@@ -110,7 +113,8 @@ def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
     return out
 
 
-#: ``unslice(x, shape=, window=)``: zeros of `shape` with `x` in `window`; the transpose of ``slice``, and padding.
+#: ``unslice(x, shape=, window=)``: zeros of `shape` with `x` in `window`; the transpose of ``slice``, and
+#: padding.
 unslice = declare(
     Op(
         "unslice",

@@ -101,10 +101,10 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return reshape(self, shape=(*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
-def reduced(reduction: Callable[..., Tensor], x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
-    """`reduction` over `axis`, whose axes stay with length 1 only if `keepdims` says so."""
+def reduced(name: str, reduction: Callable[..., Tensor], x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+    """`reduction`, known as `name`, over `axis`, whose axes stay with length 1 only if `keepdims` says so."""
     assert axis is not None or not keepdims, "keepdims needs an axis: name the axes, or reshape the result"
-    axes = normalize_axis("reduction", axis, x.ndim)
+    axes = normalize_axis(name, axis, x.ndim)
     out = reduction(x, axis=axes)
     if keepdims or not axes:
         return out
@@ -121,27 +121,27 @@ def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 def sum(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis`; of bools, the count as int32."""
-    return reduced(reduce_sum, self, axis, keepdims)
+    return reduced("sum", reduce_sum, self, axis, keepdims)
 
 
 def prod(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The product over `axis`."""
-    return reduced(reduce_prod, self, axis, keepdims)
+    return reduced("prod", reduce_prod, self, axis, keepdims)
 
 
 def min(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The least element over `axis`; NaN if there is one."""
-    return reduced(reduce_min, self, axis, keepdims)
+    return reduced("min", reduce_min, self, axis, keepdims)
 
 
 def max(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The greatest element over `axis`; NaN if there is one."""
-    return reduced(reduce_max, self, axis, keepdims)
+    return reduced("max", reduce_max, self, axis, keepdims)
 
 
 def mean(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The average over `axis`, always a float."""
-    return reduced(average, self, axis, keepdims)
+    return reduced("mean", average, self, axis, keepdims)
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:

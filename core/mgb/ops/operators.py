@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..apply import apply, literal
+from ..apply import apply, operand
 from ..tensor import Tensor
 from . import elementwise
 from . import primitives as p
@@ -104,7 +104,7 @@ def _rpow(self: Tensor, other: Any) -> Tensor:
 
 def product(a: Any, b: Any) -> Tensor:
     """``a @ b``: matrices in the last two axes; a vector is a row on the left, a column on the right."""
-    a, b = (x if isinstance(x, Tensor) else literal(x) for x in (a, b))
+    a, b = (x if isinstance(x, Tensor) else operand(MATMUL, x, (a, b)) for x in (a, b))
     left, right = a.ndim, b.ndim
     if left > 1 and right > 1:
         return apply(MATMUL, a, b)

@@ -1,7 +1,7 @@
 """The words: what every other element-wise op is spelt in. Columns: name, NumPy, dtypes, gradient.
 
-In a gradient, ``g`` is the gradient of the result, ``y`` the result, then the inputs; a name with a leading underscore
-is only looked at for its shape and dtype.
+In a gradient, ``g`` is the gradient of the result, ``y`` the result, then the inputs; a name with a leading
+underscore is only looked at for its shape and dtype.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ fma = primitive("fma", eager_fma,      NUMERIC,  lambda g, _y, a, b, _c: (g * b,
 floor_div = primitive("floor_div", np.floor_divide, NUMERIC)
 mod       = primitive("mod",       np.remainder,    NUMERIC, lambda g, _y, a, b: (g, neg(g * floor(a / b))))
 
-maximum = primitive("maximum", np.maximum, SAME, lambda g, _y, a, b: (where(le(b, a), g, 0), where(lt(a, b), g, 0)))
-minimum = primitive("minimum", np.minimum, SAME, lambda g, _y, a, b: (where(le(a, b), g, 0), where(lt(b, a), g, 0)))
+maximum = primitive("maximum", np.maximum, SAME, lambda g, _y, a, b: _parts(g, le(b, a)))
+minimum = primitive("minimum", np.minimum, SAME, lambda g, _y, a, b: _parts(g, le(a, b)))
 
 lt = primitive("lt", np.less,       COMPARE)
 le = primitive("le", np.less_equal, COMPARE)
@@ -44,7 +44,7 @@ logical_and = primitive("logical_and", np.logical_and, LOGICAL)
 logical_or  = primitive("logical_or",  np.logical_or,  LOGICAL)
 logical_not = primitive("logical_not", np.logical_not, LOGICAL)
 
-where = primitive("where", eager_where, SELECT, lambda g, _y, c, _a, _b: (None, where(c, g, 0), where(c, 0, g)))
+where = primitive("where", eager_where, SELECT, lambda g, _y, c, _a, _b: (None, *_parts(g, c)))
 
 floor = primitive("floor", np.floor, FLOATING)
 round = primitive("round", np.rint,  FLOATING)  # halfway cases go to the even neighbour
@@ -59,13 +59,24 @@ mulhi   = primitive("mulhi",   eager_mulhi,    COUNTING)  # the high half of the
 # fmt: on
 
 
+def _parts(g: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+    """`g` for the first operand where `first` holds, for the second elsewhere."""
+    return where(first, g, 0), where(first, 0, g)
+
+
 def _cast_grad(g: Tensor, _y: Spec, _x: Spec, dtype: np.dtype[Any]) -> tuple[Tensor | None]:
     return (cast(g, dtype=_x.dtype) if _x.dtype.kind in "fV" and dtype.kind in "fV" else None,)
 
 
 cast = declare(Op("cast", Kind.ELEMENTWISE, lambda x, dtype: Spec(x.shape, dtype), eager_cast, _cast_grad))
 bitcast = declare(
-    Op("bitcast", Kind.ELEMENTWISE, lambda x, dtype: Spec(x.shape, dtype), eager_bitcast, differentiable=False)
+    Op(
+        "bitcast",
+        Kind.ELEMENTWISE,
+        lambda x, dtype: Spec(x.shape, dtype),
+        eager_bitcast,
+        differentiable=False,
+    )
 )
 install_cast(cast)
 

@@ -21,7 +21,9 @@ def reduced_shape(shape: tuple[int, ...], axis: Axes) -> tuple[int, ...]:
     return tuple(1 if i in axis else d for i, d in enumerate(shape))
 
 
-def _reduction(name: str, function: Callable[..., Any], grad: Callable[..., Any], promote: Any) -> Callable[..., Tensor]:
+def _reduction(
+    name: str, function: Callable[..., Any], grad: Callable[..., Any], promote: Any
+) -> Callable[..., Tensor]:
     def infer(x: Spec, axis: Axes) -> Spec:
         return Spec(reduced_shape(x.shape, axis), x.dtype)
 
@@ -83,8 +85,8 @@ def _extent_eager(x: Any, axis: Axes) -> Any:
     return np.full(spec.shape, np.prod([x.shape[a] for a in axis], dtype=np.int64), spec.dtype)
 
 
-#: ``extent(x, axis=)``: how many elements a reduction over `axis` folds, as a float. It reads no data; it is an op so that
-#: a kernel for ``mean`` serves every batch size.
+#: ``extent(x, axis=)``: how many elements a reduction over `axis` folds, as a float. It reads no data; it
+#: is an op so that a kernel for ``mean`` serves every batch size.
 extent = declare(Op("extent", Kind.REDUCE, _extent_infer, _extent_eager, differentiable=False))
 
 
@@ -99,7 +101,9 @@ def _prod_grad(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
     is_zero = eq(x, 0)
     zeros = reduce_sum(cast(is_zero, dtype=dtypes.int32), axis=axis)
     others = reduce_prod(where(is_zero, 1, x), axis=axis)
-    return g * where(is_zero, where(eq(zeros, 1), others, 0), where(eq(zeros, 0), y / where(is_zero, 1, x), 0))
+    return g * where(
+        is_zero, where(eq(zeros, 1), others, 0), where(eq(zeros, 0), y / where(is_zero, 1, x), 0)
+    )
 
 
 def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:

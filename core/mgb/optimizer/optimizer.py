@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .. import dtypes
-from ..errors import ParameterError, StateKeyError
+from ..errors import ParameterError, ShapeError, StateKeyError
 from ..ops.primitives import cast
 from ..tensor import ACTIVE, Parameter, Tensor
 from ..tracing import live
@@ -53,6 +54,8 @@ class Optimizer(ABC):
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Optimize more parameters, with their own hyper-parameters."""
+        if "params" not in param_group:
+            raise ParameterError(f"a parameter group needs 'params', got only {', '.join(param_group)}")
         group = {**self._defaults, **param_group, "params": _as_parameters(param_group["params"])}
         every = [param for g in (*self.param_groups, group) for param in g["params"]]
         if len({id(param) for param in every}) < len(every):
@@ -74,6 +77,7 @@ class Optimizer(ABC):
             numbers = {name: live(source) for name, source in self._live(group).items()}
             for param in group["params"]:
                 if param.grad is not None:
+                    _check_grad(param, param.grad)
                     self._update(param, param.grad, self._state[param], group, numbers)
         return self
 
@@ -102,6 +106,8 @@ class Optimizer(ABC):
     def _check(self, group: Group) -> None:
         """Raise `ParameterError` when a hyper-parameter is out of range."""
         for name in ("lr", "weight_decay", "momentum", "lr_decay", "eps"):
+            if not isinstance(group.get(name, 0.0), Real):
+                raise ParameterError(f"invalid {name}: {group[name]!r} is not a number")
             if group.get(name, 0.0) < 0.0:
                 raise ParameterError(f"invalid {name}: {group[name]} is negative")
         for name, values in (("betas", group.get("betas", ())), ("rho", (group.get("rho", 0.0),))):
@@ -136,6 +142,8 @@ class Optimizer(ABC):
         StateKeyError
             The state of a parameter is missing or is that of another kind of optimizer.
         """
+        if "param_groups" not in state_dict:
+            raise StateKeyError("the loaded state has no 'param_groups': it is not what state_dict returned")
         saved = list(state_dict["param_groups"])
         _check_groups(self.param_groups, saved)
         loaded = []
@@ -176,6 +184,13 @@ def decays(group: Group) -> bool:
 def named(group: Group, *names: str) -> dict[str, Callable[[], float]]:
     """What looks up each of `names` in `group`, whenever it is asked."""
     return {name: partial(group.__getitem__, name) for name in names}
+
+
+def _check_grad(param: Parameter, grad: Tensor) -> None:
+    if grad.shape != param.shape:
+        raise ShapeError(
+            f"optimizer: the gradient of shape {grad.shape} is not for a parameter of {param.shape}"
+        )
 
 
 def _as_groups(params: Any) -> list[Mapping[str, Any]]:

@@ -1,8 +1,8 @@
 """Level 1: identities of arithmetic, and formulas that have an op of their own.
 
-Those of `identities` hold for every number, NaN and infinities too, up to the sign of a zero; ``log(exp(x))`` and its
-kin do not overflow any more. Those of `finite_identities`, such as ``x - x == 0``, hold only for finite numbers;
-MegEngine applies them always, we when the user asks for fast math.
+Those of `identities` hold for every number, NaN and infinities too, up to the sign of a zero;
+``log(exp(x))`` and its kin do not overflow any more. Those of `finite_identities`, such as ``x - x == 0``,
+hold only for finite numbers; MegEngine applies them always, we when the user asks for fast math.
 """
 
 from __future__ import annotations

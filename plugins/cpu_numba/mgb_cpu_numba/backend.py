@@ -36,7 +36,7 @@ class CpuNumba(Backend):
         return None
 
     def version(self) -> str:
-        return f"1 {toolchain()}"
+        return toolchain()
 
     def compile(self, graph: Graph) -> Kernel:
         frame = Frame(graph)

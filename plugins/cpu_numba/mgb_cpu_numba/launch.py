@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mgb.backend import num_threads
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 
 from . import pool
@@ -132,7 +133,7 @@ class Launcher:
         if self.risky and call.refused():
             xs = tuple(x.copy() if i in self.risky else x for i, x in enumerate(xs))
             call = Call(self, plan, xs, ys)
-        call.run(pool.workers())
+        call.run(num_threads())
 
 
 class Call:

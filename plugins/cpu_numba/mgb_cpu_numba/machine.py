@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,8 +90,11 @@ def _linker() -> Any:
 
 @cache
 def toolchain() -> str:
-    """The versions of Numba and llvmlite, and the processor that code is made for."""
+    """What code depends on beside its graph: this package, Numba and llvmlite, and the processor."""
     import llvmlite.binding as llvm
 
+    own = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        own.update(path.read_bytes())
     cpu = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
-    return f"numba {version('numba')} llvmlite {version('llvmlite')} {cpu}"
+    return f"{own.hexdigest()[:12]} numba {version('numba')} llvmlite {version('llvmlite')} {cpu}"

@@ -7,20 +7,11 @@ work.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from mgb import config
-
 Work = Callable[[int], None]
-
-
-def workers() -> int:
-    """How many threads a kernel may use: MGB_NUM_THREADS, or one for each core this process may run on."""
-    wanted = config.NUM_THREADS.get()
-    return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0))
 
 
 class _Job:
