@@ -17,6 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     demo = commands.add_parser("demo", help="train a small network on digits, eagerly and compiled")
     demo.add_argument("--quick", action="store_true", help="two epochs, no demand on the accuracy")
+    demo.add_argument("--picture", metavar="FILE", help="also write the report to an SVG file")
     demo.set_defaults(run=_demo)
 
     explain = commands.add_parser("explain", help="print every stage of a traced function")
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _demo(arguments: argparse.Namespace) -> int:
     from .demo import main as demo
 
-    return demo(quick=arguments.quick)
+    return demo(quick=arguments.quick, picture=arguments.picture)
 
 
 def _explain(arguments: argparse.Namespace) -> int:

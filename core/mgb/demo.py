@@ -101,12 +101,20 @@ def _epochs(
         yield from batches(images, labels, BATCH, seed=SEED + epoch)
 
 
-def main(quick: bool = False) -> int:
-    """Train both ways and print what came of it; 1 when the loss curves part or the network did not learn."""
+def main(quick: bool = False, picture: str | None = None) -> int:
+    """Train both ways and print what came of it; 1 when the loss curves part or the network did not learn.
+
+    Parameters
+    ----------
+    quick : bool
+        Two epochs, and no demand on the accuracy.
+    picture : str, optional
+        Also write what is printed to this SVG file.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console()
+    console = Console(record=picture is not None, width=96 if picture is not None else None)
     epochs = 2 if quick else 15
     steps = epochs * (len(load_digits()[0]) // BATCH)
     ways: list[tuple[str, Callable[[Step], Any]]] = [
@@ -121,7 +129,10 @@ def main(quick: bool = False) -> int:
             task = progress.add_task(name, total=steps, loss=float("nan"))
             advance = partial(_advance, progress, task)
             runs.append(train(name, wrap, epochs, advance))
-    return report(console, runs, learned=0.0 if quick else 0.97)
+    status = report(console, runs, learned=0.0 if quick else 0.97)
+    if picture is not None:
+        console.save_svg(picture, title="mgb demo")
+    return status
 
 
 def _advance(progress: Any, task: Any, loss: float) -> None:

@@ -8,7 +8,7 @@ import mgb.module as M
 import mgb.optimizer as optim
 import numpy as np
 import pytest
-from mgb import tensor
+from mgb import Parameter, tensor
 from mgb.autodiff import Function, GradManager
 from mgb.jit import trace
 
@@ -248,3 +248,53 @@ def test_eval_and_train_are_separate_traces() -> None:
     for _ in range(3):
         np.testing.assert_allclose(frozen(x).numpy(), model(x).numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(model.norm.running_mean.numpy(), stats)
+
+
+@pytest.mark.parametrize("mode", [{"without_host": True}, {"without_host": True, "symbolic": True}], ids=str)
+def test_a_compiled_backward_adds_to_the_gradient_that_it_finds(mode: dict) -> None:
+    """Micro-batches: calls add up until the gradient is cleared, or replaced by another Tensor, outside."""
+
+    def run(wrap) -> list[float]:
+        weight = Parameter([2.0])
+        manager = GradManager().attach(weight)
+        values = []
+
+        @wrap
+        def backward(x):
+            with manager:
+                loss = (weight * x).sum()
+                manager.backward(loss)
+            return loss
+
+        for call in range(9):
+            backward(tensor([float(call)]))
+            values.append(weight.grad.item())
+            if call % 3 == 1:
+                weight.grad = None
+            if call == 6:
+                weight.grad = tensor([100.0])
+        return values
+
+    assert run(trace(**mode)) == run(lambda function: function) == [0, 1, 2, 5, 9, 5, 11, 107, 8]
+
+
+def test_a_gradient_cleared_in_the_body_is_none_after_every_call() -> None:
+    weight = Parameter([2.0])
+    manager = GradManager().attach(weight)
+    calls = []
+
+    @trace(without_host=True)
+    def step(x):
+        calls.append(x)
+        weight.grad = None
+        with manager:
+            manager.backward(weight * x)
+        result = weight.grad * 10
+        weight.grad = None
+        return result
+
+    for call in range(4):
+        weight.grad = tensor([7.0])
+        assert step(tensor([float(call)])).item() == 10 * call
+        assert weight.grad is None
+    assert len(calls) == 1

@@ -107,7 +107,7 @@ class _Writer:
             self.lay_out(node)
         args = "".join(f"{self.names[n]}, " for n in step.reads)
         out = packed(self.names[n] for n in step.writes)
-        self.line(f"{self.bind('kernel', kernel.run, unique=True)}({args}out={out})")
+        self.line(f"{self.bind('kernel', kernel.run, unique=True)}({args}out={out}){origin(step.graph.nodes)}")
         self.row_major.update(step.writes)
 
     def eager(self, step: Step) -> None:
@@ -129,9 +129,7 @@ class _Writer:
                 call = f"{function}({', '.join(args)})"
                 if not node.spec.shape:  # NumPy gives a number, not an array
                     call = f"{self.module()}.asarray({call})"
-                if node.op.kind is Kind.OPAQUE and node.source:  # it may refuse its values: a traceback says whose
-                    call += f"  # {node.source}"
-                self.line(f"{self.name(value, 'v')} = {call}")
+                self.line(f"{self.name(value, 'v')} = {call}{origin([node])}")
             inside[node] = self.names[value]
 
     def drop(self, nodes: Sequence[Node]) -> None:
@@ -213,6 +211,12 @@ def packed(names: Iterable[str]) -> str:
     """The text of a tuple."""
     listed = tuple(names)
     return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
+
+
+def origin(nodes: Iterable[Node]) -> str:
+    """A comment that tells where the user wrote what may refuse its values: tracebacks show it."""
+    places = dict.fromkeys(n.source for n in nodes if n.op.kind is Kind.OPAQUE and n.source)
+    return f"  # {', '.join(places)}" if places else ""
 
 
 def constant(node: Node) -> Any:

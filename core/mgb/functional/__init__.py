@@ -8,5 +8,7 @@ from .elemwise import *  # noqa: F403
 from .math import *  # noqa: F403
 from .matrices import *  # noqa: F403
 from .nn import *  # noqa: F403
+from .normalization import *  # noqa: F403
 from .rearrange import *  # noqa: F403
+from .softmaxes import *  # noqa: F403
 from .tensor import *  # noqa: F403

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..apply import apply
+from ..apply import apply, operand
 from ..errors import ShapeError
 from ..ops import activations as a
 from ..ops.contract import matmul as matmul_op
 from ..ops.declare import op_of
-from ..ops.elementwise import logaddexp
 from ..ops.layout import transpose
-from ..ops.operators import product
+from ..ops.operators import MATMUL, product
 from ..tensor import Tensor
 
 __all__ = [
-    "celu", "dot", "elu", "gelu", "gelu_tanh", "hardtanh", "hsigmoid", "hswish", "leaky_relu", "logaddexp",
+    "celu", "dot", "elu", "gelu", "gelu_tanh", "hardtanh", "hsigmoid", "hswish", "leaky_relu",
     "logsigmoid", "matmul", "mish", "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus",
     "softsign", "tanhshrink",
 ]  # fmt: skip

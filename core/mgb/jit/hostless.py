@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..apply import caller
 from ..errors import TraceOutputError
 from ..ir import Spec
 from ..tensor import Parameter, Tensor, wrap
@@ -175,8 +176,8 @@ def results_of(result: Any, session: Recording) -> tuple[Structure, tuple[int | 
         ref = session.ref(leaf) if isinstance(leaf, Tensor) else leaf
         if ref is not None and (ref is leaf or isinstance(ref, Literal)):
             raise TraceOutputError(
-                f"return value of traced function must be tensor, get {type(leaf).__name__}: a value that Python "
-                "computes would be frozen at its first value; return Tensors, or use trace(without_host=False)"
+                f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: a value "
+                "that Python computes would be frozen at its first value; return Tensors, or use trace(without_host=False)"
             )
         refs.append(ref)
     return structure, tuple(refs)

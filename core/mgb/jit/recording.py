@@ -143,7 +143,7 @@ class Recording(CallSession):
         super().release()
 
     def previous(self) -> Iterator[tuple[Tensor, Any]]:
-        return ((tensor, data) for tensor, data, _tape, _grad in self._before.values())
+        return ((tensor, data) for tensor, data, _tape in self._before.values())
 
     def _value_bindings(self) -> list[Binding]:
         owners = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..apply import evaluate
+from ..apply import caller, evaluate
 from ..errors import ForeignTensorError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Tensor
@@ -70,7 +70,8 @@ class CallSession(ABC):
             raise other.unreadable(tensor)
         if other is not None:
             raise ForeignTensorError(
-                "a tensor of another trace, whose call has not finished, was used here; return it from there first"
+                f"a tensor of another trace, whose call has not finished, was used at {caller()}; "
+                "return it from there first"
             )
 
     def settle(self) -> None:
@@ -135,8 +136,8 @@ class CallSession(ABC):
                 tensor._data, tensor._session, tensor._index, tensor._spec = array, None, -1, None
         for external in self.record.externals:
             owner = external.owner() if external.owner is not None else None
-            if owner is not None and owner.grad is not None and owner.grad._session is self:
-                owner.grad = None
+            if owner is not None and owner._grad is not None and owner._grad._session is self:
+                owner._grad = None
         self.settle()
 
     @abstractmethod

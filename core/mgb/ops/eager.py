@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def bitcast(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def iota(shape: tuple[int, ...], dtype: np.dtype[Any], device: str = "xpux:0") -> Any:
-    return np.arange(int(np.prod(shape, dtype=np.int64))).astype(dtype).reshape(shape)
+    return np.arange(math.prod(shape)).astype(dtype).reshape(shape)
 
 
 def shl(x: Any, count: Any) -> Any:

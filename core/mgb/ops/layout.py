@@ -9,8 +9,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
-from .declare import declare
-from .reduce import sum_to
+from .declare import SAME, declare
 
 Shape = tuple[int, ...]
 
@@ -61,6 +60,12 @@ def _broadcast_infer(x: Spec, shape: Shape) -> Spec:
     return Spec(shape, x.dtype)
 
 
+def _broadcast_grad(g: Tensor, _y: Spec, _x: Spec, shape: Shape) -> tuple[Tensor]:
+    from .reduce import sum_to  # sums and broadcasts are each other's gradients
+
+    return (sum_to(g, _x.shape),)
+
+
 #: ``broadcast_to(x, shape=)``.
 broadcast_to = declare(
     Op(
@@ -68,7 +73,7 @@ broadcast_to = declare(
         Kind.LAYOUT,
         _broadcast_infer,
         lambda x, shape: np.broadcast_to(x, shape),
-        lambda g, _y, _x, shape: (sum_to(g, _x.shape),),
+        _broadcast_grad,
     )
 )
 
@@ -138,16 +143,9 @@ def _concat_grad(g: Tensor, _y: Spec, *_xs: Spec, axis: int) -> tuple[Tensor, ..
     parts, start = [], 0
     for x in _xs:
         stop = start + x.shape[axis]
-        window = tuple((start, stop, 1) if i == axis else (0, d, 1) for i, d in enumerate(_y.shape))
-        parts.append(slice_(g, window=window))
+        parts.append(cut_along(g, axis, start, stop))
         start = stop
     return tuple(parts)
-
-
-def _one_dtype(operands: Any) -> Any:
-    from .declare import SAME
-
-    return SAME.promote(operands)
 
 
 #: ``concat(*xs, axis=)``.
@@ -158,6 +156,6 @@ concat = declare(
         _concat_infer,
         lambda *xs, axis: np.concatenate(xs, axis),
         _concat_grad,
-        promote=_one_dtype,
+        promote=SAME.promote,
     )
 )

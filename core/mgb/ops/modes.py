@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..apply import literal
 from ..errors import ConversionError
-from ..tensor import CONSTANT, Tensor
+from ..tensor import Tensor
 from . import activations as act
 from . import elementwise as el
 from . import hyperbolic as hyp
@@ -199,13 +200,6 @@ _ROWS: tuple[tuple[str, int, str, Callable[..., Tensor]], ...] = (
 MODES: dict[str, Mode] = {row[0]: Mode(*row) for row in _ROWS}
 
 _LETTER = {"float": "F", "int": "I", "bool": "B"}
-
-
-def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
-    """A Tensor of what stands in the source text: a trace compares its value, never feeds it."""
-    tensor = Tensor(value, dtype=dtype, device=device)
-    tensor._index = CONSTANT
-    return tensor
 
 
 class Elemwise:

@@ -86,10 +86,6 @@ def _is_float(x: Any) -> bool:
     return isinstance(x, float) or np.asarray(x).dtype.kind == "f"
 
 
-def _mod(self: Tensor, other: Any) -> Tensor:
-    return remainder(self, other)
-
-
 def _rmod(self: Tensor, other: Any) -> Tensor:
     return remainder(other, self)
 
@@ -115,10 +111,6 @@ def product(a: Any, b: Any) -> Tensor:
     )
     shape = out.shape if right > 1 else out.shape[:-1]
     return reshape(out, shape=shape if left > 1 else (*shape[: out.ndim - 2], *shape[out.ndim - 1 :]))
-
-
-def _matmul(self: Tensor, other: Any) -> Tensor:
-    return product(self, other)
 
 
 def _rmatmul(self: Tensor, other: Any) -> Tensor:
@@ -220,9 +212,9 @@ _BINARY: dict[str, tuple[Binary, Binary]] = {
     "mul": (_mul, _rmul),
     "truediv": (_div, _rdiv),
     "floordiv": (_floor_div, _rfloor_div),
-    "mod": (_mod, _rmod),
+    "mod": (remainder, _rmod),
     "pow": (_pow, _rpow),
-    "matmul": (_matmul, _rmatmul),
+    "matmul": (product, _rmatmul),
     "and": (_and, _and),
     "or": (_or, _or),
     "xor": (_xor, _xor),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from .. import dtypes
 from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
-from .declare import declare
+from .declare import NUMERIC, SAME, Typing, declare
+from .layout import broadcast_to, reshape
 from .primitives import cast, eq, where
 
 Axes = tuple[int, ...]
@@ -22,7 +24,7 @@ def reduced_shape(shape: tuple[int, ...], axis: Axes) -> tuple[int, ...]:
 
 
 def _reduction(
-    name: str, function: Callable[..., Any], grad: Callable[..., Any], promote: Any
+    name: str, function: Callable[..., Any], typing: Typing, grad: Callable[..., Any]
 ) -> Callable[..., Tensor]:
     def infer(x: Spec, axis: Axes) -> Spec:
         return Spec(reduced_shape(x.shape, axis), x.dtype)
@@ -30,16 +32,7 @@ def _reduction(
     def eager(x: Any, axis: Axes) -> Any:
         return function(x, axis=axis, keepdims=True)
 
-    return declare(Op(name, Kind.REDUCE, infer, eager, grad, promote=promote))
-
-
-def _count(operands: Sequence[dtypes.Operand]) -> Sequence[np.dtype[Any]]:
-    dtype = dtypes.common(operands)
-    return (dtypes.int32 if dtype == dtypes.bool_ else dtype,)
-
-
-def _as_is(operands: Sequence[dtypes.Operand]) -> Sequence[np.dtype[Any]]:
-    return (dtypes.common(operands),)
+    return declare(Op(name, Kind.REDUCE, infer, eager, grad, promote=typing.promote))
 
 
 def _sum(x: Any, axis: Axes, keepdims: bool) -> Any:
@@ -69,10 +62,10 @@ def highest(dtype: np.dtype[Any]) -> Any:
 
 
 # fmt: off
-reduce_sum  = _reduction("reduce_sum",  _sum,  lambda g, _y, _x, axis: (_spread(g, _x),), _count)
-reduce_prod = _reduction("reduce_prod", _prod, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),), _count)
-reduce_max  = _reduction("reduce_max",  _max,  lambda g, y, x, axis: (where(eq(x, y), g, 0),), _as_is)
-reduce_min  = _reduction("reduce_min",  _min,  lambda g, y, x, axis: (where(eq(x, y), g, 0),), _as_is)
+reduce_sum  = _reduction("reduce_sum",  _sum,  NUMERIC, lambda g, _y, _x, axis: (_spread(g, _x),))
+reduce_prod = _reduction("reduce_prod", _prod, NUMERIC, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),))
+reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (where(eq(x, y), g, 0),))
+reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (where(eq(x, y), g, 0),))
 # fmt: on
 
 
@@ -82,7 +75,7 @@ def _extent_infer(x: Spec, axis: Axes) -> Spec:
 
 def _extent_eager(x: Any, axis: Axes) -> Any:
     spec = _extent_infer(x, axis)
-    return np.full(spec.shape, np.prod([x.shape[a] for a in axis], dtype=np.int64), spec.dtype)
+    return np.full(spec.shape, math.prod(x.shape[a] for a in axis), spec.dtype)
 
 
 #: ``extent(x, axis=)``: how many elements a reduction over `axis` folds, as a float. It reads no data; it
@@ -91,8 +84,6 @@ extent = declare(Op("extent", Kind.REDUCE, _extent_infer, _extent_eager, differe
 
 
 def _spread(g: Tensor, like: Spec) -> Tensor:
-    from .layout import broadcast_to
-
     return broadcast_to(g, shape=like.shape)
 
 
@@ -108,8 +99,6 @@ def _prod_grad(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
 
 def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Undo a broadcast: sum `g` over the axes along which `shape` was stretched."""
-    from .layout import reshape
-
     if g.shape == shape:
         return g
     lead = g.ndim - len(shape)
