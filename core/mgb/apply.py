@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from .tensor import ACTIVE, CONSTANT, Tensor, as_array, wrap
 
 _SCALARS = (bool, int, float)
 _HALVES = frozenset(dtypes.HALVES)
+_TOUCHES_BITS = frozenset({"cast", "bitcast"})
 _PACKAGE = str(Path(__file__).parent)
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
 _cast: Callable[..., Tensor]
@@ -64,13 +65,14 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
 
 def record(op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
     """Tell every gradient tape that sees one of `inputs` what was done."""
-    tapes: dict[Any, None] = {}
-    for tensor in inputs:
-        if tensor._tape:
-            tapes.update(dict.fromkeys(tensor._tape))
-    for tape in sorted(tapes, key=lambda t: t.level):
-        if tape.recording:
-            tape.record(op, inputs, out, params)
+    for tape in recording_tapes(inputs):
+        tape.record(op, inputs, out, params)
+
+
+def recording_tapes(tensors: Iterable[Tensor]) -> list[Any]:
+    """The gradient tapes that see one of `tensors` and record now, outer ones first."""
+    seen = dict.fromkeys(tape for t in tensors if t._tape for tape in t._tape if tape.recording)
+    return sorted(seen, key=lambda tape: tape.level)
 
 
 def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -100,26 +102,24 @@ def _quietly(eager: Callable[..., Any], arrays: Sequence[Any], params: dict[str,
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """16-bit floats are computed in float32 and rounded once."""
     assert op.eager is not None
-    spec = op.infer(*(_spec_of(a) for a in arrays), **params)
     if op.name in _TOUCHES_BITS:
         return _as_array(op.eager(*arrays, **params))
-    wide = [a.astype(np.float32) if a.dtype in _HALVES else a for a in arrays]
-    return _as_array(_quietly(op.eager, wide, params)).astype(spec.dtype, copy=False)
+    dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
+    return _as_array(_quietly(op.eager, _widened(arrays), params)).astype(dtype, copy=False)
 
 
-_TOUCHES_BITS = frozenset({"cast", "bitcast"})
+def _widened(arrays: Sequence[Any]) -> list[Any]:
+    return [a.astype(np.float32) if a.dtype in _HALVES else a for a in arrays]
 
 
 def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     assert op.body is not None
-    half = next((a.dtype for a in arrays if a.dtype in _HALVES), None)
-    wide = [a.astype(np.float32) if a.dtype in _HALVES else a for a in arrays]
     token = ACTIVE.set(None)
     try:
-        out = op.body(*(wrap(a, "xpux:0") for a in wide), **params)._data
+        out = op.body(*(wrap(a, "xpux:0") for a in _widened(arrays)), **params)._data
     finally:
         ACTIVE.reset(token)
-    if half is not None:
+    if any(a.dtype in _HALVES for a in arrays):
         dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
         out = out.astype(dtype, copy=False)
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -40,10 +40,7 @@ class Spec:
     @property
     def size(self) -> int:
         """Number of elements."""
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -173,7 +170,7 @@ class Graph:
     @cached_property
     def key(self) -> str:
         """Equal keys mean equal graphs: names, params, constants by content, specs, wiring."""
-        return hashlib.sha256(self._text(_exact).encode()).hexdigest()
+        return digest(self._text(exact_text).encode())
 
     def __str__(self) -> str:
         return self._text(_readable)
@@ -196,7 +193,15 @@ def _readable(value: Any) -> str:
     return value.name if isinstance(value, np.dtype) else repr(value)
 
 
-def _exact(value: Any) -> str:
+def exact_text(value: Any) -> str:
+    """Equal texts mean equal parameters: for keys."""
     if isinstance(value, np.ndarray):
-        return f"{value.dtype.name}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+        return f"{value.dtype.name}{value.shape}{digest(value.tobytes())}"
     return value.name if isinstance(value, np.dtype) else repr(value)
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    import hashlib  # it loads OpenSSL, which a program that compiles nothing does without
+
+    return hashlib.sha256(data).hexdigest()

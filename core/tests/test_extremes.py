@@ -144,9 +144,6 @@ def test_the_same_tensor_twice(mode):
     for value in (1.0, 2.0, 3.0):
         first, second, rest = function(tensor([value]))
         assert first.item() == second.item() == rest["again"].item() == 2 * value
-        first += 1.0
-        assert second.item() == first.item() or second.item() == 2 * value
-        assert rest["again"].item() in (2 * value, 2 * value + 1)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
@@ -239,8 +236,9 @@ def test_deleting_many_traces_does_not_let_memory_grow():
 
     tracemalloc.start()
     try:
+        measured(20)
         before = measured(20)
-        after = measured(40)
+        after = measured(100)
     finally:
         tracemalloc.stop()
-    assert after - before < 40_000  # 1 kB for each
+    assert after - before < 20_000  # 200 bytes for each

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from mgb import Tensor, tensor
+from mgb import Tensor, dtypes, tensor
 from mgb.errors import (
     ForeignTensorError,
     SymbolicReadError,
@@ -618,3 +618,24 @@ def test_a_tensor_kept_elsewhere_than_in_the_result_is_new_at_every_call(mode: d
         assert step(tensor(float(call))).item() == mean + 1
         assert State.mean.item() == mean
         assert kept[-1].item() == 3 * call
+
+
+def test_a_body_that_reads_may_do_what_only_python_can() -> None:
+    @trace(without_host=True)
+    def function(x):
+        scale = tensor(2.0 * x.item())
+        return x * scale, scale.item()
+
+    for call in range(3):
+        result, scale = function(tensor(float(call)))
+        assert (result.item(), scale) == (2.0 * call * call, 2.0 * call)
+
+
+@pytest.mark.parametrize("mode", [{}, {"symbolic": True}, {"without_host": True}], ids=str)
+@pytest.mark.parametrize("dtype", [d.name for d in dtypes.DTYPES if d != np.bool_])
+def test_constants_of_every_dtype(dtype: str, mode: dict) -> None:
+    traced = trace(lambda x: (x + x) * x + 1, **mode)
+    for call in (1, 2, 3):
+        result = traced(tensor([call, call + 1], dtype=dtype))
+        assert result.dtype == dtypes.as_dtype(dtype)
+        np.testing.assert_array_equal(result.numpy().astype(float), [2 * call**2 + 1, 2 * (call + 1) ** 2 + 1])

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
+from ..apply import recording_tapes
 from ..errors import ShapeError
 from ..ir import Spec
 from ..ops.creation import zeros_like
 from ..ops.primitives import add
 from ..tensor import Tensor
-from .tape import Tape, open_tapes, paused, recording_tapes, snapshot
+from .tape import Tape, open_tapes, paused, snapshot
 
 
 class Function(ABC):

@@ -177,12 +177,6 @@ def paused(tapes: Iterable[Tape]) -> Iterator[None]:
             tape.recording = True
 
 
-def recording_tapes(tensors: Iterable[Tensor]) -> list[Tape]:
-    """The tapes that see one of `tensors`, outer ones first."""
-    seen = dict.fromkeys(tape for t in tensors if t._tape for tape in t._tape if tape.recording)
-    return sorted(seen, key=lambda tape: tape.level)
-
-
 def open_tapes() -> tuple[Tape, ...]:
     """The tapes opened in this context, outer ones first."""
     return _open.get()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from ..errors import GraphError
-from ..ir import CONST, Graph, Kind, Node
+from ..ir import CONST, Graph, Kind, Node, digest, exact_text
 
 Shape = tuple[int, ...]
 Span = tuple[bool, ...]
@@ -91,11 +88,11 @@ def structure_key(graph: Graph) -> str:
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
-        params = [] if v.op.name == "iota" else [f"{k}={_exact(p)}" for k, p in sorted(v.params.items())]
+        params = [] if v.op.name == "iota" else [f"{k}={exact_text(p)}" for k, p in sorted(v.params.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
     lines.append(" ".join(str(names[o]) for o in graph.outputs))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return digest("\n".join(lines).encode())
 
 
 def _untold(graph: Graph) -> list[tuple[int, int]]:
@@ -106,9 +103,3 @@ def _untold(graph: Graph) -> list[tuple[int, int]]:
         return list(enumerate(d for v in values(graph) for d in v.spec.shape))
     told = [span[v] for v in (*graph.inputs, *graph.outputs, *(n for n in graph.nodes if n.op is CONST))]
     return [(a, d) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
-
-
-def _exact(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype.name}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
-    return value.name if isinstance(value, np.dtype) else repr(value)

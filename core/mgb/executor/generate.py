@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -52,6 +53,7 @@ def _compiled(source: str, bound: Mapping[str, Any]) -> Callable[[Sequence[Any]]
     scope = dict(bound)
     exec(compile(source, name, "exec"), scope)
     run: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["run"]
+    weakref.finalize(run, linecache.cache.pop, name, None)
     return run
 
 

@@ -11,7 +11,7 @@ from ..errors import SymbolicReadError, TraceError, UnknownInputError
 from ..ir import Node, Op, Spec, const_node, input_node
 from ..tensor import CONSTANT, Tensor, place, wrap
 from ..tracing import make_node
-from .record import END, EXCLUDE, READ, Binding, Entry, Expected, External, Literal, Record, Ref, external_ref
+from .record import CUTS, END, EXCLUDE, READ, Binding, Entry, Expected, External, Literal, Record, Ref, external_ref
 from .session import CallSession
 
 
@@ -48,6 +48,7 @@ class Recording(CallSession):
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
+        self._unknown: str | None = None  # where data that only the body can make was used first
         self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # before the call, and was that looked at?
 
     # the Session protocol
@@ -127,6 +128,20 @@ class Recording(CallSession):
         self.paused = False
 
     # the end
+
+    @property
+    def reads(self) -> bool:
+        """Does the body look at values, so that it must run at every call?"""
+        return any(entry.op in CUTS for entry in self.record.entries)
+
+    def check_known(self) -> None:
+        """Refuse what only the body could supply, when it is not to run again."""
+        if self._unknown is not None:
+            raise UnknownInputError(
+                f"have some unknown input tensors in trace result: the one used at {self._unknown} was made of data "
+                "inside the function, which will not run again. Make it outside, pass it as an argument, or set "
+                "`capture_as_const=True`"
+            )
 
     def finish(self) -> Record:
         """Close the sequence: what is alive now leaves the program at every call."""
@@ -242,12 +257,8 @@ class Recording(CallSession):
     def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:
         made_here = id(array) in self._made
         origin = self._origins.get(id(array))
-        if self._without_host and made_here and origin is None:
-            raise UnknownInputError(
-                f"have some unknown input tensors in trace result: the one used at {caller()} was made of data inside "
-                "the function, which will not run again. Make it outside, pass it as an argument, or set "
-                "`capture_as_const=True`"
-            )
+        if made_here and origin is None and self._unknown is None:
+            self._unknown = caller()
         owner = None if made_here else weakref.ref(tensor)
         self._remember(tensor)
         spec = Spec(array.shape, array.dtype, tensor.device)

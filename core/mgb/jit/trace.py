@@ -222,14 +222,16 @@ class trace:
         session = self._recording(leaves, without_host=True)
         result = self._run_body(session, args, kwargs)
         try:
+            if session.reads:
+                return result, self._close(session), None
             structure, refs = results_of(result, session)
+            session.check_known()
             variant = self._close(session)
         except BaseException:
             session.abandon()
             raise
-        hostless = len(variant.segments) == 1 and not variant.record.escaping(refs)
-        call = HostlessCall(variant, leaves, structure, refs) if hostless else None
-        return result, variant, call
+        skips = not variant.record.escaping(refs)
+        return result, variant, HostlessCall(variant, leaves, structure, refs) if skips else None
 
     def _recording(self, leaves: list[Any], *, without_host: bool) -> Recording:
         return Recording(

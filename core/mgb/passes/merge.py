@@ -28,5 +28,5 @@ def merge(graph: Graph) -> Graph:
 def _token(value: Any) -> Any:
     """Equal tokens mean equal parameters; 1, 1.0 and True are equal in Python and are told apart here."""
     if isinstance(value, np.ndarray):
-        return value.shape, hashlib.sha256(np.ascontiguousarray(value).data.cast("B")).digest()
+        return value.shape, hashlib.sha256(value.tobytes()).digest()
     return repr(value)
