@@ -158,17 +158,21 @@ def report(console: Any, runs: list[Run], learned: float) -> int:
             f"{apart:.1e}",
         )
     console.print(table)
-    traced = runs[1].step
-    programs = traced.variants()[0].programs
-    fused = [kernel for p in programs for kernel in p.kernels if kernel is not None]
-    single = sum(not step.fused for p in programs for step in p.steps)
-    console.print(
-        f"backend {traced.backend}: each step runs {len(fused)} fused groups "
-        f"({len(set(map(id, fused)))} kernels) and {single} single ops"
-    )
+    console.print(_described(runs[1].step))
     same = worst <= TOLERANCE
     learnt = all(r.accuracy >= learned for r in runs)
     console.print(f"loss curves {'agree' if same else 'PART'}: {worst:.1e} (tolerance {TOLERANCE:.0e})")
     if not learnt:
         console.print(f"test accuracy is below {learned:.0%}")
     return 0 if same and learnt else 1
+
+
+def _described(traced: trace) -> str:
+    """What one compiled training step is made of."""
+    programs = traced.variants()[0].programs
+    fused = [kernel for p in programs for kernel in p.kernels if kernel is not None]
+    single = sum(not step.fused for p in programs for step in p.steps)
+    return (
+        f"backend {traced.backend}: each step runs {len(fused)} fused groups "
+        f"({len(set(map(id, fused)))} kernels) and {single} single ops"
+    )

@@ -29,7 +29,13 @@ def canonical(name: str) -> str:
 
 
 def set_default_device(name: str = "xpux") -> None:
-    """Where tensors are made when no device is given."""
+    """Make tensors on `name` when no device is given.
+
+    Raises
+    ------
+    DeviceError
+        `name` is not a device; see `canonical`.
+    """
     global _default
     canonical(name)
     _default = name
@@ -54,11 +60,16 @@ def get_device_count(kind: str) -> int:
     """How many devices of `kind` (``"cpu"``, ``"gpu"``, ``"xpu"``) there are."""
     if kind == "cpu":
         return 1
+    count = _gpu_count()
+    return count if kind == "gpu" else max(1, count)
+
+
+def _gpu_count() -> int:
     try:
         import cupy
     except ImportError:
-        return 0 if kind == "gpu" else 1
-    return int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0 if kind == "gpu" else 1
+        return 0
+    return int(cupy.cuda.runtime.getDeviceCount()) if cupy.cuda.is_available() else 0
 
 
 def array_module(device: str) -> ModuleType:

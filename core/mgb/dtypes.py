@@ -25,7 +25,11 @@ DTYPES = (bool_, *INTEGERS, *FLOATS)
 BY_NAME = {d.name: d for d in DTYPES}
 
 _RANK = {"bool": 0, "int": 1, "float": 2}
-_CATEGORY = {bool_: "bool"} | dict.fromkeys(INTEGERS, "int") | dict.fromkeys(FLOATS, "float")
+_CATEGORY: dict[np.dtype[Any], str] = {
+    bool_: "bool",
+    **dict.fromkeys(INTEGERS, "int"),
+    **dict.fromkeys(FLOATS, "float"),
+}
 _WEAK = {bool: bool_, int: int32, float: float32}
 _CONSTRUCTED = {float64: float32, int64: int32}
 

@@ -7,6 +7,7 @@ draw is an element-wise expression, which fuses with what reads it and needs no 
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -166,7 +167,7 @@ class RNG:
         if not -(1 << 31) <= low < high <= 1 << 31:
             raise ValueError(f"randint: low {low} must be below high {high}, and both in 32 bits")
         shape = _shape(size)
-        chosen = mulhi(self._bits64(int(np.prod(shape, dtype=np.int64))), high - low)
+        chosen = mulhi(self._bits64(math.prod(shape)), high - low)
         return reshape(cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32), shape=shape)
 
     def permutation(self, n: int | Tensor) -> Tensor:
@@ -194,12 +195,12 @@ def _shape(size: Size) -> tuple[int, ...]:
 
 
 def _counters(shape: tuple[int, ...]) -> int:
-    return -(-int(np.prod(shape, dtype=np.int64)) // 4)
+    return -(-math.prod(shape) // 4)
 
 
 def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The first elements of `rows`, in row-major order, as many as `shape` holds."""
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     flat = reshape(rows, shape=(rows.size,))
     return reshape(slice_(flat, window=((0, count, 1),)), shape=shape)
 

@@ -30,6 +30,9 @@ class Session(Protocol):
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`, whose value is wanted inside the body."""
 
+    def seen(self, tensor: Tensor) -> None:
+        """Told that the value of `tensor`, which is no place in this trace, is wanted inside the body."""
+
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
 
@@ -157,6 +160,9 @@ class Tensor:
         """The NumPy or CuPy array; inside a trace this is a read, which the trace records."""
         if self._session is not None:
             return self._session.read(self)
+        session = ACTIVE.get()
+        if session is not None:
+            session.seen(self)
         return self._data
 
     def numpy(self) -> np.ndarray[Any, Any]:

@@ -38,6 +38,9 @@ class Builder:
     def read(self, tensor: Tensor) -> Any:
         raise SymbolicReadError("the value of a symbolic tensor was wanted; it has none until the graph runs")
 
+    def seen(self, tensor: Tensor) -> None:
+        """Nothing to do: a pass may look at constants."""
+
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         """Nothing to do: values never arrive here."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -639,3 +640,74 @@ def test_constants_of_every_dtype(dtype: str, mode: dict) -> None:
         result = traced(tensor([call, call + 1], dtype=dtype))
         assert result.dtype == dtypes.as_dtype(dtype)
         np.testing.assert_array_equal(result.numpy().astype(float), [2 * call**2 + 1, 2 * (call + 1) ** 2 + 1])
+
+
+def test_a_value_of_an_argument_that_python_looks_at_is_never_frozen() -> None:
+    @trace(without_host=True)
+    def scaled(x, factor):
+        return x * factor.item()
+
+    assert scaled(tensor(3.0), tensor(2.0)).item() == 6
+    assert scaled(tensor(4.0), tensor(2.0)).item() == 8
+    with pytest.raises(TraceMismatchError, match="tensors not equals"):
+        scaled(tensor(3.0), tensor(5.0))
+
+
+def test_without_host_keys_on_the_values_of_arrays_and_numpy_scalars() -> None:
+    calls = []
+
+    @trace(without_host=True)
+    def function(x, offset, factor):
+        calls.append(factor)
+        return x * factor + offset
+
+    offset = np.zeros(2, np.float32)
+    for call in range(3):
+        result = function(tensor([1.0, 2.0]), offset, np.float32(2))
+        np.testing.assert_array_equal(result.numpy(), [2 + call, 4 + call])
+        result = function(tensor([1.0, 2.0]), offset, np.float32(2))
+        np.testing.assert_array_equal(result.numpy(), [2 + call, 4 + call])
+        offset += 1
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_arrays_and_lists_are_operands(mode: dict) -> None:
+    row = floats(4)
+
+    @trace(**mode)
+    def function(x, y):
+        return (x + row) * [1.0, 2.0, 3.0, 4.0] - np.float32(2) * y
+
+    for call in range(3):
+        x, y = floats(3, 4, seed=call), floats(4, seed=call + 9)
+        expected = (x + row) * np.arange(1, 5) - 2 * y
+        np.testing.assert_allclose(function(tensor(x), tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("imperative", [False, True])
+def test_none_is_no_operand_in_replay_either(imperative: bool) -> None:
+    values = [np.ones(2, np.float32), None]
+    traced = trace(lambda x: x + values[0], imperative=imperative)
+    traced(tensor([1.0, 2.0]))
+    values[0] = None
+    with pytest.raises(TypeError, match="the operand is None"):
+        traced(tensor([1.0, 2.0]))
+
+
+def test_a_method_of_an_instance_without_a_hash() -> None:
+    @dataclass
+    class Scale:
+        factor: float
+
+        @trace
+        def apply(self, x):
+            return x * self.factor
+
+    double, triple = Scale(2.0), Scale(3.0)
+    for call in range(3):
+        assert double.apply(tensor(float(call))).item() == 2 * call
+        assert triple.apply(tensor(float(call))).item() == 3 * call
+    reference = weakref.ref(double)
+    del double
+    assert reference() is None

@@ -109,7 +109,8 @@ class _Writer:
             self.lay_out(node)
         args = "".join(f"{self.names[n]}, " for n in step.reads)
         out = packed(self.names[n] for n in step.writes)
-        self.line(f"{self.bind('kernel', kernel.run, unique=True)}({args}out={out}){origin(step.graph.nodes)}")
+        function = self.bind("kernel", kernel.run, unique=True)
+        self.line(f"{function}({args}out={out}){origin(step.graph.nodes)}")
         self.row_major.update(step.writes)
 
     def eager(self, step: Step) -> None:

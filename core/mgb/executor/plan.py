@@ -13,6 +13,7 @@ from ..device import is_gpu
 from ..dtypes import HALVES
 from ..fusion import Step
 from ..ir import Graph, Kind, Node
+from ..passes.rewrite import stretches
 
 #: Kinds of ops whose eager rule, unless it is a ufunc, may give back its operand or a view of it.
 _ALIASING = frozenset({Kind.LAYOUT, Kind.ELEMENTWISE, Kind.OPAQUE, Kind.LEAF})
@@ -219,7 +220,7 @@ def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
     to `new` alone.
     """
     nodes = group.nodes
-    if any(n.op.kind not in _IN_DOMAIN or not _fits(n.spec.shape, old.spec.shape) for n in nodes):
+    if any(n.op.kind not in _IN_DOMAIN or not stretches(n.spec.shape, old.spec.shape) for n in nodes):
         return False
     if any(r.op.kind is not Kind.ELEMENTWISE or r.spec.shape != old.spec.shape for r in group.readers[old]):
         return False
@@ -231,9 +232,3 @@ def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
         if not reached.isdisjoint(node.inputs):
             reached.add(node)
     return reached.isdisjoint(folds) and reached.isdisjoint(set(group.outputs) - {new})
-
-
-def _fits(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
-    """Does `shape` broadcast to `full`?"""
-    tail = full[len(full) - len(shape) :]
-    return len(shape) <= len(full) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))

@@ -1,5 +1,6 @@
 """Functions of tensors, under the names of MegEngine's ``functional``."""
 
+from ..ops.modes import Elemwise as Elemwise
 from . import loss as loss
 from . import nn as nn
 from . import numpy_functions as numpy_functions

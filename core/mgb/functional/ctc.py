@@ -10,7 +10,7 @@ from ..errors import ShapeError
 from ..ops.creation import along, full
 from ..ops.elementwise import logaddexp, ne
 from ..ops.index import index_get
-from ..ops.layout import concat, reshape, slice_
+from ..ops.layout import concat, cut_along, reshape
 from ..ops.primitives import cast, le, logical_and, lt, maximum, neg, where
 from ..ops.transcendental import log
 from ..tensor import Tensor
@@ -110,8 +110,7 @@ def _log_likelihood(
 
 
 def _at(x: Tensor, time: int) -> Tensor:
-    window = ((time, time + 1, 1), *((0, d, 1) for d in x.shape[1:]))
-    return reshape(slice_(x, window=window), shape=x.shape[1:])
+    return reshape(cut_along(x, 0, time, time + 1), shape=x.shape[1:])
 
 
 def _shifted(x: Tensor, count: int, fill: float) -> Tensor:
@@ -119,4 +118,4 @@ def _shifted(x: Tensor, count: int, fill: float) -> Tensor:
     batch, length = x.shape
     kept = max(length - count, 0)
     free = full((batch, length - kept), fill, x.dtype, x.device)
-    return concat(free, slice_(x, window=((0, batch, 1), (0, kept, 1))), axis=1)
+    return concat(free, cut_along(x, 1, 0, kept), axis=1)

@@ -9,12 +9,12 @@ from typing import Any
 from .. import dtypes
 from ..errors import ShapeError
 from ..ops.activations import logsigmoid
-from ..ops.creation import along
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import abs, square
+from ..ops.index import indexing_one_hot
 from ..ops.layout import reshape
 from ..ops.methods import average
-from ..ops.primitives import cast, eq, lt, maximum, neg, where
+from ..ops.primitives import cast, lt, maximum, neg, where
 from ..ops.reduce import reduce_sum
 from ..ops.transcendental import log
 from ..tensor import Tensor
@@ -58,16 +58,13 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
-    """``x[..., label, ...]`` along `axis`, which stays with length 1: a sum of one term, so that it fuses."""
+    """``x[..., label, ...]`` along `axis`, which stays with length 1."""
     assert x.ndim == label.ndim + 1, (
         f"target ndim must be one less than input ndim; input_ndim={x.ndim} target_ndim={label.ndim}"
     )
-    shape = (*label.shape[:axis], 1, *label.shape[axis:])
-    if any(a != b for i, (a, b) in enumerate(zip(shape, x.shape, strict=True)) if i != axis):
+    if label.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
         raise ShapeError(f"labels of shape {label.shape} do not belong to predictions of shape {x.shape}")
-    wanted = cast(reshape(label, shape=shape), dtype=dtypes.int32)
-    chosen = eq(along(x.shape, (axis,), dtypes.int32, x.device), wanted)
-    return reduce_sum(where(chosen, x, 0), axis=(axis,))
+    return indexing_one_hot(x, cast(label, dtype=dtypes.int32), axis, keepdims=True)
 
 
 def _without(x: Tensor, axis: int) -> Tensor:

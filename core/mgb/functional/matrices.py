@@ -15,7 +15,7 @@ from ..tensor import Tensor
 __all__ = ["diag", "tril", "triu"]
 
 
-def _below(x: Tensor, diagonal: int) -> Tensor:
+def below(x: Tensor, diagonal: int = 0) -> Tensor:
     """Which elements of the matrices in `x` stand on or below a diagonal."""
     rows, columns = x.shape[-2:]
     row = iota(shape=(rows, 1), dtype=dtypes.int32, device=x.device)
@@ -24,12 +24,12 @@ def _below(x: Tensor, diagonal: int) -> Tensor:
 
 def tril(inp: Tensor, diagonal: int = 0) -> Tensor:
     """0 above a diagonal of the matrices in the last two axes; positive diagonals are above the main one."""
-    return where(_below(inp, diagonal), inp, 0)
+    return where(below(inp, diagonal), inp, 0)
 
 
 def triu(inp: Tensor, diagonal: int = 0) -> Tensor:
     """0 below a diagonal of the matrices in the last two axes; positive diagonals are above the main one."""
-    return where(_below(inp, diagonal - 1), 0, inp)
+    return where(below(inp, diagonal - 1), 0, inp)
 
 
 def diag(inp: Tensor, k: int = 0) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,14 @@ from ..ops import contract, pooling
 from ..ops.index import index_get
 from ..ops.layout import reshape
 from ..ops.methods import average
-from ..ops.primitives import iota, le, where
+from ..ops.primitives import where
 from ..random import generator
 from ..tensor import Tensor
 from . import activation, ctc, loss, normalization, softmaxes
 from .activation import *  # noqa: F403
 from .ctc import *  # noqa: F403
 from .loss import *  # noqa: F403
+from .matrices import below
 from .normalization import *  # noqa: F403
 from .softmaxes import *  # noqa: F403
 from .softmaxes import softmax
@@ -36,7 +38,14 @@ __all__ += softmaxes.__all__
 Pair = int | Sequence[int]
 
 
-def _pair(name: str, value: Pair) -> tuple[int, int]:
+def pair(name: str, value: Pair) -> tuple[int, int]:
+    """`value`, known as `name`, for both axes.
+
+    Raises
+    ------
+    ShapeError
+        It is neither one number nor two.
+    """
     given = (value, value) if isinstance(value, int) else tuple(int(v) for v in value)
     if len(given) != 2:
         raise ShapeError(f"{name} is one integer or two, got {value}")
@@ -63,18 +72,13 @@ def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Tensor
         Of shape (..., outputs).
     """
-    rows = inp if inp.ndim == 2 else reshape(inp, shape=(_rows(inp), inp.shape[-1]))
+    rows = inp if inp.ndim == 2 else reshape(inp, shape=(math.prod(inp.shape[:-1]), inp.shape[-1]))
     out = contract.matmul(rows, weight, transpose_b=True)
     if inp.ndim != 2:
         out = reshape(out, shape=(*inp.shape[:-1], weight.shape[0]))
-    return out if bias is None else out + bias  # type: ignore[no-any-return]
-
-
-def _rows(x: Tensor) -> int:
-    rows = 1
-    for length in x.shape[:-1]:
-        rows *= length
-    return rows
+    if bias is not None:
+        out = out + bias
+    return out
 
 
 def conv2d(
@@ -122,9 +126,9 @@ def conv2d(
 
 def _window(stride: Pair, padding: Pair, dilation: Pair, groups: int) -> dict[str, Any]:
     return {
-        "stride": _pair("stride", stride),
-        "padding": _pair("padding", padding),
-        "dilation": _pair("dilation", dilation),
+        "stride": pair("stride", stride),
+        "padding": pair("padding", padding),
+        "dilation": pair("dilation", dilation),
         "groups": int(groups),
     }
 
@@ -211,7 +215,7 @@ def conv_transpose2d(
             window["stride"],
             window["padding"],
             window["dilation"],
-            _pair("output_padding", output_padding),
+            pair("output_padding", output_padding),
             strict=True,
         )
     )
@@ -250,9 +254,9 @@ def avg_pool2d(
 
 def _pool_window(kernel: Pair, stride: Pair | None, padding: Pair) -> dict[str, Any]:
     return {
-        "kernel": _pair("kernel_size", kernel),
-        "stride": _pair("stride", kernel if stride is None else stride),
-        "padding": _pair("padding", padding),
+        "kernel": pair("kernel_size", kernel),
+        "stride": pair("stride", kernel if stride is None else stride),
+        "padding": pair("padding", padding),
     }
 
 
@@ -261,7 +265,7 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
 
     For one window it is the mean of the image, which fuses with its neighbours.
     """
-    size = _pair("oshp", oshp)
+    size = pair("oshp", oshp)
     return average(inp, (2, 3)) if size == (1, 1) else pooling.adaptive_avg_pool2d(inp, size=size)
 
 
@@ -322,16 +326,17 @@ def scaled_dot_product_attention(
     Tensor
         Of shape (..., L, V).
     """
+    return contract.matmul(attention_weights(query, key, mask, is_causal, scale), value)
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None = None
+) -> Tensor:
+    """How much each query takes of each key's value, (..., L, S); see `scaled_dot_product_attention`."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = contract.matmul(query * factor, key, transpose_b=True)
     if mask is not None:
-        scores = where(mask, scores, -float("inf")) if mask.dtype == dtypes.bool_ else scores + mask
+        scores = where(mask, scores, -math.inf) if mask.dtype == dtypes.bool_ else scores + mask
     if is_causal:
-        scores = where(_seen(query, key), scores, -float("inf"))
-    return contract.matmul(softmax(scores, axis=-1), value)
-
-
-def _seen(query: Tensor, key: Tensor) -> Tensor:
-    """Does query i see key j: is j at most i?"""
-    places = iota(shape=(query.shape[-2], 1), dtype=dtypes.int32, device=query.device)
-    return le(iota(shape=(1, key.shape[-2]), dtype=dtypes.int32, device=query.device), places)
+        scores = where(below(scores), scores, -math.inf)
+    return softmax(scores, axis=-1)

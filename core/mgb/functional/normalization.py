@@ -118,7 +118,8 @@ def batch_norm(
     count = extent(x, axis=axis)
     new_mean = _followed(running_mean, mean, momentum)
     new_var = _followed(running_var, variance * (count / maximum(count - 1, 1)), momentum)
-    if not inplace and not running_mean is running_var is None:
+    follows = running_mean is not None or running_var is not None
+    if follows and not inplace:
         return out, new_mean, new_var
     for old, new in ((running_mean, new_mean), (running_var, new_var)):
         if old is not None and new is not None:

@@ -13,7 +13,7 @@ from ..errors import ShapeError
 from ..ops.creation import Shape, as_shape, full, ones_like
 from ..ops.declare import normalize_axis
 from ..ops.index import index_get
-from ..ops.layout import broadcast_to, concat, cut_along, reshape, slice_, unslice
+from ..ops.layout import broadcast_to, concat, cut_along, reshape, reverse, unslice
 from ..ops.methods import flatten
 from ..ops.primitives import where
 from ..tensor import Tensor
@@ -58,9 +58,7 @@ def tile(inp: Tensor, reps: Shape) -> Tensor:
 
 def flip(inp: Tensor, axis: Shape | None = None) -> Tensor:
     """The elements along `axis` in the opposite order; None turns every axis."""
-    turned = normalize_axis("flip", axis, inp.ndim)
-    window = tuple((d - 1, -1, -1) if i in turned and d else (0, d, 1) for i, d in enumerate(inp.shape))
-    return slice_(inp, window=window)
+    return reverse(inp, normalize_axis("flip", axis, inp.ndim))
 
 
 def roll(inp: Tensor, shift: Shape, axis: Shape | None = None) -> Tensor:

@@ -176,8 +176,9 @@ def results_of(result: Any, session: Recording) -> tuple[Structure, tuple[int | 
         ref = session.ref(leaf) if isinstance(leaf, Tensor) else leaf
         if ref is not None and (ref is leaf or isinstance(ref, Literal)):
             raise TraceOutputError(
-                f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: a value "
-                "that Python computes would be frozen at its first value; return Tensors, or use trace(without_host=False)"
+                f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: "
+                "a value that Python computes would be frozen at its first value; return Tensors, or use "
+                "trace(without_host=False)"
             )
         refs.append(ref)
     return structure, tuple(refs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..apply import caller, evaluate
@@ -11,7 +11,20 @@ from ..errors import SymbolicReadError, TraceError, UnknownInputError
 from ..ir import Node, Op, Spec, const_node, input_node
 from ..tensor import CONSTANT, Tensor, place, wrap
 from ..tracing import make_node
-from .record import CUTS, END, EXCLUDE, READ, Binding, Entry, Expected, External, Literal, Record, Ref, external_ref
+from .record import (
+    CUTS,
+    END,
+    EXCLUDE,
+    READ,
+    Binding,
+    Entry,
+    Expected,
+    External,
+    Literal,
+    Record,
+    Ref,
+    external_ref,
+)
 from .session import CallSession
 
 
@@ -48,6 +61,7 @@ class Recording(CallSession):
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
+        self._saw_outside = False
         self._unknown: str | None = None  # where data that only the body can make was used first
         self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # before the call, and was that looked at?
 
@@ -82,6 +96,10 @@ class Recording(CallSession):
         if not self.paused and tensor._index not in self._readable:
             self._cut(READ, (tensor._index,))
         return tensor._data
+
+    def seen(self, tensor: Tensor) -> None:
+        if tensor._index != CONSTANT and id(tensor._data) not in self._made:
+            self._saw_outside = True
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         super().adopt(alias, original)
@@ -132,7 +150,7 @@ class Recording(CallSession):
     @property
     def reads(self) -> bool:
         """Does the body look at values, so that it must run at every call?"""
-        return any(entry.op in CUTS for entry in self.record.entries)
+        return self._saw_outside or any(entry.op in CUTS for entry in self.record.entries)
 
     def check_known(self) -> None:
         """Refuse what only the body could supply, when it is not to run again."""
@@ -156,9 +174,6 @@ class Recording(CallSession):
             if tensor._data is not None:
                 self.values[tensor._index] = tensor._data
         super().release()
-
-    def previous(self) -> Iterator[tuple[Tensor, Any]]:
-        return ((tensor, data) for tensor, data, _tape in self._before.values())
 
     def _value_bindings(self) -> list[Binding]:
         owners = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -12,7 +12,7 @@ from ..errors import TraceMismatchError
 from ..ir import Node, Op, Spec, const_node, input_node
 from ..tensor import CONSTANT, Tensor, place
 from ..tracing import make_node
-from .record import END, EXCLUDE, READ, Entry, Literal, Record, Ref
+from .record import END, EXCLUDE, READ, Entry, Literal, Record, Ref, external_ref
 from .session import CallSession
 from .variant import Variant
 
@@ -52,7 +52,6 @@ class Replay(CallSession):
         self._cursor = 0
         self._segment = 0
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
-        self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with the old array, or its number in `fed`
 
     # the Session protocol
 
@@ -70,7 +69,7 @@ class Replay(CallSession):
                         return None
                 elif ref.__class__ is not int or ref >= 0 or (fed[-1 - ref] is not a._data and not self._feeds_as_recorded(-1 - ref, a)):  # type: ignore[operator]
                     return None
-            elif ref.__class__ is int or ref.raw != a or ref.raw.__class__ is not a.__class__:  # type: ignore[union-attr]
+            elif ref.__class__ is int or a is None or ref.raw.__class__ is not a.__class__ or ref.raw != a:  # type: ignore[union-attr]
                 return None
         return self._result(entry)
 
@@ -112,17 +111,9 @@ class Replay(CallSession):
         self._run_to_cut()
         return self.values[step]
 
-    def rebound(self, tensor: Tensor) -> None:
-        super().rebound(tensor)
-        if tensor._session is None:
-            old = tensor._data  # one that is fed may be overwritten in place, unless another reference is kept here
-            self._replaced.append((weakref.ref(tensor), self._fed_as.get(id(old), old)))
-
-    def previous(self) -> Iterator[tuple[Tensor, Any]]:
-        for reference, old in reversed(self._replaced):
-            tensor = reference()
-            if tensor is not None:
-                yield tensor, self.fed[old] if isinstance(old, int) else old
+    def outside(self, tensor: Tensor) -> Any:
+        number = self._fed_as.get(id(tensor._data))  # with another reference it could not be updated in place
+        return tensor._data if number is None else external_ref(number)
 
     # cuts
 

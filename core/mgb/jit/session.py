@@ -26,6 +26,7 @@ class CallSession(ABC):
         self._finished = False
         self._failed = False
         self._tensors: list[weakref.ref[Tensor]] = []
+        self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with an array, or a ref to one
 
     # the Session protocol, as far as it is common
 
@@ -40,14 +41,23 @@ class CallSession(ABC):
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`, whose value is wanted inside the body."""
 
+    def seen(self, tensor: Tensor) -> None:  # noqa: B027 - a replay need not know
+        pass
+
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         if alias._session is self:
             self._tensors.append(weakref.ref(alias))
 
     def rebound(self, tensor: Tensor) -> None:
-        self._tensors.append(weakref.ref(tensor))
+        reference = weakref.ref(tensor)
+        self._tensors.append(reference)
+        self._replaced.append((reference, tensor._index if tensor._session is self else self.outside(tensor)))
 
-    def created(self, tensor: Tensor) -> None:  # noqa: B027 - a replay need not know
+    def outside(self, tensor: Tensor) -> Any:
+        """The array of a Tensor from outside that takes a new value, or a ref to it."""
+        return tensor._data
+
+    def created(self, tensor: Tensor) -> None:  # noqa: B027
         pass
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:  # noqa: B027
@@ -79,6 +89,7 @@ class CallSession(ABC):
         self._finished = True
         self.release()
         self._tensors.clear()
+        self._replaced.clear()
 
     def release(self) -> None:
         """Give every living Tensor that has a value that value: from here on it is like any Tensor from outside."""
@@ -93,7 +104,8 @@ class CallSession(ABC):
         """The error for a value that was dead when the call was recorded, or never came to be."""
         if self._failed:
             step = f"step {tensor._index} ({self.entry(tensor._index)})"
-            return TraceMismatchError("data unreadable", f"the call failed before it came to {step}; call it again")
+            detail = f"the call failed before it came to {step}; call it again"
+            return TraceMismatchError("data unreadable", detail)
         return TraceMismatchError(
             "data unreadable",
             f"the result of step {tensor._index} ({self.entry(tensor._index)}) was not kept when the call was recorded, "
@@ -126,7 +138,7 @@ class CallSession(ABC):
         ]
 
     def abandon(self) -> None:
-        """The body or its program raised: what was done before the op that failed stands, as in eager code."""
+        """The body or its program raised: what was done before that stands, as in eager code."""
         self._failed = True
         with suppress(Exception):  # that op fails here again, and what follows it was never done
             self.evaluate({t._index for t in self.alive() if t._data is None})
@@ -140,6 +152,12 @@ class CallSession(ABC):
                 owner._grad = None
         self.settle()
 
-    @abstractmethod
     def previous(self) -> Iterator[tuple[Tensor, Any]]:
-        """The Tensors from outside that took a new value in this call, and the array that each had before."""
+        """The Tensors that took new values in this call, and the arrays that they had before, latest first."""
+        for reference, old in reversed(self._replaced):
+            tensor = reference()
+            array = old
+            if isinstance(old, int):
+                array = self.values.get(old) if old >= 0 else self.fed[-1 - old]
+            if tensor is not None and array is not None:
+                yield tensor, array

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..autodiff.tape import any_open
 from ..errors import TraceInputError
@@ -123,7 +125,7 @@ class trace:
         self._hosted: set[tuple[Any, ...]] = set()  # keys of calls whose body cannot be skipped
         self._kept: list[list[Any]] = []  # arguments whose id is part of a key without a call in `_hostless`
         self._plain: HostlessCall | None = None  # the latest one of positional Tensors only, tried first
-        self._bound: weakref.WeakKeyDictionary[Any, trace] = weakref.WeakKeyDictionary()
+        self._bound: dict[int, tuple[weakref.ref[Any], trace]] = {}  # by id: an instance may have no hash
         self._lock = threading.RLock()
         self._calls = 0
         self._records = 0
@@ -132,9 +134,11 @@ class trace:
         """A method: one record for each instance."""
         if instance is None:
             return self
-        if instance not in self._bound:
-            self._bound[instance] = trace(_bind(self.__wrapped__, instance), **self._settings)
-        return BoundTrace(instance, self._bound[instance])
+        key = id(instance)
+        if key not in self._bound:
+            reference = weakref.ref(instance, lambda _: self._bound.pop(key, None))
+            self._bound[key] = reference, trace(_bind(self.__wrapped__, reference), **self._settings)
+        return BoundTrace(instance, self._bound[key][1])
 
     # calling
 
@@ -320,9 +324,8 @@ class BoundTrace:
         return getattr(self._traced, name)
 
 
-def _bind(function: Callable[..., Any], instance: Any) -> Callable[..., Any]:
+def _bind(function: Callable[..., Any], reference: weakref.ref[Any]) -> Callable[..., Any]:
     """`function` as a method that does not keep its instance alive."""
-    reference = weakref.ref(instance)
 
     @functools.wraps(function)
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -349,12 +352,12 @@ def shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _leaf_key(leaf: Any) -> Any:
-    """What must be equal for a recorded call to serve another one: an object is itself, a number its value."""
+    """What must be equal for a recorded call to serve another one: what ``==`` says of hashable things."""
     if isinstance(leaf, Tensor):
         return leaf.shape, leaf.dtype, leaf._device
-    if leaf is None or isinstance(leaf, bool | int | float | str | bytes):
-        return type(leaf), leaf
-    return id(leaf)
+    if isinstance(leaf, np.ndarray):
+        return leaf.shape, leaf.dtype, leaf.tobytes()
+    return type(leaf), leaf if isinstance(leaf, Hashable) else id(leaf)
 
 
 def _check_tensors(args: tuple[Any, ...]) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from .. import functional as F
 from ..errors import ShapeError
+from ..functional.nn import attention_weights
 from ..tensor import Tensor
 from . import init
 from .dropout import Dropout
@@ -95,14 +94,7 @@ class MultiHeadAttention(Module):
             self._split(projection(x))
             for projection, x in ((self.query, query), (self.key, key), (self.value, value))
         )
-        scores = F.matmul(q, k, transpose_b=True) * (1.0 / math.sqrt(self.embed_dim // self.num_heads))
-        if attn_mask is not None and attn_mask.dtype.name == "bool":
-            scores = F.where(attn_mask, scores, -math.inf)
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        if is_causal:
-            scores = F.where(_causal(scores), scores, -math.inf)
-        weights = self.dropout(F.softmax(scores, axis=-1))
+        weights = self.dropout(attention_weights(q, k, attn_mask, is_causal))
         heads = F.transpose(F.matmul(weights, v), (0, 2, 1, 3))
         out: Tensor = self.out(F.reshape(heads, query.shape))
         return out
@@ -115,11 +107,3 @@ class MultiHeadAttention(Module):
 
     def _describe(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
-
-
-def _causal(scores: Tensor) -> Tensor:
-    """True where the column, the place looked at, is not after the row."""
-    length, source = scores.shape[-2:]
-    rows = F.arange(length, device=scores.device)
-    columns = F.arange(source, device=scores.device)
-    return F.reshape(columns, (1, source)) <= F.reshape(rows, (length, 1))

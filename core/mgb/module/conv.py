@@ -8,11 +8,10 @@ import numpy as np
 
 from .. import functional as F
 from ..errors import ShapeError
+from ..functional.nn import Pair, pair
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
-
-Pair = int | tuple[int, int]
 
 
 class _Convolution(Module):
@@ -34,8 +33,8 @@ class _Convolution(Module):
         if in_channels % groups or out_channels % groups:
             raise ShapeError(f"{in_channels} and {out_channels} channels do not split into {groups} groups")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride = pair(kernel_size), pair(stride)
-        self.padding, self.dilation = pair(padding), pair(dilation)
+        self.kernel_size, self.stride = pair("kernel_size", kernel_size), pair("stride", stride)
+        self.padding, self.dilation = pair("padding", padding), pair("dilation", dilation)
         self.weight = Parameter(np.zeros(self._weight_shape()))
         self.bias = Parameter(np.zeros((1, out_channels, 1, 1))) if bias else None
         self.reset_parameters()
@@ -158,7 +157,7 @@ class ConvTranspose2d(_Convolution):
     ) -> None:
         window = (kernel_size, stride, padding, dilation)
         super().__init__(in_channels, out_channels, *window, groups, bias, name)
-        self.output_padding = pair(output_padding)
+        self.output_padding = pair("output_padding", output_padding)
 
     def _weight_shape(self) -> tuple[int, ...]:
         return self._grouped(self.in_channels, self.out_channels)
@@ -175,8 +174,3 @@ class ConvTranspose2d(_Convolution):
             groups=self.groups,
             output_padding=self.output_padding,
         )
-
-
-def pair(value: Pair) -> tuple[int, int]:
-    """`value` for both axes when it is one number."""
-    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))

@@ -30,9 +30,7 @@ class Dropout(Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The shape stays."""
-        if not self.training or self.drop_prob == 0.0:
-            return inputs
-        return F.dropout(inputs, self.drop_prob, training=True)
+        return F.dropout(inputs, self.drop_prob, self.training)
 
     def _describe(self) -> str:
         return f"drop_prob={self.drop_prob}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import functional as F
 from ..errors import ShapeError
+from ..ops.creation import as_shape
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
@@ -248,8 +249,3 @@ class GroupNorm(_Normalization):
 
     def _describe(self) -> str:
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-
-
-def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """`shape` as a tuple, also when it is one number."""
-    return (shape,) if isinstance(shape, int) else tuple(shape)

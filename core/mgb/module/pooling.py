@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .. import functional as F
+from ..functional.nn import Pair, pair
 from ..tensor import Tensor
-from .conv import Pair, pair
 from .module import Module
 
 
@@ -24,9 +24,9 @@ class _Pool(Module):
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, name: str | None = None
     ) -> None:
         super().__init__(name)
-        self.kernel_size = pair(kernel_size)
-        self.stride = self.kernel_size if stride is None else pair(stride)
-        self.padding = pair(padding)
+        self.kernel_size = pair("kernel_size", kernel_size)
+        self.stride = self.kernel_size if stride is None else pair("stride", stride)
+        self.padding = pair("padding", padding)
 
     def _describe(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -92,7 +92,7 @@ class AdaptiveAvgPool2d(Module):
 
     def __init__(self, oshp: Pair, name: str | None = None) -> None:
         super().__init__(name)
-        self.oshp = pair(oshp)
+        self.oshp = pair("oshp", oshp)
 
     def forward(self, inp: Tensor) -> Tensor:
         """Pool."""

@@ -156,9 +156,20 @@ def _plan(x: Tensor, key: Any) -> Plan:
             start = _checked(item, axis, x.shape[axis])
             window.append((start, start + 1, 1))
             fixed.append((position, axis))
-    inner = tuple(len(range(*w)) for w in window)
     if not arrays:
+        inner = tuple(len(range(*w)) for w in window)
         return Plan(tuple(window), (), (), 0, inner, tuple(d for _, d in lengths))
+    return _plan_with_arrays(tuple(window), arrays, fixed, lengths)
+
+
+def _plan_with_arrays(
+    window: Window,
+    arrays: dict[int, Tensor],
+    fixed: Sequence[tuple[int, int]],
+    lengths: Sequence[tuple[int, int]],
+) -> Plan:
+    """NumPy's rule: the axes of arrays side by side stand in their place, those of others in front."""
+    inner = tuple(len(range(*w)) for w in window)
     together = fixed[-1][0] - fixed[0][0] + 1 == len({p for p, _ in fixed})
     place = sum(i not in arrays for i in range(fixed[0][1])) if together else 0
     before = sum(p < fixed[0][0] for p, _ in lengths) if together else 0
@@ -166,7 +177,7 @@ def _plan(x: Tensor, key: Any) -> Plan:
     left = [d for i, d in enumerate(inner) if i not in arrays]
     shape = [d for _, d in lengths]
     return Plan(
-        tuple(window),
+        window,
         tuple(arrays),
         tuple(arrays.values()),
         place,

@@ -112,6 +112,12 @@ def cut_along(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     )
 
 
+def reverse(x: Tensor, axis: Shape) -> Tensor:
+    """`x` with the elements along every axis in `axis` in the opposite order."""
+    window = tuple((d - 1, -1, -1) if i in axis and d else (0, d, 1) for i, d in enumerate(x.shape))
+    return slice_(x, window=window)
+
+
 def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
     out = np.zeros(shape, x.dtype)
     out[slices(window)] = x

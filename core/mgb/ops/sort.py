@@ -16,7 +16,7 @@ from ..tensor import Tensor
 from .creation import along
 from .declare import declare, normalize_axis
 from .index import gather_
-from .layout import reshape, slice_
+from .layout import cut_along, reshape, reverse
 from .primitives import eq, logical_not, logical_or, where
 from .reduce import Axes, highest, reduce_max, reduce_min, reduced_shape
 
@@ -104,8 +104,8 @@ def topk(
     axis = normalize_axis("topk", -1, inp.ndim)[0]
     indices = argtopk(inp, k=int(k), axis=axis, descending=bool(descending))
     if kth_only:
-        window = (*((0, d, 1) for d in inp.shape[:-1]), (int(k) - 1, int(k), 1))
-        return reshape(gather_(inp, slice_(indices, window=window), axis=axis), shape=inp.shape[:-1])
+        last = cut_along(indices, axis, int(k) - 1, int(k))
+        return reshape(gather_(inp, last, axis=axis), shape=inp.shape[:-1])
     return gather_(inp, indices, axis=axis), indices
 
 
@@ -159,8 +159,7 @@ argmin_ = declare(
 
 
 def _cumsum_grad(g: Tensor, _y: Spec, _x: Spec, axis: int) -> tuple[Tensor]:
-    backwards = tuple((d - 1, -1, -1) if i == axis and d else (0, d, 1) for i, d in enumerate(_x.shape))
-    return (slice_(cumsum_(slice_(g, window=backwards), axis=axis), window=backwards),)
+    return (reverse(cumsum_(reverse(g, (axis,)), axis=axis), (axis,)),)
 
 
 cumsum_ = declare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import reduce
 
 from .. import functional as F
 from ..tensor import Tensor
@@ -33,7 +34,7 @@ def clip_grad_norm(tensors: Tensors, max_norm: float, ord: float = 2.0) -> Tenso
     if not grads:
         return Tensor(0.0)
     if ord == math.inf:
-        norm = _largest([F.max(F.abs(g)) for g in grads])
+        norm = reduce(F.maximum, (F.max(F.abs(g)) for g in grads))
     else:
         total = sum((F.sum(_power(g, ord)) for g in grads[1:]), F.sum(_power(grads[0], ord)))
         norm = F.sqrt(total) if ord == 2.0 else total ** (1.0 / ord)
@@ -66,10 +67,3 @@ def _grads(tensors: Tensors) -> list[Tensor]:
 
 def _power(grad: Tensor, ord: float) -> Tensor:
     return grad * grad if ord == 2.0 else F.pow(F.abs(grad), ord)
-
-
-def _largest(values: list[Tensor]) -> Tensor:
-    largest = values[0]
-    for value in values[1:]:
-        largest = F.maximum(largest, value)
-    return largest

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..apply import apply
 from ..ir import Graph, Kind, Node
 from ..tensor import Tensor
-from .rewrite import full, node_of, rewrite, value_of
+from .rewrite import full, node_of, read_once, rewrite, value_of
 
 
 def merge_reductions(graph: Graph) -> Graph:
     """Drop axes of length 1 from reductions, and make one of two that nobody else reads between."""
-    single = {n for n, readers in graph.readers.items() if len(readers) == 1}.difference(graph.outputs)
+    single = read_once(graph)
 
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         if node.op.kind is not Kind.REDUCE or "axis" not in node.params:

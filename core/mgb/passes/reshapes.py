@@ -14,10 +14,9 @@ from ..ops.layout import broadcast_to
 from ..ops.primitives import iota
 from ..tensor import Tensor
 from ..tracing import copy_node
-from .rewrite import inputs_of, node_of, reshaped, rewrite, value_of
+from .rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite, value_of
 
 Shape = tuple[int, ...]
-_COMPUTING = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
 
 #: Chains of this many element-wise ops are recomputed in another shape; longer ones stay as they are.
 DEEP = 64
@@ -40,7 +39,7 @@ def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
 
 def delay_reshapes(graph: Graph) -> Graph:
     """Move reshapes that add, drop or move axes of length 1 behind what is computed from them."""
-    single = {n for n, readers in graph.readers.items() if len(readers) == 1}.difference(graph.outputs)
+    single = read_once(graph)
     movable: set[Node] = set()
 
     def rule(node: Node, *values: Tensor) -> Tensor:
@@ -49,7 +48,7 @@ def delay_reshapes(graph: Graph) -> Graph:
             found = _elementwise(node, values, movable)
         elif node.op.kind is Kind.REDUCE:
             found = _reduction(node, values[0])
-        elif node.op.name == "reshape" and any(r.op.kind in _COMPUTING for r in graph.readers[node]):
+        elif node.op.name == "reshape" and any(r.op.kind in COMPUTING for r in graph.readers[node]):
             found = _into(values[0], node.spec.shape, movable) if _moves_ones(node) else None
         out = copy_node(node, *values) if found is None else found
         if node in single and node_of(out).op.kind is Kind.ELEMENTWISE:
@@ -92,7 +91,7 @@ def _reduction(node: Node, value: Tensor) -> Tensor | None:
 def _before(value: Tensor) -> Tensor | None:
     """What was computed, if `value` is that with its axes of length 1 moved."""
     inner = inputs_of(value, "reshape")
-    if inner is None or node_of(inner[0]).op.kind not in _COMPUTING:
+    if inner is None or node_of(inner[0]).op.kind not in COMPUTING:
         return None
     return inner[0] if _moves_ones(node_of(value)) else None
 
@@ -104,7 +103,7 @@ def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Te
         return value
     if inner := inputs_of(value, "reshape"):
         return reshaped(inner[0], shape)
-    if node.op.kind not in _COMPUTING:
+    if node.op.kind not in COMPUTING:
         return reshaped(value, shape)
     if node not in movable or depth == DEEP:
         return None

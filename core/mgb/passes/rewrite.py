@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import CONST, Graph, Node, Spec
+from ..ir import CONST, Graph, Kind, Node, Spec
 from ..ops.layout import broadcast_to, reshape
 from ..tensor import ACTIVE, Tensor, wrap
 from ..tracing import Builder, copy_node, rebuild
+
+#: Kinds of ops that compute; the others move elements, or are walls to every pass.
+COMPUTING = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
 
 #: From a node and the new values of its inputs to its new value; None: not my business.
 Rule = Callable[..., Tensor | None]
@@ -37,6 +40,12 @@ def by_name(table: Mapping[str, tuple[Rule, ...]]) -> Rule:
         return None
 
     return rule
+
+
+def read_once(graph: Graph) -> frozenset[Node]:
+    """The nodes that one node reads once and nobody else: no outputs."""
+    single = (n for n, readers in graph.readers.items() if len(readers) == 1)
+    return frozenset(single).difference(graph.outputs)
 
 
 # between nodes and tensors

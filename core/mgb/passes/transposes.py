@@ -7,10 +7,9 @@ from ..ir import Graph, Kind, Node
 from ..ops.layout import transpose
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
-from .rewrite import inputs_of, node_of, reshaped, rewrite
+from .rewrite import COMPUTING, inputs_of, node_of, reshaped, rewrite
 
 Axes = tuple[int, ...]
-_COMPUTING = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
 
 
 def hoist_transposes(graph: Graph) -> Graph:
@@ -46,7 +45,7 @@ def _moved(graph: Graph) -> dict[Node, Axes]:
             continue
         (reader,) = readers
         if reader.op.name == "transpose":
-            if any(r.op.kind in _COMPUTING for r in graph.readers[reader]):
+            if any(r.op.kind in COMPUTING for r in graph.readers[reader]):
                 moved[node] = reader.params["axes"]
         elif reader in moved and reader.spec.ndim == node.spec.ndim:
             moved[node] = moved[reader]

@@ -24,8 +24,7 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: inner loop; the steps of one piece follow each other, so that a transposed input is read in cache lines.
 #: `group` units make a chunk, whose partial sums do not depend on who computes it.
 HEAD = (
-    "n", "piece", "pieces", "steps", "group", "units", "chunks", "lanes", "extent", "kept_loops",
-    "folded_loops",
+    "n", "piece", "pieces", "steps", "group", "units", "chunks", "lanes", "extent",
 )  # fmt: skip
 
 
@@ -142,15 +141,13 @@ class Frame:
         """The operand that each leaf is loaded from."""
         return {o.node: o for o in reversed(self.operands) if not o.is_output}
 
-    @property
-    def kept_at(self) -> int:
-        """The first slot of the lengths of the kept loops, innermost first."""
-        return len(HEAD)
-
-    @property
-    def folded_at(self) -> int:
-        """The first slot of the lengths of the folded loops, innermost first."""
-        return len(HEAD) + self.ndim
+    @cached_property
+    def loops(self) -> dict[str, tuple[int, int]]:
+        """For the kept and the folded loops around the innermost one: how many there can be, and the first
+        slot of their lengths, innermost first."""
+        outer = [a for a, d in enumerate(self.schedule.shape) if d != 1 and a != self.inner]
+        folded = sum(a in self.folded_axes for a in outer)
+        return {"kept": (len(outer) - folded, len(HEAD)), "folded": (folded, len(HEAD) + self.ndim)}
 
     @property
     def buffers_at(self) -> int:

@@ -170,6 +170,7 @@ _BINARY: dict[str, Emit] = {
     "floor_div": _float_floor_div, "mod": _float_mod,
     "integer_floor_div": _integer_floor_div, "integer_mod": _integer_mod,
     "bit_and": _instruction("", "and_"), "bit_or": _instruction("", "or_"),
+    "quotient": _instruction("", "udiv"), "remainder": _instruction("", "urem"),
     "bit_xor": _instruction("", "xor"), "shl": _shift(left=True), "shr": _shift(left=False),
 }
 # fmt: on
@@ -198,6 +199,8 @@ WORDS: dict[str, Any] = {
     "where": intrinsic(lambda _typing, condition, a, b: (a(types.boolean, a, b), _select)),
     "slot": memory.slot(),
     "data": memory.data(),
+    "move": memory.move(),
+    "any_is": memory.any_is(),
 }
 
 
@@ -274,7 +277,7 @@ def bitcast(source: str, target: str) -> Any:
 MAKERS: dict[str, Callable[..., Any]] = {
     "load": memory.load,
     "store": memory.store,
-    "copy": memory.copy,
+    "gather": memory.gather,
     "cast": cast,
     "bitcast": bitcast,
 }

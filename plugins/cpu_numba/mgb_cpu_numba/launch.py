@@ -245,7 +245,6 @@ class Planner:
         return {
             "n": n, "piece": piece, "pieces": pieces, "steps": steps, "group": group, "units": units,
             "chunks": -(-units // group), "lanes": min(LANES, piece), "extent": extent,
-            "kept_loops": len(self.kept), "folded_loops": len(self.folded),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
@@ -271,7 +270,9 @@ class Planner:
         """Write every slot; returns the bytes of scratch memory, each thread's own and shared."""
         frame, words = self.frame, self.words
         words[: len(HEAD)] = [sizes[name] for name in HEAD]
-        for at, axes in ((frame.kept_at, self.kept), (frame.folded_at, self.folded)):
+        for kind, axes in (("kept", self.kept), ("folded", self.folded)):
+            _, at = frame.loops[kind]
+            words[at : at + frame.ndim] = 1
             words[at : at + len(axes)] = [self.loops.shape[a] for a in axes]
         for i, o in enumerate(frame.operands):
             steps = self.loops.strides[i]

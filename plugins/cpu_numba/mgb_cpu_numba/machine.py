@@ -48,14 +48,15 @@ def build(source: Source, arity: int) -> Code:
     from numba import cfunc, types
 
     from .intrinsics import MAKERS, WORDS
+    from .pipeline import Pipeline
 
-    names: dict[str, Any] = {d: getattr(np, d) for d in _NUMBERS}
+    names: dict[str, Any] = {d: getattr(np, d) for d in _NUMBERS} | {"bool": np.bool_}
     names |= {"inf": np.inf, "nan": np.nan} | WORDS
     names |= {name: MAKERS[maker](*arguments) for name, (maker, arguments) in source.functions.items()}
     exec(compile(source.text, "<mgb kernel>", "exec"), names)
     signature = types.int64(*[types.int64] * arity)
     options: dict[str, Any] = {"nopython": True, "error_model": "numpy", "_nrt": False}
-    compiled: Any = cfunc(signature, **options)(names["kernel"])
+    compiled: Any = cfunc(signature, pipeline_class=Pipeline, **options)(names["kernel"])
     return Code(compiled.address, compiled.native_name, compiled._library._get_compiled_object(), compiled)
 
 

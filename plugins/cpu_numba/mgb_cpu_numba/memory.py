@@ -13,6 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .halves import narrow, widen
@@ -66,16 +67,50 @@ def store(dtype: str, scope: str, others: Sequence[str]) -> Any:
     )
 
 
-def copy(size: int) -> Any:
-    """``copy(target, source)``: one element of `size` bytes between any two addresses."""
-    element = ir.IntType(8 * size)
+def gather(size: int) -> Any:
+    """``gather(buffer, address, step, count)``: where `count` elements of `size` bytes lie side by side: at
+    `address` if `step` is `size`, else in `buffer`, to which they are copied."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, source = (builder.inttoptr(a, element.as_pointer()) for a in args)
-        builder.store(builder.load(source, align=size), target, align=size)
-        return context.get_dummy_value()
+        buffer, address, step, _ = args
+        apart = builder.icmp_unsigned("!=", step, WORD(size))
+        with builder.if_then(apart, likely=False):
+            builder.call(_copy_function(builder.module, size), args)
+        return builder.select(apart, buffer, address)
 
-    return intrinsic(lambda _typing, target, source: (types.void(types.int64, types.int64), emit))
+    words = [types.int64] * 4
+    return intrinsic(lambda _typing, buffer, address, step, count: (types.int64(*words), emit))
+
+
+def _copy_function(module: Any, size: int) -> Any:
+    """The loop of `gather`; a function, for a kernel of many inputs to hold it once."""
+    name = f"mgb_copy_{size}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 4), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    target, source, step, count = function.args
+    element = ir.IntType(8 * size)
+    builder = ir.IRBuilder(function.append_basic_block())
+    with cgutils.for_range(builder, count) as loop:
+        place = builder.add(source, builder.mul(loop.index, step))
+        found = builder.load(builder.inttoptr(place, element.as_pointer()), align=size)
+        builder.store(found, _pointer(builder, (target, loop.index), element), align=size)
+    builder.ret_void()
+    return function
+
+
+def move() -> Any:
+    """``move(address, places, stride)``: `address` and `places` times `stride`."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.add(args[0], builder.mul(args[1], args[2]))
+
+    return intrinsic(
+        lambda _typing, address, places, stride: (types.int64(types.int64, types.int64, types.int64), emit)
+    )
 
 
 def slot() -> Any:
@@ -97,6 +132,21 @@ def data() -> Any:
         return builder.load(field, align=8)
 
     return intrinsic(lambda _typing, array: (types.int64(types.int64), emit))
+
+
+def any_is() -> Any:
+    """``any_is(address, *others)``: whether one of `others` is `address`."""
+
+    def typing(_typing: Any, address: Any, *others: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            found = ir.IntType(1)(0)
+            for other in cgutils.unpack_tuple(builder, args[1]):
+                found = builder.or_(found, builder.icmp_unsigned("==", args[0], other))
+            return found
+
+        return types.boolean(address, types.StarArgTuple(others)), emit
+
+    return intrinsic(typing)
 
 
 def _pointer(builder: Any, args: Any, element: Any) -> Any:

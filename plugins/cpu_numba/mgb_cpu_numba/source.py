@@ -26,6 +26,7 @@ from .words import held
 from .writer import Source, Writer
 
 Names = dict[Node, str]
+Nodes = tuple[Node, ...]
 
 
 def source(frame: Frame) -> Source:
@@ -50,7 +51,7 @@ class _Printer(Writer):
         body, self.lines = self.lines, []
         self.head(parameters, set(re.findall(r"\w+", "\n".join(body))))
         constants = [f"{name} = {text}" for text, name in self.constants.items()]
-        signature = f"def kernel({', '.join([*parameters, 'plan', 'span'])}):"
+        signature = f"def kernel({', '.join([*(f'{name}_array' for name in parameters), 'plan', 'span'])}):"
         text = [*constants, *([""] if constants else []), signature, *self.lines, *body, ""]
         return Source("\n".join(text), self.functions)
 
@@ -68,9 +69,12 @@ class _Printer(Writer):
         ]
         used |= {base[b.shared] for b in frame.buffers if b.name in used}
         for name in parameters:
-            self.line(f"{name} = data({name})")
-        if pairs := hazards(frame):
-            with self.block(f"if {' or '.join(f'x{i} == y{j}' for i, j in pairs)}:"):
+            self.line(f"{name} = data({name}_array)")
+        risks: dict[int, list[str]] = {}
+        for i, j in hazards(frame):
+            risks.setdefault(i, []).append(f"y{j}")
+        for i, outputs in risks.items():
+            with self.block(f"if any_is(x{i}, {', '.join(outputs)}):"):
                 self.line("return 1")
         iotas = [(o.name, "0") for o in frame.operands if o.is_iota]
         for name, text in (*sizes, *buffers, *iotas):
@@ -95,38 +99,45 @@ class _Printer(Writer):
             else:
                 with self.block(f"if first <= {k} < last:"):
                     self.loop(k, part)
-            self.totals(part)
+            self.totals(part.folds)
             self.row_values(part.after, f"w{k}_")
         self.row_stores()
 
-    def advance(self, operands: Iterable[Operand], suffix: str, index: str, kept: bool) -> None:
-        """Move the addresses `operands` + `suffix` to place `index` of the kept or the folded loops."""
-        operands = list(operands)
-        loops, at = ("kept_loops", self.frame.kept_at) if kept else ("folded_loops", self.frame.folded_at)
-        self.line(f"rest = {index}")
-        with self.block(f"for axis in range({loops}):"):
-            self.line(f"length = slot(plan, {at} + axis)")
-            self.line("place = rest % length")
-            self.line("rest = rest // length")
-            for o in operands:
-                first = o.at + 1 + (0 if kept else self.frame.ndim)
-                self.line(f"{o.name}{suffix} += place * slot(plan, {first} + axis)")
+    def places(self, index: str, kind: str) -> list[str]:
+        """Split `index` into its places along the loops of a kind, "kept" or "folded", innermost first."""
+        count, at = self.frame.loops[kind]
+        names = []
+        for axis in range(count - 1):
+            length = f"slot(plan, {at + axis})"
+            self.line(f"{kind}{axis} = remainder({index}, {length})")
+            self.line(f"{kind}_rest{axis} = quotient({index}, {length})")
+            names.append(f"{kind}{axis}")
+            index = f"{kind}_rest{axis}"
+        return [*names, index][:count]
+
+    def address(self, o: Operand, start: str, moves: Iterable[tuple[int, str]], count: str) -> str:
+        """`start`, moved by steps of the strides in slots; laid side by side if `count` elements are read."""
+        for at, place in moves:
+            start = f"move({start}, {place}, slot(plan, {at}))"
+        if not count or not o.moves or o.is_iota or o.is_output:
+            return start
+        gather = self.function(f"gather_{o.itemsize}", "gather", o.itemsize)
+        return f"{gather}(g{o.name}, {start}, slot(plan, {o.at}), {count})"
 
     def row_addresses(self) -> None:
-        index = "row"
+        index, count = "row", ""
         if self.frame.columns:
-            self.line("column = row % pieces * piece")
+            self.line("column = remainder(row, pieces) * piece")
             self.line("width = minimum(piece, n - column)")
-            index = "row // pieces"
+            index, count = "quotient(row, pieces)", "width"
+        places = self.places(index, "kept")
+        read = self.frame.schedule.row_reads
         for o in self.frame.operands:
-            start = f" + column * slot(plan, {o.at})" if self.frame.columns and o.moves else ""
-            self.line(f"{o.name}_row = {o.name}{start}")
-        if not self.frame.flat:
-            self.advance(self.frame.operands, "_row", index, kept=True)
-        for node in self.frame.schedule.row_reads:
-            if self.frame.columns:
-                self.gather(self.frame.source_of[node], "_row", "width")
-            else:
+            moves = [(o.at, "column")] if self.frame.columns and o.moves else []
+            moves += [(o.at + 1 + axis, place) for axis, place in enumerate(places)]
+            self.line(f"{o.name}_row = {self.address(o, o.name, moves, count if o.node in read else '')}")
+        if not self.frame.columns:
+            for node in read:
                 o = self.frame.source_of[node]
                 self.names[node] = f"{o.name}_value"
                 self.line(f"{o.name}_value = {self.element(o, f'{o.name}_row', '0')}")
@@ -135,18 +146,7 @@ class _Printer(Writer):
         index = index if o.moves else "0"
         if o.is_iota:
             return f"{self.function(f'cast_{o.dtype}', 'cast', o.dtype)}({address} + {index})"
-        return self.load(o.name, o.dtype, address, index, "in")
-
-    def gather(self, o: Operand, suffix: str, count: str) -> None:
-        """Lay the elements of the loop side by side, should they lie apart."""
-        if not o.moves or o.is_iota:
-            return
-        copy = self.function(f"copy_{o.itemsize}", "copy", o.itemsize)
-        self.line(f"step_{o.name} = slot(plan, {o.at})")
-        with self.block(f"if step_{o.name} != {o.itemsize}:"):
-            with self.block(f"for i in range({count}):"):
-                self.line(f"{copy}(g{o.name} + i * {o.itemsize}, {o.name}{suffix} + i * step_{o.name})")
-            self.line(f"{o.name}{suffix} = g{o.name}")
+        return self.load("in", o.dtype, address, index)
 
     # passes
 
@@ -156,41 +156,43 @@ class _Printer(Writer):
             with self.block("for unit in range(chunk * group, minimum(units, chunk * group + group)):"):
                 self.unit(part)
                 self.elements(k, part)
-            if not self.frame.columns:
-                for f in part.folds:
-                    self.end_chunk(f)
+            if part.folds and not self.frame.columns:
+                self.end_chunk(part.folds)
 
     def begin_chunk(self, part: Pass) -> None:
-        for f in part.folds:
-            b = self.accumulator(f)
-            address, count = b.name, "lanes"
-            if self.frame.columns:
-                address, count = f"{b.name}_at", "width"
-                self.line(f"{address} = {b.name} + chunk * piece * {b.itemsize}")
-            self.fill(f, b, address, count)
+        if self.frame.columns:
+            for f in part.folds:
+                b = self.accumulator(f)
+                self.line(f"{b.name}_at = {b.name} + chunk * piece * {b.itemsize}")
+            self.fill({f: f"{self.accumulator(f).name}_at" for f in part.folds}, "p", "width")
+        else:
+            self.fill({f: self.accumulator(f).name for f in part.folds}, "a", "lanes")
 
     def accumulator(self, fold: Node) -> Buffer:
         return self.frame.buffer("p" if self.frame.columns else "a", fold)
 
-    def fill(self, fold: Node, b: Buffer, address: str, count: str) -> None:
-        with self.block(f"for i in range({count}):"):
-            self.store(b.name, b.dtype, address, "i", self.literal(identity(fold), held(fold)))
+    def fill(self, addresses: dict[Node, str], prefix: str, count: str) -> None:
+        """Let the buffers of reductions begin with what a reduction of nothing is."""
+        if addresses:
+            with self.block(f"for i in range({count}):"):
+                for fold, address in addresses.items():
+                    b = self.frame.buffer(prefix, fold)
+                    self.store(b.name, b.dtype, address, "i", self.literal(identity(fold), held(fold)))
 
     def unit(self, part: Pass) -> None:
         operands = [self.frame.source_of[v] for v in part.reads]
         operands += [o for o in self.frame.operands if o.is_output and o.node in part.stores]
-        step, count, start = "unit", "width", ""
+        step, count = "unit", "width"
         if not self.frame.columns:
             step, count = "step", "count"
-            self.line("step = unit % steps")
-            self.line("start = unit // steps * piece")
+            self.line("step = remainder(unit, steps)")
+            self.line("start = quotient(unit, steps) * piece")
             self.line("count = minimum(piece, n - start)")
+        places = self.places(step, "folded")
         for o in operands:
-            start = f" + start * slot(plan, {o.at})" if o.moves and not self.frame.columns else ""
-            self.line(f"{o.name}_at = {o.name}_row{start}")
-        self.advance(operands, "_at", step, kept=False)
-        for v in part.reads:
-            self.gather(self.frame.source_of[v], "_at", count)
+            moves = [(o.at, "start")] if o.moves and not self.frame.columns else []
+            moves += [(o.at + 1 + self.frame.ndim + axis, place) for axis, place in enumerate(places)]
+            self.line(f"{o.name}_at = {self.address(o, f'{o.name}_row', moves, count)}")
         for v in (*part.restores, *part.keeps):
             b = self.frame.buffer("k", v)
             place = "unit * piece" if self.frame.columns else "(step * n + start)"
@@ -244,52 +246,54 @@ class _Printer(Writer):
         for text in statements(nodes, names, self.table, assign, prefix):
             self.line(text)
 
-    def end_chunk(self, fold: Node) -> None:
+    def end_chunk(self, folds: Iterable[Node]) -> None:
         """Add the lanes up pairwise."""
-        b, p = self.frame.buffer("a", fold), self.frame.buffer("p", fold)
+        buffers = {f: self.frame.buffer("a", f) for f in folds}
         self.line("left = lanes")
         with self.block("while left > 1:"):
-            self.line("half = (left + 1) // 2")
+            self.line("half = quotient(left + 1, 2)")
             with self.block("for i in range(left - half):"):
-                pair = [self.load(b.name, b.dtype, b.name, i) for i in ("i", "half + i")]
-                self.store(b.name, b.dtype, b.name, "i", self.fold(fold, *pair))
+                for f, b in buffers.items():
+                    pair = [self.load(b.name, b.dtype, b.name, i) for i in ("i", "half + i")]
+                    self.store(b.name, b.dtype, b.name, "i", self.fold(f, *pair))
             self.line("left = half")
-        self.store(p.name, p.dtype, p.name, "chunk", self.load(b.name, b.dtype, b.name, "0"))
+        for f, b in buffers.items():
+            p = self.frame.buffer("p", f)
+            self.store(p.name, p.dtype, p.name, "chunk", self.load(b.name, b.dtype, b.name, "0"))
 
     # row values
 
-    def totals(self, part: Pass) -> None:
-        for f in part.folds:
-            (self.column_total if self.frame.columns else self.row_total)(f)
+    def totals(self, folds: Nodes) -> None:
+        if folds:
+            (self.column_totals if self.frame.columns else self.row_totals)(folds)
 
-    def row_total(self, fold: Node) -> None:
-        """Chunks of float32 are added up in float64: it costs nothing and is nearly exact."""
-        p = self.frame.buffer("p", fold)
-        wide = (
-            "float64"
-            if p.dtype == "float32" and fold.op.name in ("reduce_sum", "reduce_prod")
-            else held(fold)
-        )
-        total = f"{p.name}_total"
-        element = self.load(p.name, p.dtype, p.name, "chunk")
-        if wide != held(fold):
-            element = f"{self.function(f'cast_{wide}', 'cast', wide)}({element})"
-        self.line(f"{total} = {self.literal(identity(fold), wide)}")
+    def row_totals(self, folds: Nodes) -> None:
+        totals = {f: f"{self.frame.buffer('p', f).name}_total" for f in folds}
+        for f, total in totals.items():
+            self.line(f"{total} = {self.literal(identity(f), wide(f))}")
         with self.block("for chunk in range(chunks):"):
-            self.line(f"{total} = {self.fold(fold, total, element)}")
-        if wide != held(fold):
-            total = f"{self.function(f'cast_{held(fold)}', 'cast', held(fold))}({total})"
-        self.name(self.names, fold, "t", total)
+            for f, total in totals.items():
+                p = self.frame.buffer("p", f)
+                element = self.change(self.load(p.name, p.dtype, p.name, "chunk"), held(f), wide(f))
+                self.line(f"{total} = {self.fold(f, total, element)}")
+        for f, total in totals.items():
+            self.name(self.names, f, "t", self.change(total, wide(f), held(f)))
 
-    def column_total(self, fold: Node) -> None:
-        p, t = self.frame.buffer("p", fold), self.frame.buffer("t", fold)
-        self.fill(fold, t, t.name, "width")
+    def change(self, value: str, source: str, target: str) -> str:
+        """`value` of dtype `source` as `target`."""
+        return value if source == target else f"{self.function(f'cast_{target}', 'cast', target)}({value})"
+
+    def column_totals(self, folds: Nodes) -> None:
+        buffers = {f: (self.frame.buffer("p", f), self.frame.buffer("t", f)) for f in folds}
+        self.fill({f: t.name for f, (_, t) in buffers.items()}, "t", "width")
         with self.block("for chunk in range(chunks):"):
-            self.line(f"{p.name}_at = {p.name} + chunk * piece * {p.itemsize}")
+            for p, _ in buffers.values():
+                self.line(f"{p.name}_at = {p.name} + chunk * piece * {p.itemsize}")
             with self.block("for i in range(width):"):
-                total = self.load(t.name, t.dtype, t.name, "i")
-                partial = self.load(p.name, p.dtype, f"{p.name}_at", "i")
-                self.store(t.name, t.dtype, t.name, "i", self.fold(fold, total, partial))
+                for f, (p, t) in buffers.items():
+                    total = self.load(t.name, t.dtype, t.name, "i")
+                    partial = self.load(p.name, p.dtype, f"{p.name}_at", "i")
+                    self.store(t.name, t.dtype, t.name, "i", self.fold(f, total, partial))
 
     def row_values(self, nodes: Iterable[Node], prefix: str) -> None:
         nodes = [v for v in nodes if v not in self.names]
@@ -338,6 +342,12 @@ class _Printer(Writer):
                 self.load_lanes(names, (), [o.node for o in outputs], "o")
                 for o in outputs:
                     self.store(o.name, o.dtype, f"{o.name}_row", "i" if o.moves else "0", names[o.node])
+
+
+def wide(fold: Node) -> str:
+    """The dtype in which chunks are added up: float64 for float32, which costs nothing and is nearly exact."""
+    sums = fold.op.name in ("reduce_sum", "reduce_prod")
+    return "float64" if sums and fold.spec.dtype.name == "float32" else held(fold)
 
 
 def identity(fold: Node) -> float:

@@ -63,8 +63,7 @@ class Writer:
 
     def literal(self, value: float, dtype: str) -> str:
         """The name of a global of a NumPy type, which Numba takes as a constant of that very type."""
-        text = repr(bool(value)) if dtype == "bool" else f"{dtype}({value!r})"
-        return self.constants.setdefault(text, f"c{len(self.constants)}")
+        return self.constants.setdefault(f"{dtype}({value!r})", f"c{len(self.constants)}")
 
     def function(self, name: str, maker: str, *arguments: object) -> str:
         """`name`, noted as one that a kernel calls."""
@@ -82,10 +81,10 @@ class Writer:
         """What an access of `scope` cannot overlap."""
         return tuple(s for s in self.scopes if s != scope)
 
-    def load(self, name: str, dtype: str, address: str, index: str, scope: str = "") -> str:
-        """The expression that loads an element of operand or buffer `name`."""
-        scope = scope or name
-        function = self.function(f"load_{name}", "load", dtype, scope, self.others(scope))
+    def load(self, scope: str, dtype: str, address: str, index: str) -> str:
+        """The expression that loads an element of `scope`: a buffer, or ``"in"`` for any input."""
+        name = f"load_{scope}_{dtype}" if scope == "in" else f"load_{scope}"
+        function = self.function(name, "load", dtype, scope, self.others(scope))
         return f"{function}({address}, {index})"
 
     def store(self, name: str, dtype: str, address: str, index: str, value: str) -> None:

@@ -1,0 +1,81 @@
+"""The command `mgb`, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOFTMAX = Path(__file__).parent.parent.parent / "examples" / "softmax.py"
+
+
+def mgb(*arguments: str, status: int = 0, **environment: str) -> str:
+    """What the command prints, on both streams."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mgb", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "COLUMNS": "120", **environment},
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("backend", ["eager", "cpu_numba"])
+def test_explain_prints_every_stage(backend: str) -> None:
+    text = mgb("explain", f"{SOFTMAX}:softmax", MGB_JIT_BACKEND=backend)
+    for stage in ("recorded", "simplified", "summary", "step 0", "memory", "program"):
+        assert re.search(rf"^{stage}", text, re.MULTILINE), stage
+    assert f"backend {backend}; 1 fused groups, 0 ops run eagerly" in text
+    assert "reduce_sum" in text
+
+
+def test_explain_says_why_an_op_runs_eagerly(tmp_path: Path) -> None:
+    path = tmp_path / "sorted.py"
+    path.write_text("import mgb.functional as F\ndef f(x):\n    return F.argsort(x * 2 + 1)[1] * 2 + 1\n")
+    text = mgb("explain", f"{path}:f", "--shapes", "f32[8,8]", MGB_JIT_BACKEND="cpu_numba")
+    assert "eager, argsort is of kind opaque" in text
+    assert "ends at add: argsort reads it" in text
+
+
+def test_explain_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
+    assert "is not FILE:FUNCTION" in mgb("explain", "nowhere.py:f", status=2)
+    assert "has no function 'nothing'" in mgb("explain", f"{SOFTMAX}:nothing", status=2)
+    path = tmp_path / "plain.py"
+    path.write_text("def f(x):\n    return x + 1\n")
+    assert "--shapes" in mgb("explain", f"{path}:f", status=2)
+
+
+def test_backends_lists_what_is_here_and_how_to_get_the_rest() -> None:
+    text = mgb("backends")
+    assert re.search(r"eager .* runs", text)
+    assert 'pip install "mgb[halide]"' in text
+
+
+def test_env_lists_every_variable() -> None:
+    text = mgb("env", MGB_JIT_BACKEND="EAGER")
+    assert "MGB_JIT_BACKEND=EAGER" in text
+    assert "MGB_CACHE_DIR" in text
+
+
+def test_cache_counts_and_clears(tmp_path: Path) -> None:
+    folder = str(tmp_path / "cache")
+    mgb("explain", f"{SOFTMAX}:softmax", MGB_JIT_BACKEND="cpu_numba", MGB_CACHE_DIR=folder)
+    files = [p for p in Path(folder).rglob("*") if p.is_file()]
+    assert files
+    mgb("cache", "info", MGB_CACHE_DIR=folder)
+    mgb("cache", "clear", MGB_CACHE_DIR=folder)
+    assert not [p for p in Path(folder).rglob("*") if p.is_file() and p.stat().st_size and p in files]
+
+
+@pytest.mark.parametrize("backend", ["eager", "cpu_numba"])
+def test_demo_agrees_with_eager(backend: str) -> None:
+    text = mgb("demo", "--quick", MGB_JIT_BACKEND=backend)
+    assert f"backend {backend}" in text
+    assert "loss curves agree" in text
