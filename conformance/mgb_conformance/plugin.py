@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from .report import Reporter, describe, short_id
+
 #: A test module that sets this variable tests that backend, whatever the command line says.
 MODULE_VARIABLE = "MGB_BACKEND"
-
-#: The traits that the header shows.
-SHOWN = "kinds dtypes devices scope specialize strided max_inputs ieee api_version".split()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,8 +26,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: long sweeps, run with `pytest -m slow`")
     if config.getoption("--mgb-report"):
-        from .report import Reporter
-
         config.pluginmanager.register(Reporter(config), "mgb_conformance_report")
 
 
@@ -38,27 +34,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if not name:
         return []
     return [f"{key}: {value}" for key, value in describe(name).items()]
-
-
-def describe(name: str) -> dict[str, str]:
-    """The backend, its traits and the ``MGB_*`` variables that are set, as text."""
-    from mgb.plugins import load_backend
-
-    backend = load_backend(name)
-    shown = [f"{field}={_text(getattr(backend.traits, field))}" for field in SHOWN]
-    variables = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("MGB_")]
-    return {
-        "mgb backend": f"{backend.name} {backend.version()}",
-        "mgb traits": ", ".join(shown),
-        "mgb vocabulary": f"{len(backend.traits.vocabulary)} ops",
-        "mgb variables": " ".join(variables) or "none",
-    }
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, frozenset):
-        return "+".join(sorted(_text(v) for v in value))
-    return str(getattr(value, "value", value))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -84,17 +59,9 @@ def _is_ours(item: pytest.Item) -> bool:
 def _expect_failures(path: Path, items: list[pytest.Item]) -> None:
     known = tomllib.loads(path.read_text())
     for item in items:
-        reason = known.get(test_id(item.nodeid))
+        reason = known.get(short_id(item.nodeid))
         if reason is not None:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
-
-
-def test_id(nodeid: str) -> str:
-    """A test's name without the file it was collected through: ``TestCasts::test_bits[int32-float32]``."""
-    return nodeid.partition("::")[2]
-
-
-test_id.__test__ = False  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")

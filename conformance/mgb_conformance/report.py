@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .plugin import describe, test_id
+#: The traits that the header shows.
+SHOWN = "kinds dtypes devices scope specialize strided max_inputs ieee api_version".split()
+
+
+def short_id(nodeid: str) -> str:
+    """A test's name without the file it was collected through: ``TestCasts::test_bits[int32-float32]``."""
+    return nodeid.partition("::")[2]
+
+
+def describe(name: str) -> dict[str, str]:
+    """The backend, its traits and the ``MGB_*`` variables that are set, as text."""
+    from mgb.plugins import load_backend
+
+    backend = load_backend(name)
+    shown = [f"{field}={_text(getattr(backend.traits, field))}" for field in SHOWN]
+    variables = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("MGB_")]
+    return {
+        "mgb backend": f"{backend.name} {backend.version()}",
+        "mgb traits": ", ".join(shown),
+        "mgb vocabulary": f"{len(backend.traits.vocabulary)} ops",
+        "mgb variables": " ".join(variables) or "none",
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, frozenset):
+        return "+".join(sorted(_text(v) for v in value))
+    return str(getattr(value, "value", value))
 
 
 class Reporter:
@@ -24,7 +52,7 @@ class Reporter:
         """Keep the call of each test, or whatever ended it earlier."""
         if report.when != "call" and report.outcome == "passed":
             return
-        name = test_id(report.nodeid)
+        name = short_id(report.nodeid)
         outcome = "known failure" if hasattr(report, "wasxfail") else report.outcome
         self._tests.append(
             {

@@ -103,6 +103,7 @@ def place(array: Any, device: str) -> Any:
     if not is_gpu(device):
         return array if isinstance(array, np.ndarray) else array.get()
     cupy = array_module(device)
-    number = int(match[2]) if (match := _NAME.fullmatch(device)) and match[2] != "x" else 0
+    match = _NAME.fullmatch(device)
+    number = int(match[2]) if match is not None and match[2] != "x" else 0
     with cupy.cuda.Device(number):
         return cupy.asarray(array)

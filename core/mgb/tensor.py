@@ -222,6 +222,10 @@ class Tensor:
         dtype = "" if self.dtype == np.float32 else f", dtype={self.dtype.name}"
         return f"{type(self).__name__}({text}{dtype}, device={self._device})"
 
+    def __format__(self, spec: str) -> str:
+        """A 0-d Tensor takes the format of a number, as in ``f"{loss:.3f}"``."""
+        return format(self.item(), spec) if spec and not self.shape else super().__format__(spec)
+
     __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ def mgb(*arguments: str, status: int = 0, **environment: str) -> str:
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, "COLUMNS": "120", **environment},
+        env={**os.environ, "COLUMNS": "200", **environment},
     )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -304,3 +304,9 @@ def test_constructor_dtypes() -> None:
         Tensor(Tensor([1.0]), dtype="int32")
     with pytest.raises(ConversionError):
         Tensor("text")
+
+
+def test_a_number_can_be_formatted() -> None:
+    assert f"{Tensor(1.25):.1f} {Tensor(7):03d} {Tensor([1.0])}" == f"{1.25:.1f} 007 {Tensor([1.0])!r}"
+    with pytest.raises(TypeError, match="format"):
+        format(Tensor([1.0, 2.0]), ".1f")

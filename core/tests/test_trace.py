@@ -639,7 +639,8 @@ def test_constants_of_every_dtype(dtype: str, mode: dict) -> None:
     for call in (1, 2, 3):
         result = traced(tensor([call, call + 1], dtype=dtype))
         assert result.dtype == dtypes.as_dtype(dtype)
-        np.testing.assert_array_equal(result.numpy().astype(float), [2 * call**2 + 1, 2 * (call + 1) ** 2 + 1])
+        expected = [2 * x * x + 1 for x in (call, call + 1)]
+        np.testing.assert_array_equal(result.numpy().astype(float), expected)
 
 
 def test_a_value_of_an_argument_that_python_looks_at_is_never_frozen() -> None:

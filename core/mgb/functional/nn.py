@@ -16,12 +16,12 @@ from ..ops.primitives import where
 from ..random import generator
 from ..tensor import Tensor
 from . import activation, ctc, loss, normalization, softmaxes
-from .activation import *  # noqa: F403
-from .ctc import *  # noqa: F403
-from .loss import *  # noqa: F403
+from .activation import *
+from .ctc import *
+from .loss import *
 from .matrices import below
-from .normalization import *  # noqa: F403
-from .softmaxes import *  # noqa: F403
+from .normalization import *
+from .softmaxes import *
 from .softmaxes import softmax
 
 __all__ = [

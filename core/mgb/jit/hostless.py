@@ -133,7 +133,8 @@ class _Writer:
         if binding.leaf is None:
             self._lines.append(f"{tensor} = {self._name(binding.owner)}()")
         new = self._wrapped(binding.step) if binding.step is not None else "None"
-        action = f"{tensor}._grad = {new}" if binding.is_grad else f"{tensor}{'._grad' * binding.of_grad}._reset({new})"
+        place = f"{tensor}._grad" if binding.is_grad or binding.of_grad else tensor
+        action = f"{place} = {new}" if binding.is_grad else f"{place}._reset({new})"
         self._lines.append(f"if {tensor} is not None: {action}")
 
     def _result(self, structure: Structure, refs: Any) -> str:

@@ -31,6 +31,10 @@ class Literal:
     array: Any
     raw: Any = None
 
+    def same_scalar(self, value: Any) -> bool:
+        """Is `value` the Python scalar that this was made of?"""
+        return self.raw.__class__ is value.__class__ and self.raw == value
+
     def matches(self, other: Any) -> bool:
         """Is `other` the same constant? NaN equals NaN."""
         mine = self.array
@@ -157,7 +161,7 @@ class Record:
         return tuple(e.node.spec for e in self.externals)
 
     def escaping(self, results: Iterable[int | None]) -> frozenset[int]:
-        """The steps whose values live on and are neither among `results` nor bound: Python put them elsewhere."""
+        """The steps whose values Python keeps elsewhere: neither among `results` nor bound."""
         return frozenset(self.entries[-1].required) - {b.step for b in self.bindings} - frozenset(results)
 
     def updates(self) -> Mapping[int, int]:

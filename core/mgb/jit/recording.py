@@ -52,18 +52,18 @@ class Recording(CallSession):
         self._without_host = without_host
         self._leaf_tensors = {id(t): n for n, t in enumerate(leaves) if isinstance(t, Tensor)}
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
-        self._numbers: dict[tuple[int, int], int] = {}  # two Tensors of one array may part before the next call
+        self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._rebound: list[weakref.ref[Tensor]] = []
         self._own: set[int] = set()  # ids of Tensors made in the body; one that is reused belongs to another such
-        self._originals: dict[int, tuple[Tensor, Any]] = {}  # by the id of an alias: what it was made of, its array
+        self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
         self._saw_outside = False
         self._unknown: str | None = None  # where data that only the body can make was used first
-        self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # before the call, and was that looked at?
+        self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # found, and was it looked at?
 
     # the Session protocol
 
@@ -156,9 +156,9 @@ class Recording(CallSession):
         """Refuse what only the body could supply, when it is not to run again."""
         if self._unknown is not None:
             raise UnknownInputError(
-                f"have some unknown input tensors in trace result: the one used at {self._unknown} was made of data "
-                "inside the function, which will not run again. Make it outside, pass it as an argument, or set "
-                "`capture_as_const=True`"
+                f"have some unknown input tensors in trace result: the one used at {self._unknown} was made "
+                "of data inside the function, which will not run again. Make it outside, pass it as an argument, "
+                "or set `capture_as_const=True`"
             )
 
     def finish(self) -> Record:
@@ -203,7 +203,8 @@ class Recording(CallSession):
 
     def _holders(self) -> dict[int, Tensor]:
         """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""
-        return {id(grad): tensor for tensor, grad, reads in self._grads.values() if reads and grad is not None}
+        found = ((tensor, grad) for tensor, grad, reads in self._grads.values() if reads)
+        return {id(grad): tensor for tensor, grad in found if grad is not None}
 
     def _expect_grads(self) -> None:
         """Another call may find another ``grad``, or none, in the same Tensor."""

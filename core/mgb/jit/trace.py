@@ -23,7 +23,7 @@ from .replay import Replay
 from .tree import flatten
 from .variant import Variant
 
-#: Calls kept for the same arguments, which differ in what they find outside: a ``grad`` or none, another shape.
+#: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 _STATES = 8
 
 #: Options of MegEngine's `trace` that are accepted with this value only.
@@ -52,9 +52,10 @@ class trace:
     capture_as_const : bool
         Tensors from outside become constants, whose values are compared in replay. Positional arguments must be Tensors.
     without_host : bool
-        Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that reads values,
-        keeps a new Tensor elsewhere than in its result, or is called while a `GradManager` outside records it, keeps
-        running Python.
+        Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that
+        reads values, keeps a new Tensor elsewhere than in its result, or is called while a `GradManager`
+        outside records it, keeps running Python. Which Tensors a module's attributes name and its mode, such
+        as ``eval()``, are those of the first call; assign with ``weight[...] = value``.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     opt_level : int

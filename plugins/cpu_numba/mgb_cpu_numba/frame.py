@@ -142,12 +142,22 @@ class Frame:
         return {o.node: o for o in reversed(self.operands) if not o.is_output}
 
     @cached_property
-    def loops(self) -> dict[str, tuple[int, int]]:
-        """For the kept and the folded loops around the innermost one: how many there can be, and the first
-        slot of their lengths, innermost first."""
-        outer = [a for a, d in enumerate(self.schedule.shape) if d != 1 and a != self.inner]
-        folded = sum(a in self.folded_axes for a in outer)
-        return {"kept": (len(outer) - folded, len(HEAD)), "folded": (folded, len(HEAD) + self.ndim)}
+    def outer(self) -> dict[str, tuple[int, ...]]:
+        """The axes of the kept and of the folded loops around the innermost one."""
+        axes = [a for a, d in enumerate(self.schedule.shape) if d != 1 and a != self.inner]
+        folded = tuple(a for a in axes if a in self.folded_axes)
+        return {"kept": tuple(a for a in axes if a not in folded), "folded": folded}
+
+    @property
+    def lengths_at(self) -> dict[str, int]:
+        """The first slot of the lengths of the kept and of the folded loops, innermost first."""
+        return {"kept": len(HEAD), "folded": len(HEAD) + self.ndim}
+
+    def strides_at(self, o: Operand, kind: str) -> range:
+        """The slots of an operand's strides along the outer loops of a kind; none when they are all 0."""
+        first = o.at + 1 + (0 if kind == "kept" else self.ndim)
+        axes = self.outer[kind]
+        return range(first, first + len(axes) * any(self.span[o.node][a] for a in axes))
 
     @property
     def buffers_at(self) -> int:

@@ -271,7 +271,7 @@ class Planner:
         frame, words = self.frame, self.words
         words[: len(HEAD)] = [sizes[name] for name in HEAD]
         for kind, axes in (("kept", self.kept), ("folded", self.folded)):
-            _, at = frame.loops[kind]
+            at = frame.lengths_at[kind]
             words[at : at + frame.ndim] = 1
             words[at : at + len(axes)] = [self.loops.shape[a] for a in axes]
         for i, o in enumerate(frame.operands):

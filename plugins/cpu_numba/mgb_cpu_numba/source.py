@@ -105,7 +105,7 @@ class _Printer(Writer):
 
     def places(self, index: str, kind: str) -> list[str]:
         """Split `index` into its places along the loops of a kind, "kept" or "folded", innermost first."""
-        count, at = self.frame.loops[kind]
+        count, at = len(self.frame.outer[kind]), self.frame.lengths_at[kind]
         names = []
         for axis in range(count - 1):
             length = f"slot(plan, {at + axis})"
@@ -134,7 +134,7 @@ class _Printer(Writer):
         read = self.frame.schedule.row_reads
         for o in self.frame.operands:
             moves = [(o.at, "column")] if self.frame.columns and o.moves else []
-            moves += [(o.at + 1 + axis, place) for axis, place in enumerate(places)]
+            moves += zip(self.frame.strides_at(o, "kept"), places, strict=False)
             self.line(f"{o.name}_row = {self.address(o, o.name, moves, count if o.node in read else '')}")
         if not self.frame.columns:
             for node in read:
@@ -191,7 +191,7 @@ class _Printer(Writer):
         places = self.places(step, "folded")
         for o in operands:
             moves = [(o.at, "start")] if o.moves and not self.frame.columns else []
-            moves += [(o.at + 1 + self.frame.ndim + axis, place) for axis, place in enumerate(places)]
+            moves += zip(self.frame.strides_at(o, "folded"), places, strict=False)
             self.line(f"{o.name}_at = {self.address(o, f'{o.name}_row', moves, count)}")
         for v in (*part.restores, *part.keeps):
             b = self.frame.buffer("k", v)
