@@ -62,7 +62,7 @@ class Tensor:
         Copied. 64-bit numbers become 32-bit unless `dtype` says otherwise, as in MegEngine.
     dtype : dtype, optional
     device : str, optional
-        ``"xpux"`` (the default device), ``"cpux"``, ``"gpu0"``, ...
+        ``"xpux"`` (the default device), ``"cpux"``, ``"gpu0"``, ...; not asked when `data` is a Tensor.
     is_const, no_cache, format
         Accepted for MegEngine's sake; they change nothing.
     name : str, optional
@@ -71,6 +71,8 @@ class Tensor:
     ------
     ConversionError
         `data` has a dtype that mgb does not know, or is ragged.
+    RuntimeError
+        `data` is a Tensor of another dtype than `dtype`.
     """
 
     __slots__ = ("__weakref__", "_data", "_device", "_grad", "_index", "_session", "_spec", "_tape", "name")

@@ -228,9 +228,7 @@ def test_a_tensor_of_an_unfinished_trace_is_refused():
 
 
 @pytest.mark.parametrize("without_host", [False, True])
-@pytest.mark.parametrize(
-    "read", [lambda y: y.numpy(), lambda y: y.item(), bool, float, repr]
-)
+@pytest.mark.parametrize("read", [lambda y: y.numpy(), lambda y: y.item(), bool, float, repr])
 def test_a_value_read_in_symbolic_mode_is_an_error(without_host, read):
     weight = Parameter([10.0])
     reading = True

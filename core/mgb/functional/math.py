@@ -7,8 +7,9 @@ from collections.abc import Callable
 from .. import dtypes
 from ..ops import methods
 from ..ops.elementwise import abs, ne, square
+from ..ops.floats import widen_halves
 from ..ops.methods import Axis, average, reduced
-from ..ops.primitives import cast, maximum, sqrt
+from ..ops.primitives import maximum, sqrt
 from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
 from ..ops.sort import argmax_, argmin_, argsort, cumsum, sort, topk
 from ..tensor import Tensor
@@ -44,14 +45,13 @@ def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return methods.mean(inp, axis, keepdims)
 
 
-def _variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    wide = cast(x, dtype=dtypes.float32) if x.dtype in dtypes.HALVES else x
-    out = average(square(wide - average(wide, axis)), axis)
-    return cast(out, dtype=x.dtype) if x.dtype in dtypes.HALVES else out
+@widen_halves
+def _variance(x: Tensor, *, axis: tuple[int, ...]) -> Tensor:
+    return average(square(x - average(x, axis)), axis)
 
 
 def _deviation(x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    return sqrt(_variance(x, axis))
+    return sqrt(_variance(x, axis=axis))
 
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:

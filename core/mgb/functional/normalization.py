@@ -118,8 +118,7 @@ def batch_norm(
     count = extent(x, axis=axis)
     new_mean = _followed(running_mean, mean, momentum)
     new_var = _followed(running_var, variance * (count / maximum(count - 1, 1)), momentum)
-    follows = running_mean is not None or running_var is not None
-    if follows and not inplace:
+    if not inplace and (running_mean is not None or running_var is not None):
         return out, new_mean, new_var
     for old, new in ((running_mean, new_mean), (running_var, new_var)):
         if old is not None and new is not None:

@@ -25,7 +25,9 @@ def explain(variant: Variant) -> str:
 
 def _segment(variant: Variant, number: int, segment: Segment, count: int) -> str:
     cut = variant.record.entries[segment.stop]
-    title = "the call" if count == 1 else f"segment {number + 1} of {count}, up to {cut.op.name} ({cut.source})"
+    title = (
+        "the call" if count == 1 else f"segment {number + 1} of {count}, up to {cut.op.name} ({cut.source})"
+    )
     if not segment.outputs:
         return _heading(title) + "\nnothing of it is wanted"
     program, _reads = variant.program(number)

@@ -28,7 +28,8 @@ class HostlessCall:
     variant : Variant
         Of a single segment.
     leaves : sequence
-        The flattened arguments of the recorded call; those that are no Tensors are kept, since they are in its key.
+        The flattened arguments of the recorded call; those that are no Tensors are kept, since they are in
+        its key.
     structure : Structure
         How the result was nested.
     results : tuple

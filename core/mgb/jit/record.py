@@ -17,7 +17,8 @@ def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
     raise AssertionError("a cut makes no value")
 
 
-#: Pseudo-ops in the sequence: the program splits here. ``required`` are the steps whose values leave the program.
+#: Pseudo-ops in the sequence: the program splits here. ``required`` are the steps whose values leave the
+#: program.
 READ = Op("read of a value", Kind.OPAQUE, _no_spec)
 EXCLUDE = Op("exclude_from_trace", Kind.OPAQUE, _no_spec)
 END = Op("end", Kind.OPAQUE, _no_spec)
@@ -26,7 +27,7 @@ CUTS = frozenset({READ, EXCLUDE, END})
 
 @dataclass(slots=True)
 class Literal:
-    """A constant operand: `array` as the op saw it, `raw` the Python scalar it was made of, if that is known."""
+    """A constant operand: `array` as the op saw it, `raw` the Python scalar it was made of, if known."""
 
     array: Any
     raw: Any = None
@@ -48,7 +49,8 @@ class Literal:
         return str(self.array.item()) if self.array.size == 1 else f"a constant of shape {self.array.shape}"
 
 
-#: An operand: the step that made it (0, 1, ...), an external input (-1 is the first, -2 the second, ...), or a constant.
+#: An operand: the step that made it (0, 1, ...), an external input (-1 is the first, -2 the second, ...),
+#: or a constant.
 Ref = int | Literal
 
 

@@ -56,7 +56,9 @@ class Recording(CallSession):
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._rebound: list[weakref.ref[Tensor]] = []
-        self._own: set[int] = set()  # ids of Tensors made in the body; one that is reused belongs to another such
+        self._own: set[int] = (
+            set()
+        )  # ids of Tensors made in the body; one that is reused belongs to another such
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
@@ -90,8 +92,8 @@ class Recording(CallSession):
             if self._finished:
                 raise self.unreadable(tensor)
             raise SymbolicReadError(
-                f"tensor invalid, can not infer value of this tensor under trace(symbolic=True) ({caller()}). "
-                "You can try to use trace(symbolic=False) to avoid this issue."
+                "tensor invalid, can not infer value of this tensor under trace(symbolic=True) "
+                f"({caller()}). You can try to use trace(symbolic=False) to avoid this issue."
             )
         if not self.paused and tensor._index not in self._readable:
             self._cut(READ, (tensor._index,))
@@ -133,7 +135,9 @@ class Recording(CallSession):
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything alive gets its value."""
         if self._without_host:
-            raise TraceError("exclude_from_trace needs the Python body at every call; use trace(without_host=False)")
+            raise TraceError(
+                "exclude_from_trace needs the Python body at every call; use trace(without_host=False)"
+            )
         wanted = tuple(sorted({t._index for t in self.alive()}))
         if self._symbolic:
             self.evaluate(wanted)
@@ -157,8 +161,8 @@ class Recording(CallSession):
         if self._unknown is not None:
             raise UnknownInputError(
                 f"have some unknown input tensors in trace result: the one used at {self._unknown} was made "
-                "of data inside the function, which will not run again. Make it outside, pass it as an argument, "
-                "or set `capture_as_const=True`"
+                "of data inside the function, which will not run again. Make it outside, pass it as an "
+                "argument, or set `capture_as_const=True`"
             )
 
     def finish(self) -> Record:

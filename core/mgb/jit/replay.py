@@ -1,4 +1,4 @@
-"""A later call: match each op against the record, and run the compiled segments when their values are wanted."""
+"""A later call: match each op against the record, and run segments when their values are wanted."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from .session import CallSession
 from .variant import Variant
 
 _REMEDY = {
-    "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a captured constant",
+    "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant",
     "too many instructions": "the traced function must do the same ops at every call; move the rest outside",
     "mismature end": "the traced function must do the same ops at every call; move the rest outside",
     "value unreadable": "read the same values at every call, or put the code in `with exclude_from_trace():`",
 }
-_USUAL = "put code that differs from call to call in `with exclude_from_trace():`, or trace it as a function of its own"
+_USUAL = (
+    "put code that differs from call to call in `with exclude_from_trace():`, "
+    "or trace it as a function of its own"
+)
 
 
 class Replay(CallSession):
     """A session that follows a `Variant`.
 
-    When an input comes with another shape, the rest of the call grows a new record: the ops and their wiring are still
-    checked, while specs, shape parameters and Python numbers are taken as they come.
+    When an input comes with another shape, the rest of the call grows a new record: the ops and their
+    wiring are still checked, while specs, shape parameters and Python numbers are taken as they come.
 
     Parameters
     ----------
@@ -67,7 +70,11 @@ class Replay(CallSession):
                 if a._session is self:
                     if a._index != ref:
                         return None
-                elif ref.__class__ is not int or ref >= 0 or (fed[-1 - ref] is not a._data and not self._feeds_as_recorded(-1 - ref, a)):  # type: ignore[operator]
+                elif (
+                    ref.__class__ is not int
+                    or ref >= 0
+                    or (fed[-1 - ref] is not a._data and not self._feeds_as_recorded(-1 - ref, a))
+                ):  # type: ignore[operator]
                     return None
             elif ref.__class__ is int or a is None or not ref.same_scalar(a):  # type: ignore[union-attr]
                 return None
@@ -169,7 +176,9 @@ class Replay(CallSession):
             self._match_literal(tensor, ref, entry)
         elif tensor._session is self:
             if ref < 0:
-                self._mismatch("expect external node, got internal", entry, f"the result of step {tensor._index}")
+                self._mismatch(
+                    "expect external node, got internal", entry, f"the result of step {tensor._index}"
+                )
             if tensor._index != ref:
                 self._mismatch("input id mismatch", entry, f"the result of step {tensor._index}")
         elif tensor._index == CONSTANT:
@@ -197,7 +206,9 @@ class Replay(CallSession):
         if array.dtype != recorded.dtype:
             self._mismatch(f"dtype mismatch: {recorded.dtype} vs {array.dtype}", entry, f"input {number}")
         if tensor._device != recorded.device:
-            self._mismatch(f"comp_node mismatch: {recorded.device} vs {tensor._device}", entry, f"input {number}")
+            self._mismatch(
+                f"comp_node mismatch: {recorded.device} vs {tensor._device}", entry, f"input {number}"
+            )
         self._take(number, array)
         if array.shape != recorded.shape:
             self._regrow_with(number, Spec(array.shape, array.dtype, tensor._device))
@@ -223,7 +234,9 @@ class Replay(CallSession):
 
     def _regrow_with(self, number: int, spec: Spec) -> None:
         if not self.grown:
-            record = Record(list(self._entries[: self._cursor]), list(self.record.externals), self.record.bindings)
+            record = Record(
+                list(self._entries[: self._cursor]), list(self.record.externals), self.record.bindings
+            )
             self.record = record
             self.variant = self._regrow(record, self.variant)
             self.grown = True
@@ -246,5 +259,3 @@ class Replay(CallSession):
         node = self.record.externals[-1 - ref].node if ref < 0 else self.record.entries[ref].node
         assert node is not None
         return node
-
-

@@ -1,4 +1,4 @@
-"""What a first call and a replayed one have in common: the values in flight and the Tensors that stand for them."""
+"""What first and later calls have in common: values in flight and the Tensors that stand for them."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ class CallSession(ABC):
             )
 
     def settle(self) -> None:
-        """The end: give every living Tensor its value; one that no program computes cannot be read any more."""
+        """The end: give every living Tensor its value; one that no program computes stays unreadable."""
         self._finished = True
         self.release()
         self._tensors.clear()
         self._replaced.clear()
 
     def release(self) -> None:
-        """Give every living Tensor that has a value that value: from here on it is like any Tensor from outside."""
+        """Give every living Tensor its value, if there is one: it is like any Tensor from outside then."""
         for tensor in self.alive():
             array = self.values.get(tensor._index)
             if array is not None:
@@ -108,8 +108,9 @@ class CallSession(ABC):
             return TraceMismatchError("data unreadable", detail)
         return TraceMismatchError(
             "data unreadable",
-            f"the result of step {tensor._index} ({self.entry(tensor._index)}) was not kept when the call was recorded, "
-            "so the compiled program does not return it; return it from the traced function at every call",
+            f"the result of step {tensor._index} ({self.entry(tensor._index)}) was not kept when the call "
+            "was recorded, so the compiled program does not return it; return it from the traced function "
+            "at every call",
         )
 
     def entry(self, step: int) -> Entry:
@@ -134,7 +135,8 @@ class CallSession(ABC):
     def operands(self, args: Sequence[Any]) -> list[Any]:
         """The arrays that `args` refer to."""
         return [
-            r.array if isinstance(r, Literal) else self.values[r] if r >= 0 else self.fed[-1 - r] for r in args
+            r.array if isinstance(r, Literal) else self.values[r] if r >= 0 else self.fed[-1 - r]
+            for r in args
         ]
 
     def abandon(self) -> None:
@@ -153,7 +155,7 @@ class CallSession(ABC):
         self.settle()
 
     def previous(self) -> Iterator[tuple[Tensor, Any]]:
-        """The Tensors that took new values in this call, and the arrays that they had before, latest first."""
+        """The Tensors that took new values in this call, and the arrays they had before, latest first."""
         for reference, old in reversed(self._replaced):
             tensor = reference()
             array = old

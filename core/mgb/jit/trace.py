@@ -39,18 +39,20 @@ _FIXED = {
 class trace:
     """Decorator that records what a function does and runs it compiled from then on.
 
-    The first call runs the body and records every op, those of the gradient and of the optimizer included. Later calls
-    run the body again, match each op against the record, and run the compiled program when a value is wanted. With
-    ``without_host=True`` later calls skip the body.
+    The first call runs the body and records every op, those of the gradient and of the optimizer included.
+    Later calls run the body again, match each op against the record, and run the compiled program when a
+    value is wanted. With ``without_host=True`` later calls skip the body.
 
     Parameters
     ----------
     function : callable
         Takes and returns anything; what is traced are the ops on Tensors.
     symbolic : bool
-        Run nothing on the first call until it returns: the first call runs compiled too, and no value can be read in it.
+        Run nothing on the first call until it returns: the first call runs compiled too, and no value can
+        be read in it.
     capture_as_const : bool
-        Tensors from outside become constants, whose values are compared in replay. Positional arguments must be Tensors.
+        Tensors from outside become constants, whose values are compared in replay. Positional arguments
+        must be Tensors.
     without_host : bool
         Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that
         reads values, keeps a new Tensor elsewhere than in its result, or is called while a `GradManager`
@@ -66,8 +68,8 @@ class trace:
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND`` for this function.
     **options
-        MegEngine's other options, at their defaults only: ``record_only``, ``sublinear_memory_config``, ``dtr_config``,
-        ``profiling``, ``symbolic_shape``.
+        MegEngine's other options, at their defaults only: ``record_only``, ``sublinear_memory_config``,
+        ``dtr_config``, ``profiling``, ``symbolic_shape``.
 
     Raises
     ------
@@ -376,4 +378,3 @@ def _check_fixed(options: Mapping[str, Any]) -> None:
             raise TraceInputError(f"trace has no option {name!r}")
         if value != _FIXED[name]:
             raise TraceInputError(f"trace({name}={value!r}) is not supported; leave {name} out")
-

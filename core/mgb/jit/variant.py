@@ -68,7 +68,7 @@ class Variant:
         return found
 
     def run(self, number: int, fed: Sequence[Any], values: dict[int, Any]) -> None:
-        """Run a segment on the external arrays `fed` and the values of earlier segments; add its own to `values`."""
+        """Run a segment on the external arrays `fed` and earlier values; add its own to `values`."""
         outputs = self.segments[number].outputs
         if outputs:
             program, reads = self.program(number)
@@ -116,6 +116,8 @@ def cut_out(outputs: tuple[Node, ...], boundary: Mapping[Node, int]) -> tuple[Gr
     copies: dict[Node, Node] = dict(inputs)
     for node in reach.nodes:
         args = tuple(copies[i] for i in node.inputs)
-        copies[node] = node if args == node.inputs else Node(node.op, args, node.params, node.spec, node.source)
+        copies[node] = (
+            node if args == node.inputs else Node(node.op, args, node.params, node.spec, node.source)
+        )
     graph = Graph(tuple(inputs.values()), tuple(copies[o] for o in outputs))
     return graph, tuple(boundary[n] for n in inputs)

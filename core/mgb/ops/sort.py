@@ -5,6 +5,7 @@ NaN counts as greater than every number, as in NumPy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -133,26 +134,19 @@ def _place_eager(function: Any, x: Any, axis: Axes) -> Any:
     return function(rows, axis=-1).astype(np.int32).reshape(reduced_shape(x.shape, axis))
 
 
-argmax_ = declare(
-    Op(
-        "argmax",
-        Kind.REDUCE,
-        _place_infer,
-        lambda x, axis: _place_eager(np.argmax, x, axis),
-        body=lambda x, axis: _place_body(x, reduce_max(x, axis=axis), axis),
-        differentiable=False,
-    )
-)
-argmin_ = declare(
-    Op(
-        "argmin",
-        Kind.REDUCE,
-        _place_infer,
-        lambda x, axis: _place_eager(np.argmin, x, axis),
-        body=lambda x, axis: _place_body(x, reduce_min(x, axis=axis), axis),
-        differentiable=False,
-    )
-)
+def _place_of(name: str, function: Any, reduction: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def eager(x: Any, axis: Axes) -> Any:
+        return _place_eager(function, x, axis)
+
+    def body(x: Tensor, axis: Axes) -> Tensor:
+        return _place_body(x, reduction(x, axis=axis), axis)
+
+    return declare(Op(name, Kind.REDUCE, _place_infer, eager, body=body, differentiable=False))
+
+
+#: ``argmax(x, axis=)`` and ``argmin(x, axis=)``: the row-major place among the axes that are folded.
+argmax_ = _place_of("argmax", np.argmax, reduce_max)
+argmin_ = _place_of("argmin", np.argmin, reduce_min)
 
 
 # running sums

@@ -69,7 +69,8 @@ def store(dtype: str, scope: str, others: Sequence[str]) -> Any:
 
 def gather(size: int) -> Any:
     """``gather(buffer, address, step, count)``: where `count` elements of `size` bytes lie side by side: at
-    `address` if `step` is `size`, else in `buffer`, to which they are copied."""
+    `address` if `step` is `size`, else in `buffer`, to which they are copied.
+    """
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         buffer, address, step, _ = args

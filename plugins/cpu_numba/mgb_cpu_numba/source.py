@@ -345,7 +345,7 @@ class _Printer(Writer):
 
 
 def wide(fold: Node) -> str:
-    """The dtype in which chunks are added up: float64 for float32, which costs nothing and is nearly exact."""
+    """The dtype in which chunks are added up: float64 for float32, which costs nothing."""
     sums = fold.op.name in ("reduce_sum", "reduce_prod")
     return "float64" if sums and fold.spec.dtype.name == "float32" else held(fold)
 
