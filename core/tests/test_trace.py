@@ -442,6 +442,18 @@ def test_a_method_has_a_record_for_each_instance() -> None:
     assert gone() is None
 
 
+def test_a_method_of_instances_without_weak_references_is_refused() -> None:
+    class Bare:
+        __slots__ = ()
+
+        @trace
+        def apply(self, x):
+            return x
+
+    with pytest.raises(TraceInputError, match="'__weakref__': add it"):
+        Bare().apply(tensor(1.0))
+
+
 def test_a_tensor_of_an_unfinished_trace_is_refused_elsewhere() -> None:
     kept = []
     wait, done = threading.Event(), threading.Event()

@@ -139,7 +139,13 @@ class trace:
             return self
         key = id(instance)
         if key not in self._bound:
-            reference = weakref.ref(instance, lambda _: self._bound.pop(key, None))
+            try:
+                reference = weakref.ref(instance, lambda _: self._bound.pop(key, None))
+            except TypeError as error:
+                name = type(instance).__name__
+                raise TraceInputError(
+                    f"{name} has __slots__ without '__weakref__': add it, so that each {name} can have its record"
+                ) from error
             self._bound[key] = reference, trace(_bind(self.__wrapped__, reference), **self._settings)
         return BoundTrace(instance, self._bound[key][1])
 
