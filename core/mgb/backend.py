@@ -28,7 +28,7 @@ class Specialize(Enum):
 
     SHAPE = "shape"  # the exact shapes
     NDIM = "ndim"  # the number of axes, and which of them have length 1
-    NONE = "none"  # nothing: only the ops and dtypes
+    NONE = "none"  # nothing but ops and dtypes; the core keeps such a kernel under the key of NDIM
 
 
 class Strided(Enum):

@@ -72,7 +72,7 @@ class Tensor:
     ConversionError
         `data` has a dtype that mgb does not know, or is ragged.
     RuntimeError
-        `data` is a Tensor of another dtype than `dtype`.
+        `data` is a Tensor of another dtype than `dtype`, or on another device than `device`.
     """
 
     __slots__ = ("__weakref__", "_data", "_device", "_grad", "_index", "_session", "_spec", "_tape", "name")
@@ -103,6 +103,8 @@ class Tensor:
         if isinstance(data, Tensor):
             if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
                 raise RuntimeError(f"a Tensor of {data.dtype} cannot be rebuilt as {dtype}: use astype")
+            if device is not None and devices.canonical(device) != data.device:
+                raise RuntimeError(f"a Tensor on {data.device} cannot be rebuilt on {device}: use .to")
             self._share(data)
             return
         array = as_array(data, dtype)

@@ -302,6 +302,9 @@ def test_constructor_dtypes() -> None:
     assert Tensor([1.0], dtype="float64").dtype == np.float64
     with pytest.raises(RuntimeError, match="use astype"):
         Tensor(Tensor([1.0]), dtype="int32")
+    with pytest.raises(RuntimeError, match=r"use \.to"):
+        Tensor(Tensor([1.0]), device="cpu0")
+    assert Tensor(Tensor([1.0]), dtype="float32", device="xpux").item() == 1
     with pytest.raises(ConversionError):
         Tensor("text")
 

@@ -74,7 +74,7 @@ class Replay(CallSession):
                     ref.__class__ is not int
                     or ref >= 0
                     or (fed[-1 - ref] is not a._data and not self._feeds_as_recorded(-1 - ref, a))
-                ):  # type: ignore[operator]
+                ):
                     return None
             elif ref.__class__ is int or a is None or not ref.same_scalar(a):  # type: ignore[union-attr]
                 return None

@@ -144,7 +144,7 @@ class trace:
             except TypeError as error:
                 name = type(instance).__name__
                 raise TraceInputError(
-                    f"{name} has __slots__ without '__weakref__': add it, so that each {name} can have its record"
+                    f"{name} has __slots__ without '__weakref__': add it, so that each can have its record"
                 ) from error
             self._bound[key] = reference, trace(_bind(self.__wrapped__, reference), **self._settings)
         return BoundTrace(instance, self._bound[key][1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -225,6 +224,8 @@ class Elemwise:
     def __init__(self, mode: str | Elemwise) -> None:
         name = str(mode).upper()
         if name not in MODES:
+            import difflib  # only a mistake needs it
+
             near = difflib.get_close_matches(name, MODES, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else f"; choose one of {', '.join(MODES)}"
             raise ValueError(f"{mode!r} is not an element-wise mode{hint}")
