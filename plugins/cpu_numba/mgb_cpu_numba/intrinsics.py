@@ -1,7 +1,8 @@
 """The words that Numba lacks, or spells with other semantics, as LLVM instructions.
 
-Every function computes in the type of its operands. None of them can trap, none contains a branch, so all
-vectorise.
+Every function computes in the type of its operands. None that spells an op can trap or contains a branch, so
+all vectorise; ``quotient`` and ``remainder`` are for places in loops, which are at least 0, and divide by
+lengths, which are not 0 where a loop runs.
 """
 
 from __future__ import annotations

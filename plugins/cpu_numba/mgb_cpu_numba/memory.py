@@ -95,7 +95,8 @@ def _copy_function(module: Any, size: int) -> Any:
     target, source, step, count = function.args
     element = ir.IntType(8 * size)
     builder = ir.IRBuilder(function.append_basic_block())
-    with cgutils.for_range(builder, count) as loop:
+    loops: Any = cgutils.for_range
+    with loops(builder, count) as loop:
         place = builder.add(source, builder.mul(loop.index, step))
         found = builder.load(builder.inttoptr(place, element.as_pointer()), align=size)
         builder.store(found, _pointer(builder, (target, loop.index), element), align=size)
@@ -141,11 +142,13 @@ def any_is() -> Any:
     def typing(_typing: Any, address: Any, *others: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             found = ir.IntType(1)(0)
-            for other in cgutils.unpack_tuple(builder, args[1]):
-                found = builder.or_(found, builder.icmp_unsigned("==", args[0], other))
+            for i in range(len(others)):
+                equal = builder.icmp_unsigned("==", args[0], builder.extract_value(args[1], i))
+                found = builder.or_(found, equal)
             return found
 
-        return types.boolean(address, types.StarArgTuple(others)), emit
+        rest: Any = types.StarArgTuple
+        return types.boolean(address, rest(others)), emit
 
     return intrinsic(typing)
 

@@ -6,6 +6,8 @@ Static single assignment is left to LLVM, and so a variable of a kernel has one 
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager
 from numba.core.typed_passes import IRLegalization, NativeLowering, NoPythonBackend, NopythonTypeInference
@@ -17,12 +19,13 @@ PASSES = (
 )  # fmt: skip
 
 
-class Pipeline(CompilerBase):  # type: ignore[misc]
+class Pipeline(CompilerBase):
     """The passes, for ``numba.cfunc``."""
 
     def define_pipelines(self) -> list[PassManager]:
-        """The one list of passes."""
-        passes = PassManager("mgb")
+        """The list of the one pipeline that there is."""
+        manager: Any = PassManager
+        passes = manager("mgb")
         for each in PASSES:
             passes.add_pass(each, each.__name__)
         passes.finalize()
