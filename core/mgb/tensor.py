@@ -48,6 +48,9 @@ class Session(Protocol):
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
 
+    def entered(self, module: Any) -> None:
+        """Told of an object whose attributes decide what the body does: a Module that is called in it."""
+
 
 #: The trace that records or replays in this context, or None.
 ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=None)

@@ -56,6 +56,9 @@ class Builder:
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         """Nothing to do: a graph that a pass builds is run once."""
 
+    def entered(self, module: Any) -> None:
+        """Nothing to do, likewise."""
+
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
     """A node whose spec is inferred and whose device is that of its inputs."""

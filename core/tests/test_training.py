@@ -298,3 +298,26 @@ def test_a_gradient_cleared_in_the_body_is_none_after_every_call() -> None:
         assert step(tensor([float(call)])).item() == 10 * call
         assert weight.grad is None
     assert len(calls) == 1
+
+
+def test_without_host_sees_a_module_that_has_changed() -> None:
+    mgb.random.seed(2)
+    layer, drop = M.Linear(3, 2), M.Dropout(0.5)
+    traced = trace(lambda x: drop(layer(x)), without_host=True)
+    x = tensor(np.ones((400, 3), np.float32))
+    for _ in range(3):
+        assert (traced(x).numpy() == 0).mean() == pytest.approx(0.5, abs=0.1)
+    drop.eval()
+    for _ in range(3):
+        np.testing.assert_allclose(traced(x).numpy(), layer(x).numpy(), rtol=1e-5)
+    layer.weight = mgb.Parameter(np.zeros((2, 3), np.float32))
+    for _ in range(3):
+        np.testing.assert_allclose(
+            traced(x).numpy(), np.broadcast_to(layer.bias.numpy(), (400, 2)), rtol=1e-5
+        )
+    records = traced.stats()["records"]
+    drop.train()
+    assert (traced(x).numpy() == 0).mean() == pytest.approx(0.5, abs=0.1)
+    drop.eval()
+    traced(x)
+    assert traced.stats()["records"] == records + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,8 @@ class _Writer:
         for expected in self._record.expected:
             tensor = self._tensor(expected)
             self._lines.append(f"if {tensor}._grad is {'not ' * expected.is_none}None: return MISS")
+        for module, attributes in self._record.modules:
+            self._guard_attributes(module, attributes)
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         if self._outputs:
@@ -106,6 +108,13 @@ class _Writer:
         """Miss when the spec of `array` is another one."""
         shape, dtype = self._name(spec.shape), self._name(spec.dtype)
         self._lines.append(f"if {array}.shape != {shape} or {array}.dtype != {dtype}: return MISS")
+
+    def _guard_attributes(self, module: Any, attributes: Mapping[str, Any]) -> None:
+        """Miss when an attribute that decides what `module` does is another object."""
+        now = f"{self._name(module)}.__dict__.get"
+        self._lines.append(f"get = {now}")
+        for name, value in attributes.items():
+            self._lines.append(f"if get({name!r}) is not {self._name(value)}: return MISS")
 
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec

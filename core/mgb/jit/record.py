@@ -148,6 +148,15 @@ class Expected:
     is_none: bool
 
 
+def decisive(module: Any) -> dict[str, Any]:
+    """The attributes of a module that say what its call does: its mode, numbers, Tensors and submodules."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if value is None or isinstance(value, bool | int | float | str | Tensor) or hasattr(value, "forward")
+    }
+
+
 @dataclass(slots=True)
 class Record:
     """The recorded sequence for one set of input shapes."""
@@ -156,6 +165,7 @@ class Record:
     externals: list[External] = field(default_factory=list)
     bindings: list[Binding] = field(default_factory=list)
     expected: list[Expected] = field(default_factory=list)
+    modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
 
     @property
     def signature(self) -> tuple[Spec, ...]:

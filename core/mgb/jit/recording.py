@@ -23,6 +23,7 @@ from .record import (
     Literal,
     Record,
     Ref,
+    decisive,
     external_ref,
 )
 from .session import CallSession
@@ -62,6 +63,7 @@ class Recording(CallSession):
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
+        self._modules: dict[int, Any] = {}
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
         self._saw_outside = False
         self._unknown: str | None = None  # where data that only the body can make was used first
@@ -122,6 +124,9 @@ class Recording(CallSession):
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         self._origins[id(tensor._data)] = source
 
+    def entered(self, module: Any) -> None:
+        self._modules[id(module)] = module
+
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         if id(tensor) not in self._own:
             self._grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
@@ -170,6 +175,7 @@ class Recording(CallSession):
         alive = self.alive()
         self.record.bindings = [*self._value_bindings(), *self._grad_bindings()]
         self._expect_grads()
+        self.record.modules = [(module, decisive(module)) for module in self._modules.values()]
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
 

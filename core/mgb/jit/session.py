@@ -63,6 +63,9 @@ class CallSession(ABC):
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:  # noqa: B027
         pass
 
+    def entered(self, module: Any) -> None:  # noqa: B027
+        pass
+
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:  # noqa: B027
         pass
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError, StateKeyError
-from ..tensor import Parameter, Tensor
+from ..tensor import ACTIVE, Parameter, Tensor
 
 Predicate = Callable[[Any], bool]
 PreHook = Callable[["Module", tuple[Any, ...]], Any]
@@ -63,6 +63,9 @@ class Module(ABC):
         """The function itself."""
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        session = ACTIVE.get()
+        if session is not None:
+            session.entered(self)
         for pre_hook in tuple(self._forward_pre_hooks.values()):
             changed = pre_hook(self, inputs)
             if changed is not None:
