@@ -9,11 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .errors import MgbError
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status."""
+    """Run one command; returns its exit status, 2 for what mgb refuses."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except MgbError as error:
+        print(f"mgb {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mgb", description="trace, fuse, compile")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(required=True, metavar="command", dest="command")
 
     demo = commands.add_parser("demo", help="train a small network on digits, eagerly and compiled")
     demo.add_argument("--quick", action="store_true", help="two epochs, no demand on the accuracy")
@@ -38,10 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cache = commands.add_parser("cache", help="the on-disk cache of compiled kernels")
     cache.add_argument("action", choices=["info", "clear"])
     cache.set_defaults(run=_cache)
-
-    arguments = parser.parse_args(argv)
-    status: int = arguments.run(arguments)
-    return status
+    return parser
 
 
 def _demo(arguments: argparse.Namespace) -> int:
