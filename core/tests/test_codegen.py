@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,9 @@ TABLE = {
 }
 
 
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
+
+
 def compiled(folder: Path, source: str) -> ctypes.CDLL:
     """A shared library of C `source`."""
     (folder / "kernel.c").write_text(
@@ -187,6 +191,7 @@ def compiled(folder: Path, source: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "kernel.so"))
 
 
+@needs_compiler
 def test_statements_are_c_that_computes_the_graph(tmp_path: Path) -> None:
     graph = graph_of(lambda a, b: ops.where(ops.lt(a, b), a * 0.1 + b, 1e-3), spec(8), spec(8))
     names = {graph.inputs[0]: "a[i]", graph.inputs[1]: "b[i]"}
@@ -210,6 +215,7 @@ def test_a_word_that_the_table_lacks_is_named() -> None:
         expression(graph.outputs[0], ["a"], TABLE)
 
 
+@needs_compiler
 def test_literals_are_exact_in_their_own_type(tmp_path: Path) -> None:
     cases: list[tuple[str, Any]] = [("bool", True), ("bool", False)]
     for name in C_TYPES:

@@ -156,13 +156,13 @@ class trace:
         if ACTIVE.get() is not None:
             return self.__wrapped__(*args, **kwargs)
         self._calls += 1
-        if self._plain is not None and not kwargs and not any_open():
+        taped = any_open()
+        if self._plain is not None and not kwargs and not taped:
             result = self._plain.run(args)
             if result is not MISS:
                 return result
         if self.capture_as_const:
             _check_tensors(args)
-        taped = any_open()
         if self.without_host and not taped:
             return self._call_hostless(args, kwargs)
         return self._call_with_host(args, kwargs, self._variants[taped])

@@ -150,7 +150,7 @@ def register(op: Op) -> Op:
     return op
 
 
-def declare(op: Op, signature: Callable[..., Any] | None = None) -> Callable[..., Tensor]:
+def declare(op: Op) -> Callable[..., Tensor]:
     """Register `op` and return the function that applies it: arrays by position, the rest by keyword."""
     register(op)
 
@@ -159,8 +159,6 @@ def declare(op: Op, signature: Callable[..., Any] | None = None) -> Callable[...
 
     call.__name__ = call.__qualname__ = op.name
     call.op = op  # type: ignore[attr-defined]
-    if signature is not None:
-        call.__signature__ = inspect.signature(signature)  # type: ignore[attr-defined]
     return call
 
 
