@@ -1,0 +1,170 @@
+"""Where the work of a kernel lies in memory, for one set of shapes and strides."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mgb.codegen import aligned, broadcast_strides, collapse, row_major
+
+from .frame import HEAD, LANES, SPAN, Buffer, Frame, Operand
+
+Array = np.ndarray[Any, Any]
+
+#: Elements of a piece of the inner loop, of one that is gathered, of a chunk that is summed on its own.
+PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
+
+#: The same when an input's elements lie `FAR` bytes apart or more: few enough lines to stay in cache.
+SPREAD, FAR = 1 << 6, 1 << 8
+
+#: Columns of a block, the fewest that are worth a block, and the bytes that several passes find in cache.
+COLUMNS, NARROW, CACHED = 512, 16, 1 << 18
+
+#: Rows of columns that are summed before the sums are.
+GROUP = 128
+
+#: Elements from which several threads are worth waking; to wake one costs tens of microseconds.
+PARALLEL = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One kernel on one set of shapes and strides.
+
+    Attributes
+    ----------
+    words : array of int64
+        What the kernel reads by ``slot``.
+    address : int
+        Of `words`.
+    span : ctypes array or None
+        The whole work, for a call on this thread that keeps the GIL; None when the work is for several
+        threads.
+    span_address : int
+        Of `span`, or 0.
+    rows, chunks, own, shared : int
+        The number of rows, of chunks in a row, and bytes of scratch memory.
+    memory : array or None
+        Scratch memory of `span`. The GIL is held, so no other call uses it at the same time.
+    """
+
+    words: Array
+    address: int
+    span: Any
+    span_address: int
+    rows: int
+    chunks: int
+    own: int
+    shared: int
+    memory: Array | None
+
+
+class Planner:
+    """Fills the plan for one set of shapes and strides, in bytes."""
+
+    def __init__(self, frame: Frame, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> None:
+        self.frame = frame
+        known = np.broadcast_shapes(*shapes) if shapes else ()
+        given = frame.schedule.shape
+        self.domain = tuple(
+            k if k != 1 else g for k, g in zip(aligned(known, len(given)), given, strict=True)
+        )
+        steps = [self.strides(o, i, shapes, strides) for i, o in enumerate(frame.operands)]
+        self.loops = collapse(self.domain, steps, frame.folded_axes)
+        inner = len(self.loops.shape) - 1
+        self.kept = [a for a in range(inner - 1, -1, -1) if not self.loops.folded[a]]
+        self.folded = [a for a in range(inner - 1, -1, -1) if self.loops.folded[a]]
+        self.n = self.loops.shape[inner] if self.loops.shape else 1
+        self.words = np.zeros(frame.buffers_at + len(frame.buffers) + 1, np.int64)
+
+    def strides(self, o: Operand, i: int, shapes: Any, strides: Any) -> tuple[int, ...]:
+        if o.is_iota:
+            own = aligned(o.node.spec.shape, len(self.domain))
+            shape = tuple(1 if d == 1 else full for d, full in zip(own, self.domain, strict=True))
+            return row_major(shape)
+        steps = row_major(shapes[i], o.itemsize) if o.is_output else strides[i]
+        return broadcast_strides(shapes[i], steps, self.domain)
+
+    def plan(self) -> Plan:
+        sizes = self.sizes()
+        own, shared = self.fill(sizes)
+        rows, chunks = sizes["rows"], sizes["chunks"]
+        address = self.words.ctypes.data
+        if math.prod(self.domain) >= PARALLEL:
+            return Plan(self.words, address, None, 0, rows, chunks, own, shared, None)
+        memory, start = scratch(own + shared) if own + shared else (None, 0)
+        span = (ctypes.c_int64 * len(SPAN))(0, self.frame.stages, 0, rows, 0, chunks, start, start + own)
+        return Plan(self.words, address, span, ctypes.addressof(span), rows, chunks, own, shared, memory)
+
+    def sizes(self) -> dict[str, int]:
+        """The head of the plan, and the number of rows."""
+        steps = math.prod(self.loops.shape[a] for a in self.folded)
+        rows = math.prod(self.loops.shape[a] for a in self.kept)
+        n = self.n
+        piece = max(1, min(n, self.piece(steps)))
+        if self.frame.columns:
+            group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
+        else:
+            group, units, extent = max(1, CHUNK // piece), steps * -(-n // piece), steps * n
+        pieces = -(-n // piece)
+        return {
+            "n": n, "piece": piece, "pieces": pieces, "steps": steps, "group": group, "units": units,
+            "chunks": -(-units // group), "lanes": min(LANES, piece), "extent": extent,
+            "rows": rows * pieces if self.frame.columns else rows,
+        }  # fmt: skip
+
+    def piece(self, steps: int) -> int:
+        """The most elements of the innermost loop that are worked on at once."""
+        moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
+        far = max((abs(self.inner_step(i)) for i in moving), default=0) >= FAR
+        if not self.frame.columns:
+            return SPREAD if far else GATHERED if self.gathers() else PIECE
+        fits = CACHED // 8 // max(steps, 1)  # columns that the next pass still finds in cache
+        if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
+            return min(COLUMNS, fits)
+        return SPREAD if far else COLUMNS
+
+    def inner_step(self, i: int) -> int:
+        return self.loops.strides[i][-1] if self.loops.shape else 0
+
+    def gathers(self) -> bool:
+        operands = enumerate(self.frame.operands)
+        return any(o.moves and self.inner_step(i) != o.itemsize for i, o in operands)
+
+    def fill(self, sizes: dict[str, int]) -> tuple[int, int]:
+        """Write every slot; returns the bytes of scratch memory, each thread's own and shared."""
+        frame, words = self.frame, self.words
+        words[: len(HEAD)] = [sizes[name] for name in HEAD]
+        for kind, axes in (("kept", self.kept), ("folded", self.folded)):
+            at = frame.lengths_at[kind]
+            words[at : at + frame.ndim] = 1
+            words[at : at + len(axes)] = [self.loops.shape[a] for a in axes]
+        for i, o in enumerate(frame.operands):
+            steps = self.loops.strides[i]
+            words[o.at] = self.inner_step(i)
+            for at, axes in ((o.at + 1, self.kept), (o.at + 1 + frame.ndim, self.folded)):
+                words[at : at + len(axes)] = [steps[a] for a in axes]
+        used = {True: 0, False: 0}
+        for k, b in enumerate(frame.buffers):
+            words[frame.buffers_at + k] = used[b.shared]
+            used[b.shared] += -(-self.count(b, sizes) * b.itemsize // 64) * 64
+        return used[False], used[True]
+
+    def count(self, b: Buffer, sizes: dict[str, int]) -> int:
+        """How many elements buffer `b` holds."""
+        if b.name.startswith("g") and not self.gathers():
+            return 0
+        return {
+            "lanes": sizes["lanes"], "piece": sizes["piece"], "chunks": sizes["chunks"],
+            "row": sizes["extent"], "chunks * piece": sizes["chunks"] * sizes["piece"],
+            "units * piece": sizes["units"] * sizes["piece"],
+        }[b.size]  # fmt: skip
+
+
+def scratch(size: int) -> tuple[Array, int]:
+    """Memory of `size` bytes and its first address on a cache line; the memory lives as long as the array."""
+    memory = np.empty(size + 64, np.uint8)
+    return memory, -(-memory.ctypes.data // 64) * 64
