@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,16 @@ def record(op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]
 
 def recording_tapes(tensors: Iterable[Tensor]) -> list[Any]:
     """The gradient tapes that see one of `tensors` and record now, outer ones first."""
-    seen = dict.fromkeys(tape for t in tensors if t._tape for tape in t._tape if tape.recording)
-    return sorted(seen, key=lambda tape: tape.level)
+    tapes: list[Any] = []
+    for tensor in tensors:
+        for tape in tensor._tape or ():
+            if tape.recording and tape not in tapes:
+                tapes.append(tape)
+    tapes.sort(key=_level)
+    return tapes
+
+
+_level = attrgetter("level")
 
 
 def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -197,17 +206,19 @@ def _scalar(op: Op, value: Any, dtype: np.dtype[Any], device: str | None) -> Ten
         array = np.array(value, dtype)
     except OverflowError as error:
         raise ConversionError(f"{op.name}: {value} does not fit in {dtype}") from error
-    return _constant(wrap(array, device or "xpux:0"))
+    return constant(array, device or "xpux:0")
 
 
 def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
     """A Tensor of a value that stands in the program text: a trace compares it and never feeds it."""
     array = as_array(value, dtype)
     device = device or devices.of_array(array)
-    return _constant(wrap(devices.place(array, device), device))
+    return constant(devices.place(array, device), device)
 
 
-def _constant(tensor: Tensor) -> Tensor:
+def constant(array: Any, device: str) -> Tensor:
+    """A Tensor around `array` that a trace takes for a literal."""
+    tensor = wrap(array, device)
     tensor._index = CONSTANT
     return tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -56,6 +56,8 @@ class Traits:
         ``"cpu"``, ``"gpu"``.
     scope, specialize, strided
         See `Scope`, `Specialize`, `Strided`.
+    joins : bool
+        It has `Backend.join`: small independent groups then share a call instead of a kernel.
     min_ops : int
         Smaller groups run eagerly.
     max_inputs : int
@@ -75,6 +77,7 @@ class Traits:
     scope: Scope = Scope.DOMAIN
     specialize: Specialize = Specialize.SHAPE
     strided: Strided = Strided.CONTIGUOUS
+    joins: bool = False
     min_ops: int = 2
     max_inputs: int = 64
     ieee: bool = True
@@ -134,6 +137,19 @@ class Backend(ABC):
         Under `Specialize.NDIM` the kernel must serve every graph with the same `structure_key`: sizes and
         strides come from the arrays at run time.
         """
+
+    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
+        """One kernel that does what `kernels` do, so that many small ones cost one call; None: call each.
+
+        The kernels are independent of each other, write disjoint memory, and may be the same object several
+        times. Some may write in place, as `Kernel.run` allows; none reads what another one writes.
+
+        Returns
+        -------
+        Kernel or None
+            ``run(*inputs of the first, *inputs of the second, ..., out=(*outputs of the first, ...))``.
+        """
+        return None
 
     def version(self) -> str:
         """Of the backend and its toolchain: part of the key of the on-disk cache."""

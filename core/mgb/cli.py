@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.set_defaults(run=_explain)
 
-    backends = commands.add_parser("backends", help="list the backends, and why one cannot run here")
+    backends = commands.add_parser(
+        "backends", help="list the backends and op libraries, and why one cannot run here"
+    )
     backends.set_defaults(run=_backends)
 
     variables = commands.add_parser("env", help="list the environment variables that mgb reads")
     variables.set_defaults(run=_env)
+
+    bench = commands.add_parser("bench", help="time mgb beside its peers, and write a report")
+    bench.add_argument("--suite", default="", help="suites, by commas; all of them if none is named")
+    bench.add_argument("--backend", default="", help="backends of mgb, by commas")
+    bench.add_argument(
+        "--peers", default="", help="such as numpy,jax; all that are installed if none is named"
+    )
+    bench.add_argument(
+        "--match", default="", help="only cases whose names have one of these texts, by commas"
+    )
+    bench.add_argument("--out", default="bench", metavar="DIR", help="where the report goes")
+    bench.add_argument("--quick", action="store_true", help="fewer sizes and rounds")
+    bench.set_defaults(run=_bench)
 
     cache = commands.add_parser("cache", help="the on-disk cache of compiled kernels")
     cache.add_argument("action", choices=["info", "clear"])
@@ -122,17 +138,28 @@ def _inputs(shapes: str) -> list[Any]:
 
 def _backends(arguments: argparse.Namespace) -> int:
     from rich.console import Console
+
+    from . import libraries, plugins
+
+    listed = ((b.name, b.distribution, ", ".join(b.devices), b.problem or "runs") for b in plugins.status())
+    console = Console()
+    console.print(_table(["backend", "distribution", "devices", "here"], listed))
+    implementing = (
+        (line.name, line.distribution, ", ".join(line.ops), line.problem or f"runs, {line.version}")
+        for line in libraries.status()
+    )
+    console.print(_table(["op library", "distribution", "ops", "here"], implementing))
+    return 0
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
-    from .plugins import status
-
-    table = Table("backend", "distribution", "devices", "here")
-    for entry in status():
-        here = escape(entry.problem) or "runs"
-        table.add_row(entry.name, entry.distribution or "-", ", ".join(entry.devices) or "-", here)
-    Console().print(table)
-    return 0
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*(escape(cell) or "-" for cell in row))
+    return table
 
 
 def _env(arguments: argparse.Namespace) -> int:
@@ -141,6 +168,23 @@ def _env(arguments: argparse.Namespace) -> int:
     for variable in VARIABLES:
         print(f"{variable.name}={variable.get()}\n    {variable.meaning}; default {variable.default!r}")
     return 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    if importlib.util.find_spec("mgb_bench") is None:
+        print('mgb bench: the benchmarks are not installed: pip install "mgb[bench]"', file=sys.stderr)
+        return 2
+    run = importlib.import_module("mgb_bench.run")
+    named = [
+        [word.strip() for word in text.split(",") if word.strip()]
+        for text in (arguments.suite, arguments.backend, arguments.peers)
+    ]
+    try:
+        status: int = run.bench(*named, Path(arguments.out), arguments.quick, arguments.match)
+    except ValueError as error:
+        print(f"mgb bench: {error}", file=sys.stderr)
+        return 2
+    return status
 
 
 def _cache(arguments: argparse.Namespace) -> int:

@@ -29,9 +29,14 @@ BACKEND = Variable(
 CACHE = Variable("MGB_CACHE", "1", "0 turns the on-disk cache of compiled kernels off")
 CACHE_DIR = Variable("MGB_CACHE_DIR", "", "folder of the on-disk cache; empty: the user's cache folder")
 NUM_THREADS = Variable("MGB_NUM_THREADS", "", "threads a kernel may use; empty: one for each core")
+OP_LIBRARIES = Variable(
+    "MGB_OP_LIBRARIES",
+    "",
+    "libraries that may implement ops, in order; empty: all; none: NumPy alone",
+)
 POOL_BYTES = Variable(
     "MGB_POOL_BYTES", str(1 << 30), "bytes that freed buffers may keep before they go back to the system"
 )
 VERIFY = Variable("MGB_VERIFY", "0", "1 checks every graph after every pass")
 
-VARIABLES = (BACKEND, CACHE, CACHE_DIR, NUM_THREADS, POOL_BYTES, VERIFY)
+VARIABLES = (BACKEND, CACHE, CACHE_DIR, NUM_THREADS, OP_LIBRARIES, POOL_BYTES, VERIFY)

@@ -55,6 +55,10 @@ class CompileError(BackendError, RuntimeError):
     """A backend failed to compile a graph that its traits accept."""
 
 
+class LibraryError(MgbError, RuntimeError):
+    """A library that implements an op failed at it."""
+
+
 class AttachError(MgbError, AssertionError):
     """Something that has no gradient was given to ``GradManager.attach``."""
 

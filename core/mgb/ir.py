@@ -24,6 +24,8 @@ class Kind(Enum):
     CONTRACT = "contract"  # matmul, convolution
     OPAQUE = "opaque"  # everything else: sort, gather, pooling, ...
 
+    __hash__ = object.__hash__  # members are equal to themselves only; Enum's own hash is a Python function
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -166,6 +168,14 @@ class Graph:
         for node in self.nodes:
             values[node] = rule(node, *(values[i] for i in node.inputs))
         return tuple(values[o] for o in self.outputs)
+
+    def ending_in(self, outputs: tuple[Node, ...]) -> Graph:
+        """The graph from the same inputs to `outputs`: this one, with all it knows, if they are its own."""
+        return self if outputs == self.outputs else Graph(self.inputs, outputs)
+
+    def has(self, *names: str) -> bool:
+        """Is there an op of one of these names?"""
+        return any(n.op.name in names for n in self.nodes)
 
     @cached_property
     def key(self) -> str:

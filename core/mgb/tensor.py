@@ -290,9 +290,13 @@ class Tensor:
 
     def _alias(self, tape: dict[Any, Any] | None = None) -> Tensor:
         """Another Tensor of the same value, seen by the gradient tapes in `tape` only."""
-        alias = wrap(None, self._device)
-        alias._share(self)
-        alias._tape = tape
+        alias = Tensor.__new__(Tensor)
+        alias._data, alias._session, alias._index = self._data, self._session, self._index
+        alias._spec, alias._tape, alias._device = self._spec, tape, self._device
+        alias._grad = alias.name = None
+        session = self._session or ACTIVE.get()
+        if session is not None:
+            session.adopt(alias, self)
         return alias
 
     def detach(self) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from mgb import cache, dtypes, memory, passes, plugins
 from mgb.backend import ALL_DTYPES, Backend, Kernel, Specialize, Strided, Traits
 from mgb.errors import CompileError
-from mgb.executor import Options, compile_program, kernels
+from mgb.executor import Options, Program, compile_program, kernels
 from mgb.executor.generate import monotone
 from mgb.executor.plan import pack, reads_in_place
 from mgb.ir import Graph, Kind, Node, Spec, const_node
@@ -56,7 +57,19 @@ class Fold(Backend):
                 assert (target.shape, target.dtype) == (value.shape, value.dtype)
                 target[...] = value
 
-        return Kernel(call, str(graph))
+        return Kernel(call, str(graph), graph)
+
+    def join(self, kernels: Sequence[Kernel]) -> Kernel:
+        def call(*arrays: np.ndarray, out: tuple[np.ndarray, ...]) -> None:
+            inputs, outputs = iter(arrays), iter(out)
+            parts = []
+            for k in kernels:
+                xs = list(islice(inputs, len(k.state.inputs)))
+                parts.append((k, xs, tuple(islice(outputs, len(k.state.outputs)))))
+            for k, xs, ys in reversed(parts):  # no order is promised
+                k.run(*xs, out=ys)
+
+        return Kernel(call)
 
     def version(self) -> str:
         return "1"
@@ -114,10 +127,10 @@ def transposed(x: Tensor) -> Tensor:
 
 
 @settings(max_examples=60, deadline=None)
-@given(random_graphs(max_nodes=12), st.sampled_from([0, 2, 3]), st.sampled_from([None, True]))
-def test_random_graphs(graph: Graph, level: int, reduces: bool | None) -> None:
+@given(random_graphs(max_nodes=12), st.sampled_from([0, 2, 3]), st.sampled_from([None, True]), st.booleans())
+def test_random_graphs(graph: Graph, level: int, reduces: bool | None, joins: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        use(patch, Fold())
+        use(patch, Fold(joins=joins))
         check(graph, Options(level, reduces), rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
@@ -414,6 +427,98 @@ def test_in_place_with_reductions() -> None:
     assert not reads_in_place(*group(lambda w, g: [w - total(w) * g]))
     assert not reads_in_place(*group(lambda w, g: [w - total(w * g)]))
     assert not reads_in_place(*group(lambda b, x: [b * 2.0 - 1.0, x + b * 2.0], spec(1, 8), S))
+
+
+# joined calls
+
+SHAPES = [(3,), (4, 5), (2, 3, 4), (3,), (7, 1)]
+
+
+def many_updates() -> Graph:
+    """Parameters and gradients of several shapes; the outputs replace the parameters."""
+    half = len(SHAPES)
+    return graph_of(
+        lambda *xs: [w - g * 0.5 for w, g in zip(xs[:half], xs[half:], strict=True)],
+        *(spec(*shape) for shape in SHAPES * 2),
+    )
+
+
+def sizes_of_calls(program: Program) -> list[int]:
+    return [len(call.steps) for call in program.calls]
+
+
+def test_small_independent_steps_share_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fold(joins=True, specialize=Specialize.NDIM))
+    program = compile_program(many_updates())
+    assert sizes_of_calls(program) == [len(SHAPES)] and len(program.steps) == len(SHAPES)
+    assert "steps 0, 1, 2, 3, 4 share one call" in str(program)
+    check(many_updates(), DEFAULT)
+
+
+def test_a_joined_call_writes_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fold(joins=True))
+    program = compile_program(many_updates(), updates={i: i for i in range(len(SHAPES))})
+    owners = [Owner(np.full(shape, 3.0, F32)) for shape in SHAPES]
+    places = [id(owner.array) for owner in owners]
+    for count in range(1, 4):
+        results = program.call([*(o.array for o in owners), *(np.ones(s, F32) for s in SHAPES)])
+        for owner, result in zip(owners, results, strict=True):
+            owner.array = result
+        del results, result
+        assert [id(owner.array) for owner in owners] == places
+        for owner in owners:
+            np.testing.assert_array_equal(owner.array, np.full(owner.array.shape, 3 - count / 2))
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_backend_need_not_join(monkeypatch: pytest.MonkeyPatch, joins: bool) -> None:
+    backend = use(monkeypatch, Fold(joins=joins))
+    backend.join = lambda _: None
+    program = compile_program(many_updates())
+    assert set(sizes_of_calls(program)) == {1}
+    assert "each step has a call of its own" in str(program)
+    check(many_updates(), DEFAULT)
+
+
+def test_large_steps_have_calls_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fold(joins=True))
+    shapes = [spec(600, 600), spec(3), spec(5), spec(700, 600)]
+    graph = graph_of(lambda *xs: [x * 2.0 + 1.0 for x in xs], *shapes)
+    assert sorted(sizes_of_calls(compile_program(graph))) == [1, 1, 2]
+    check(graph, DEFAULT)
+
+
+def test_a_step_waits_for_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line reads the one before through a change of shape, which no group takes in."""
+    use(monkeypatch, Fold(joins=True))
+
+    def body(x: Tensor, other: Tensor) -> list[Tensor]:
+        y = layout.reshape(x * 2.0 + 1.0, shape=(2, 3))
+        z = layout.reshape(y * y - 3.0, shape=(3, 2))
+        return [z * z + 5.0, other * 0.5 - 1.0]
+
+    graph = graph_of(body, spec(6), spec(9))
+    program = compile_program(graph)
+    fused = [[s.writes[0].spec.shape for s in c.steps] for c in program.calls if c.kernel is not None]
+    assert fused[-1][0] == (3, 2) and [len(shapes) for shapes in fused if (9,) in shapes] == [2]
+    check(graph, DEFAULT)
+
+
+def test_an_update_stays_behind_who_reads_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside it, or before it, the parameter could not be updated in place."""
+    use(monkeypatch, Fold(joins=True))
+
+    def body(w: Tensor, g: Tensor) -> list[Tensor]:
+        return [w - g * 0.5, layout.slice_(w, window=((1, -1, -1), (0, 8, 1))) * 2.0 + 1.0]
+
+    graph = graph_of(lambda w, g: body(w, g)[::-1], S, S)
+    program = compile_program(graph, updates={1: 0})
+    assert set(sizes_of_calls(program)) == {1}
+    assert [p.update for p in program.memory_plan.places.values() if p.update is not None] == [0]
+    owner = Owner(np.full((8, 8), 2.0, F32))
+    view, owner.array = program.call([owner.array, np.ones((8, 8), F32)])
+    np.testing.assert_array_equal(view, np.full((2, 8), 5.0))
+    np.testing.assert_array_equal(owner.array, np.full((8, 8), 1.5))
 
 
 # kernels

@@ -528,3 +528,8 @@ def test_nodes_know_nothing_of_steps() -> None:
     before = graph.key
     detect(graph, TRAITS)
     assert graph.key == before and all(isinstance(n, Node) for n in graph.nodes)
+
+
+def test_a_single_op_is_a_kernel_where_it_is_large() -> None:
+    large, small = (detect(graph_of(lambda x: x * 2.0, f32(n)), TRAITS) for n in (1 << 16, 1 << 15))
+    assert [step.fused for step in (*large, *small)] == [True, False]

@@ -161,20 +161,21 @@ def test_one_owner_is_alone(pooled: bool) -> None:
     assert memory.owned_alone((np.ones(3), owner.array), 1)
 
 
+#: Ways to hold the memory of an array.
+HOLDERS = [
+    lambda a: a,
+    lambda a: a[1:],
+    lambda a: a.reshape(-1)[1:].view(),
+    memoryview,
+    lambda a: np.asarray(memoryview(a)),
+    lambda a: np.from_dlpack(a),
+    lambda a: np.broadcast_to(a, (2, *a.shape)),
+    lambda a: (a.base if a.base is not None else a)[:1],
+]
+
+
 @pytest.mark.parametrize("pooled", [True, False])
-@pytest.mark.parametrize(
-    "hold",
-    [
-        lambda a: a,
-        lambda a: a[1:],
-        lambda a: a.reshape(-1)[1:].view(),
-        memoryview,
-        lambda a: np.asarray(memoryview(a)),
-        lambda a: np.from_dlpack(a),
-        lambda a: np.broadcast_to(a, (2, *a.shape)),
-        lambda a: (a.base if a.base is not None else a)[:1],
-    ],
-)
+@pytest.mark.parametrize("hold", HOLDERS)
 def test_a_second_holder_is_seen(pooled: bool, hold: object) -> None:
     owner = Owner(fresh(pooled))
     kept = hold(owner.array)  # type: ignore[operator]
@@ -208,3 +209,71 @@ def test_numpy_of_a_tensor_is_seen() -> None:
     assert not memory.owned_alone([parameter._data], 0)
     del alias
     assert memory.owned_alone([parameter._data], 0)
+
+
+# the same, asked for many at once
+
+
+def updates_of(owners: list[Owner]) -> tuple[memory.Updates, list[int]]:
+    """Updates of the arrays at odd places of a list, and where the owners' arrays lie after a first call."""
+    size = owners[0].array.size
+    fresh = [lambda: memory.empty((size,), FLOAT)] * len(owners)
+    updates = memory.Updates(range(1, 2 * len(owners), 2), fresh)
+    written(updates, owners)
+    return updates, [address(o.array) for o in owners]
+
+
+def written(updates: memory.Updates, owners: list[Owner]) -> list[int]:
+    """One call: the owners get the targets. Where these lie."""
+    other = np.ones(3)
+    arrays = [x for o in owners for x in (other, o.array)]
+    targets = updates.targets(arrays)
+    del arrays
+    for number, owner in enumerate(owners):
+        owner.array = targets[number]
+    return [address(t) for t in targets]
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_updates_stay_in_place(pooled: bool, count: int) -> None:
+    owners = [Owner(fresh(pooled)) for _ in range(count)]
+    before = [address(o.array) for o in owners]
+    updates, places = updates_of(owners)
+    assert places == before
+    assert written(updates, owners) == before
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("hold", HOLDERS)
+def test_updates_see_a_second_holder(pooled: bool, hold: object) -> None:
+    owners = [Owner(fresh(pooled)) for _ in range(3)]
+    updates, places = updates_of(owners)
+    for _ in range(2):
+        kept = hold(owners[1].array)  # type: ignore[operator]
+        found = written(updates, owners)
+        assert found[1] != places[1] and (found[0], found[2]) == (places[0], places[2])
+        del kept
+        gc.collect()
+        places = found
+        assert written(updates, owners) == places
+
+
+def test_updates_see_two_owners_of_one_array() -> None:
+    owners = [Owner(fresh(True)) for _ in range(2)]
+    updates, _ = updates_of(owners)
+    owners[0].array = owners[1].array
+    first, second = written(updates, owners)
+    assert first != second
+
+
+def test_seen_keeps_nothing_alive() -> None:
+    seen = memory.Seen()
+    arrays = [np.ones(3), np.ones(3)]
+    assert not seen.same(arrays)
+    seen.remember(arrays)
+    assert seen.same(arrays) and not seen.same(arrays[::-1])
+    arrays[0] = np.ones(3)
+    assert not seen.same(arrays)
+    seen.remember([object()])
+    assert not seen.same([object()])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from mgb import Tensor, dtypes, tensor
+from mgb.autodiff import GradManager
 from mgb.errors import (
     ForeignTensorError,
     SymbolicReadError,
@@ -724,3 +725,99 @@ def test_a_method_of_an_instance_without_a_hash() -> None:
     reference = weakref.ref(double)
     del double
     assert reference() is None
+
+
+def test_a_value_that_nobody_kept_is_no_argument_of_a_replay() -> None:
+    lost: list[Tensor] = []
+
+    @trace
+    def loses(x: Tensor, keep: bool) -> Tensor:
+        y = x + 1.0
+        if keep:
+            lost.append(y)
+        return y * 2.0
+
+    triple = trace(lambda x: x * 3.0)
+    x = tensor(floats(3))
+    for keep in (False, True):
+        loses(x, keep)
+        triple(x)
+    with pytest.raises(TraceMismatchError, match="data unreadable"):
+        triple(lost[0])
+
+
+@pytest.mark.parametrize("imperative", [False, True])
+def test_gradients_in_a_replay_see_numbers_outer_tapes_and_rebinding(imperative: bool) -> None:
+    x = tensor(floats(5))
+
+    @trace(imperative=imperative)
+    def second_order(scale: Tensor) -> Tensor:
+        x.grad = None
+        with GradManager().attach(x) as outer:
+            with GradManager().attach(x) as inner:
+                y = 3.0 * x * x * scale  # of a number, a tensor, and one that is rebound below
+                inner.backward((y * x).sum())
+            first = x.grad
+            x.grad = None
+            outer.backward(first.sum())
+        second, x.grad = x.grad, None
+        x.__iadd__(1.0)
+        return second
+
+    for call in range(3):
+        at = x.numpy().copy()
+        got = second_order(tensor(np.float32(call + 1))).numpy()
+        np.testing.assert_allclose(got, 18 * (call + 1) * at, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_an_old_value_is_returned_while_its_owner_moves_on(mode: dict) -> None:
+    """It is wanted after the call, so that it cannot be overwritten."""
+    x = tensor(floats(150, 150))
+
+    @trace(**mode)
+    def function() -> Tensor:
+        old = x.detach()
+        x.__imul__(2.0)
+        return old
+
+    for _ in range(4):
+        before = x.numpy().copy()
+        result = function()
+        np.testing.assert_array_equal(result.numpy(), before)
+        np.testing.assert_array_equal(x.numpy(), before * 2)
+        del result
+
+
+def test_without_host_sees_a_tensor_that_was_given_another_shape() -> None:
+    scale, count = tensor(floats(4)), []
+
+    @trace(without_host=True)
+    def function(x: Tensor) -> Tensor:
+        count.append(1)
+        return x * scale + 1.0
+
+    x = tensor(floats(3, 4))
+    for shape in ((4,), (4,), (3, 4), (3, 4), (4,)):
+        for value in (floats(*shape), floats(*shape, seed=1)):
+            scale._reset(tensor(value))
+            np.testing.assert_allclose(function(x).numpy(), x.numpy() * value + 1, rtol=1e-6)
+    assert len(count) == 2
+
+
+def test_without_host_updates_in_place() -> None:
+    weights = [tensor(floats(n)) for n in (20_000, 20_001, 30_000)]
+
+    @trace(without_host=True)
+    def function() -> None:
+        for weight in weights:
+            weight.__imul__(0.5)
+
+    function()
+    function()
+    places = [w._data.ctypes.data for w in weights]
+    wanted = [w.numpy() * 0.5 for w in weights]
+    function()
+    assert [w._data.ctypes.data for w in weights] == places
+    for weight, value in zip(weights, wanted, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)

@@ -48,7 +48,7 @@ BODIES = [
     (el.log10, _log(mpmath.log(10)), (-INF, INF), 2),
     (tr.sin, _circular(mpmath.sin), (-INF, INF), 1),
     (tr.cos, _circular(mpmath.cos), (-INF, INF), 1),
-    (tr.erf, mpmath.erf, (-30, 30), 1),
+    (tr.erf, mpmath.erf, (-30, 30), 2),
     (hyp.erfc, mpmath.erfc, (-30, 30), 3),
 ]
 

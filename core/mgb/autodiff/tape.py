@@ -30,7 +30,8 @@ def next_level() -> int:
 
 def any_open() -> bool:
     """Whether a gradient tape records in this context."""
-    return any(tape.recording for tape in _open.get())
+    tapes = _open.get()
+    return bool(tapes) and any(tape.recording for tape in tapes)
 
 
 class Node:
@@ -115,12 +116,11 @@ class Tape:
 
     def record(self, op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
         """Note that ``out = op(*inputs, **params)``."""
-        if out.dtype.kind not in "fV":
+        if _spec(out).dtype.kind not in "fV":
             return
-        arity = len(inputs)
-        keeps = _keeps.get((op, arity))
+        keeps = _keeps.get((op, len(inputs)))
         if keeps is None:
-            keeps = _keeps[op, arity] = _kept_values(op, arity)
+            keeps = _keeps[op, len(inputs)] = _kept_values(op, len(inputs))
         level = self.level
         sources, saved = [], []
         for tensor, keep in zip(inputs, keeps):  # keeps has one more, for the output
@@ -184,8 +184,14 @@ def open_tapes() -> tuple[Tape, ...]:
 
 def snapshot(tensor: Tensor, level: int) -> Tensor:
     """An alias of `tensor` that only the tapes outside `level` see."""
-    tapes = tensor._tape
-    return tensor._alias({t: node for t, node in tapes.items() if t.level < level} or None if tapes else None)
+    return tensor._alias(_outside(tensor._tape, level) if tensor._tape else None)
+
+
+def _outside(tapes: dict[Tape, Any], level: int) -> dict[Tape, Any] | None:
+    for tape in tapes:
+        if tape.level < level:
+            return {t: node for t, node in tapes.items() if t.level < level}
+    return None
 
 
 def _pull_all(grads: dict[Any, Any]) -> None:

@@ -9,7 +9,7 @@ from .. import config, passes, plugins
 from ..backend import Backend, Kernel
 from ..device import device_type
 from ..errors import CompileError
-from ..fusion import FusionConfig, Step, detect, duplicate
+from ..fusion import FusionConfig, Step, detect, duplicate, recompute
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
 from .generate import generate
@@ -17,6 +17,7 @@ from .kernels import kernel_for
 from .options import Options
 from .plan import plan_memory
 from .program import Program
+from .schedule import schedule
 
 DEFAULT = Options()
 
@@ -55,9 +56,11 @@ def compile_program(
     _verify(simplified)
     steps = _steps(simplified, backend, options)
     kernels = tuple(_kernel(step, backend) for step in steps)
-    plan = plan_memory(simplified, steps, updates or {})
-    source, call = generate(simplified, steps, kernels, plan, backend)
-    return Program(graph, simplified, steps, kernels, plan, backend, source, call)
+    updated = {simplified.outputs[o]: simplified.inputs[i] for o, i in (updates or {}).items()}
+    calls = schedule(steps, kernels, updated, backend)
+    plan = plan_memory(simplified, calls, updates or {})
+    source, call = generate(simplified, calls, plan, backend)
+    return Program(graph, simplified, steps, kernels, calls, plan, backend, source, call)
 
 
 def _verify(graph: Graph) -> None:
@@ -96,7 +99,7 @@ def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph
 def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:
     if backend is None:
         return _one_by_one(graph, f"opt_level is {options.opt_level}")
-    found = detect(graph, backend.traits, _allowed(options))
+    found = recompute(graph, detect(graph, backend.traits, _allowed(options)), backend.traits)
     return tuple(replace(s, backend=backend.name) if s.fused else s for s in found)
 
 

@@ -22,25 +22,22 @@ from ..fusion import Step
 from ..ir import CONST, Graph, Kind, Node
 from .plan import MemoryPlan, Place, is_given_memory
 from .program import Workspaces, allocator
+from .schedule import Call
 
 _numbers = itertools.count()
 
 
 def generate(
-    graph: Graph,
-    steps: Sequence[Step],
-    kernels: Sequence[Kernel | None],
-    plan: MemoryPlan,
-    backend: Backend | None,
+    graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None
 ) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
-    """The text of the function that runs `steps`, and the function.
+    """The text of the function that makes `calls`, and the function.
 
-    `graph` is the whole program, `kernels` has one entry for each step, and `backend` made them.
+    `graph` is the whole program, and `backend` made the kernels.
     """
     writer = _Writer(graph, plan, backend)
     writer.begin()
-    for step, kernel, dropped in zip(steps, kernels, plan.dropped, strict=True):
-        writer.step(step, kernel)
+    for call, dropped in zip(calls, plan.dropped, strict=True):
+        writer.call(call)
         writer.drop(dropped)
     writer.end()
     source = writer.source()
@@ -79,11 +76,11 @@ class _Writer:
 
     def begin(self) -> None:
         """The inputs, and the memory of the temporaries."""
-        for node, where in self.plan.places.items():
-            if where.update is not None:
-                name, at = self.name(node, "o"), where.update
-                owned = self.bind("owned_alone", memory.owned_alone)
-                self.line(f"{name} = arrays[{at}] if {owned}(arrays, {at}) else {self.fresh(node)}")
+        updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None}
+        if updated:
+            fresh = [partial(allocator(self.device), n.spec.shape, n.spec.dtype) for n in updated]
+            targets = self.bind("targets", memory.Updates(tuple(updated.values()), fresh).targets)
+            self.line(f"{packed(self.name(n, 'o') for n in updated)} = {targets}(arrays)")
         self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
         if self.temporaries:
             layout = [(self.plan.places[n].offset or 0, n.spec) for n in self.temporaries]
@@ -92,26 +89,27 @@ class _Writer:
             self.line(f"{targets} = workspace = {self.bind('take', workspaces.take)}()")
             self.bind("give", workspaces.give)
 
-    def step(self, step: Step, kernel: Kernel | None) -> None:
+    def call(self, call: Call) -> None:
         """One call, and the memory that it writes to."""
-        if is_given_memory(step):
-            for node in step.writes:
+        if is_given_memory(call):
+            for node in call.writes:
                 if self.plan.places[node] == Place():
                     self.line(f"{self.name(node, 'o')} = {self.fresh(node)}")
-        if kernel is not None:
-            self.kernel(step, kernel)
+        if call.kernel is not None:
+            self.kernel(call, call.kernel)
         else:
-            self.eager(step)
+            self.eager(call.steps[0])
 
-    def kernel(self, step: Step, kernel: Kernel) -> None:
+    def kernel(self, call: Call, kernel: Kernel) -> None:
         """A call of a kernel, its inputs in a layout that it can read."""
-        for node in step.reads:
+        for node in call.reads:
             self.lay_out(node)
-        args = "".join(f"{self.names[n]}, " for n in step.reads)
-        out = packed(self.names[n] for n in step.writes)
+        args = "".join(f"{self.names[n]}, " for n in call.reads)
+        out = packed(self.names[n] for n in call.writes)
         function = self.bind("kernel", kernel.run, unique=True)
-        self.line(f"{function}({args}out={out}){origin(step.graph.nodes)}")
-        self.row_major.update(step.writes)
+        nodes = (n for step in call.steps for n in step.graph.nodes)
+        self.line(f"{function}({args}out={out}){origin(nodes)}")
+        self.row_major.update(call.writes)
 
     def eager(self, step: Step) -> None:
         """A call of each op of `step` by its eager rule; constants are bound."""

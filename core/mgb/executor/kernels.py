@@ -31,9 +31,13 @@ class Stats:
     seconds: float = 0.0
 
 
+#: Kernels are found under the group as it was cut and under their key. Groups, and kernels of backends that
+#: compile for one shape, are new with each shape that a program ever sees.
+_MOST = 4096
+
 _lock = threading.Lock()
 _counting = threading.Lock()
-_kernels: dict[tuple[Backend, str], Kernel] = {}
+_kernels: dict[tuple[Backend, str], Kernel] = {}  # the newest; a program keeps its own
 _busy: dict[tuple[Backend, str], threading.Lock] = {}
 _stats = Stats()
 
@@ -63,12 +67,18 @@ def kernel_for(graph: Graph, backend: Backend) -> Kernel:
     CompileError
         The backend failed; the message has its name, its error and the graph.
     """
+    asked = (backend, f"{backend.version()} {graph.key}")  # layers that are alike need not be lowered each
+    kernel = _kernels.get(asked)
+    if kernel is not None:
+        _count(memory_hits=1)
+        return kernel
     graph = passes.lower(graph, backend.traits)
     key = (backend, kernel_key(graph, backend))
     with _lock:
         kernel = _kernels.get(key)
         if kernel is not None:
             _count(memory_hits=1)
+            _kernels[asked] = kernel
             return kernel
         busy = _busy.setdefault(key, threading.Lock())
     with busy:
@@ -78,7 +88,9 @@ def kernel_for(graph: Graph, backend: Backend) -> Kernel:
         else:
             _count(memory_hits=1)
         with _lock:
-            _kernels[key] = kernel
+            _kernels[asked] = _kernels[key] = kernel
+            while len(_kernels) > _MOST:
+                del _kernels[next(iter(_kernels))]
             _busy.pop(key, None)
     return kernel
 

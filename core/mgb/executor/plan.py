@@ -14,9 +14,8 @@ from ..dtypes import HALVES
 from ..fusion import Step
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import stretches
+from .schedule import Call, may_alias
 
-#: Kinds of ops whose eager rule, unless it is a ufunc, may give back its operand or a view of it.
-_ALIASING = frozenset({Kind.LAYOUT, Kind.ELEMENTWISE, Kind.OPAQUE, Kind.LEAF})
 _IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.LEAF})
 
 
@@ -47,7 +46,7 @@ class MemoryPlan:
     arena_bytes : int
         The size of the arena.
     dropped : tuple of tuple of Node
-        For each step, the values that eager rules made and that nothing reads any more.
+        For each call, the values that eager rules made and that nothing reads any more.
     bytes_before, bytes_after : int
         What `places` would need with memory of its own for each, and what it needs.
     """
@@ -66,15 +65,15 @@ class MemoryPlan:
         )
 
 
-def plan_memory(graph: Graph, steps: Sequence[Step], updates: Mapping[int, int]) -> MemoryPlan:
+def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int]) -> MemoryPlan:
     """Plan the memory of a program.
 
     Parameters
     ----------
     graph : Graph
         The whole program.
-    steps : sequence of Step
-        In the order in which they run.
+    calls : sequence of Call
+        In the order in which they run; each is one moment, whose steps may run in any order.
     updates : mapping
         From positions in ``graph.outputs`` to the positions in ``graph.inputs`` that they replace.
 
@@ -82,10 +81,10 @@ def plan_memory(graph: Graph, steps: Sequence[Step], updates: Mapping[int, int])
     -------
     MemoryPlan
     """
-    lives = _Lives(graph, steps)
-    given = [n for step in steps if is_given_memory(step) for n in step.writes]
+    lives = _Lives(graph, calls)
+    given = [n for call in calls if is_given_memory(call) for n in call.writes]
     places = {n: Place() for n in given}
-    temporary = [n for n in given if lives.ends(n) < len(steps)]
+    temporary = [n for n in given if lives.ends(n) < len(calls)]
     offsets, arena_bytes = pack([(lives.start[n], lives.ends(n), n.spec.nbytes) for n in temporary])
     places |= {n: Place(offset=offset) for n, offset in zip(temporary, offsets, strict=True)}
     for output, position in updates.items():
@@ -98,9 +97,10 @@ def plan_memory(graph: Graph, steps: Sequence[Step], updates: Mapping[int, int])
     return MemoryPlan(places, arena_bytes, lives.dropped(), before, arena_bytes + fresh)
 
 
-def is_given_memory(step: Step) -> bool:
-    """Is a step told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
-    return step.fused or (_is_ufunc(step) and all(n.spec.nbytes >= memory.SMALL for n in step.writes))
+def is_given_memory(call: Call) -> bool:
+    """Is a call told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
+    large = all(n.spec.nbytes >= memory.SMALL for n in call.writes)
+    return call.kernel is not None or (large and _is_ufunc(call.steps[0]))
 
 
 def pack(intervals: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
@@ -146,18 +146,18 @@ def _is_ufunc(step: Step) -> bool:
 class _Lives:
     """When each value is written and last read, views of it included."""
 
-    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
-        self.graph, self.steps = graph, steps
-        self.start = {n: k for k, step in enumerate(steps) for n in step.writes}
+    def __init__(self, graph: Graph, calls: Sequence[Call]) -> None:
+        self.graph, self.calls = graph, calls
+        self.start = {n: k for k, call in enumerate(calls) for n in call.writes}
         self.memory_of = {n: frozenset({n}) for n in graph.inputs}  # of inputs and of planned values
-        for step in steps:
-            operands = [self._memory_of(n) for n in step.reads] if _may_alias(step) else []
-            for n in step.writes:
-                own = frozenset({n} if is_given_memory(step) else ())
+        for call in calls:
+            operands = [self._memory_of(n) for n in call.reads] if may_alias(call.steps[0]) else []
+            for n in call.writes:
+                own = frozenset({n} if is_given_memory(call) else ())
                 self.memory_of[n] = own.union(*operands)
         self.readers: dict[Node, list[int]] = {}
-        for k, step in enumerate(steps):
-            for owner in {o for n in step.reads for o in self._memory_of(n)}:
+        for k, call in enumerate(calls):
+            for owner in {o for n in call.reads for o in self._memory_of(n)}:
                 self.readers.setdefault(owner, []).append(k)
         self.returned = frozenset(o for n in graph.outputs for o in self._memory_of(n))
 
@@ -165,18 +165,18 @@ class _Lives:
         return self.memory_of.get(node, frozenset())
 
     def ends(self, owner: Node) -> int:
-        """The last step that needs the memory of `owner`; one past the last step when it is returned."""
+        """The last call that needs the memory of `owner`; one past the last call when it is returned."""
         if owner in self.returned:
-            return len(self.steps)
+            return len(self.calls)
         return max(self.readers.get(owner, ()), default=self.start[owner])
 
     def dropped(self) -> tuple[tuple[Node, ...], ...]:
-        """For each step the eager results that no later one reads."""
-        last = {n: k for k, step in enumerate(self.steps) for n in (*step.writes, *step.reads)}
-        eager = {n for s in self.steps if not is_given_memory(s) for n in s.writes} - set(self.graph.outputs)
+        """For each call the eager results that no later one reads."""
+        last = {n: k for k, call in enumerate(self.calls) for n in (*call.writes, *call.reads)}
+        eager = {n for c in self.calls if not is_given_memory(c) for n in c.writes} - set(self.graph.outputs)
         return tuple(
-            tuple(n for n in dict.fromkeys((*s.reads, *s.writes)) if n in eager and last[n] == k)
-            for k, s in enumerate(self.steps)
+            tuple(n for n in dict.fromkeys((*c.reads, *c.writes)) if n in eager and last[n] == k)
+            for k, c in enumerate(self.calls)
         )
 
     def may_overwrite(self, old: Node, new: Node) -> bool:
@@ -184,32 +184,27 @@ class _Lives:
         if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
             return False
         at = self.start[new]
-        if any(map(_may_fail, self.steps[at + 1 :])):
+        if any(map(_may_fail, self.calls[at + 1 :])):
             return False
         readers = self.readers.get(old, [])
         if any(k > at for k in readers):
             return False
         if at not in readers:
             return True
-        step = self.steps[at]
-        if sum(old in self._memory_of(n) for n in step.reads) > 1 or old not in step.reads:
+        call = self.calls[at]
+        if sum(old in self._memory_of(n) for n in call.reads) > 1 or old not in call.reads:
+            return False
+        step = next(s for s in call.steps if new in s.writes)
+        if old not in step.reads:
             return False
         source = step.graph.inputs[step.reads.index(old)]
         target = step.graph.outputs[step.writes.index(new)]
         return not step.fused or reads_in_place(step.graph, source, target)
 
 
-def _may_fail(step: Step) -> bool:
-    """May the values it reads make a step raise, as indices do? Then no input may have changed yet."""
-    return any(n.op.kind is Kind.OPAQUE for n in step.graph.nodes)
-
-
-def _may_alias(step: Step) -> bool:
-    """May the result of an eager step share memory with what it reads?"""
-    if step.fused:
-        return False
-    node = step.graph.outputs[0]
-    return node.op.kind in _ALIASING and not isinstance(node.op.eager, np.ufunc)
+def _may_fail(call: Call) -> bool:
+    """May the values it reads make a call raise, as indices do? Then no input may have changed yet."""
+    return any(n.op.kind is Kind.OPAQUE for step in call.steps for n in step.graph.nodes)
 
 
 def reads_in_place(group: Graph, old: Node, new: Node) -> bool:

@@ -14,6 +14,7 @@ from ..device import array_module, is_gpu
 from ..fusion import Step
 from ..ir import Graph, Spec
 from .plan import MemoryPlan
+from .schedule import Call
 
 _BYTE = np.dtype(np.uint8)
 
@@ -29,6 +30,8 @@ class Program:
     steps : tuple of Step
     kernels : tuple of Kernel or None
         For each step; None where it runs eagerly.
+    calls : tuple of Call
+        The steps as they run: some share a call.
     memory_plan : MemoryPlan
     backend : Backend or None
         None: nothing was to be fused.
@@ -44,6 +47,7 @@ class Program:
     simplified: Graph
     steps: tuple[Step, ...]
     kernels: tuple[Kernel | None, ...]
+    calls: tuple[Call, ...]
     memory_plan: MemoryPlan
     backend: Backend | None
     source: str = field(repr=False)
@@ -68,13 +72,21 @@ class Program:
         """The names of the backends that compiled a step."""
         return tuple(dict.fromkeys(s.backend for s in self.steps if s.backend is not None))
 
+    @property
+    def joined(self) -> str:
+        """In words: which steps share a call."""
+        number = {id(step): n for n, step in enumerate(self.steps)}
+        shared = [[number[id(s)] for s in c.steps] for c in self.calls if len(c.steps) > 1]
+        texts = [f"steps {', '.join(map(str, sorted(steps)))} share one call" for steps in shared]
+        return "; ".join(texts) or "each step has a call of its own"
+
     def __str__(self) -> str:
         lines = [f"program on {', '.join(self.backends) or 'no backend'}"]
         for number, step in enumerate(self.steps):
             head = f"step {number}: fused by {step.backend}" if step.fused else f"step {number}: eager"
             lines.append(head + (f" ({step.reason})" if step.reason else ""))
             lines += [f"  {line}" for line in str(step.graph).splitlines()]
-        return "\n".join([*lines, str(self.memory_plan), self.source])
+        return "\n".join([*lines, self.joined, str(self.memory_plan), self.source])
 
 
 class Workspaces:

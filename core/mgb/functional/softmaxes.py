@@ -1,9 +1,14 @@
-"""Softmax and its logarithm, without overflow: the maximum is subtracted first, and gets no gradient."""
+"""Softmax and its logarithm, without overflow: the maximum is subtracted first, and gets no gradient.
+
+The gradients are closed forms: that of softmax reads its result, that of logsumexp its operand and its
+result. So a training step stores no exponentials for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..autodiff import Function
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import isfinite
 from ..ops.layout import reshape
@@ -27,19 +32,48 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
     None is axis 0 of tensors with 0, 1 or 3 axes, and axis 1 of others.
     """
-    axes = _axes("softmax", axis, inp.ndim)
-    weights = exp(inp - reduce_max(inp.detach(), axis=axes))
-    out: Tensor = weights / reduce_sum(weights, axis=axes)
+    out: Tensor = _Softmax(_axes("softmax", axis, inp.ndim))(inp)
     return out
+
+
+class _Softmax(Function):
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (x,) = inputs
+        weights = exp(x - reduce_max(x, axis=self.axes))
+        self.y: Tensor = weights / reduce_sum(weights, axis=self.axes)
+        return self.y
+
+    def backward(self, *output_grads: Tensor) -> Tensor:
+        (dy,) = output_grads
+        out: Tensor = self.y * (dy - reduce_sum(dy * self.y, axis=self.axes))
+        return out
 
 
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None, keepdims: bool = False) -> Tensor:
     """``log(sum(exp(x)))`` over `axis`, without overflow; None is every axis."""
     axes = normalize_axis("logsumexp", axis, inp.ndim)
-    top = reduce_max(inp.detach(), axis=axes)
-    top = where(isfinite(top), top, 0)
-    out: Tensor = log(reduce_sum(exp(inp - top), axis=axes)) + top
+    out: Tensor = _LogSumExp(axes)(inp)
     return out if keepdims else reshape(out, shape=tuple(d for i, d in enumerate(inp.shape) if i not in axes))
+
+
+class _LogSumExp(Function):
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (x,) = inputs
+        top = reduce_max(x, axis=self.axes)
+        top = where(isfinite(top), top, 0)
+        self.x, self.y = x, log(reduce_sum(exp(x - top), axis=self.axes)) + top
+        return self.y
+
+    def backward(self, *output_grads: Tensor) -> Tensor:
+        (dy,) = output_grads
+        out: Tensor = dy * exp(self.x - self.y)
+        return out
 
 
 def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:

@@ -3,6 +3,7 @@
 from .detect import detect
 from .duplicate import duplicate
 from .legality import FusionConfig, accepts
+from .recompute import recompute
 from .step import Step
 
-__all__ = ["FusionConfig", "Step", "accepts", "detect", "duplicate"]
+__all__ = ["FusionConfig", "Step", "accepts", "detect", "duplicate", "recompute"]

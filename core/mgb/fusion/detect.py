@@ -19,6 +19,8 @@ from .step import Step, is_copied, make_step
 #: Groups over fewer elements than this share a kernel with any other group of the same domain: starting it is
 #: most of what they cost.
 TINY = 1 << 12
+#: A single op over so many elements is worth a kernel: several threads share the work.
+ALONE = 1 << 16
 #: Side by side, groups are joined up to this many nodes, which bounds the time that compiling them takes.
 CROWDED = 256
 
@@ -65,8 +67,8 @@ class _Detection:
         self.ends: dict[Node, str] = {}
         self.merges = 0
 
-    def _operands(self, node: Node) -> frozenset[Node]:
-        return frozenset(i for i in node.inputs if not is_copied(i))
+    def _operands(self, node: Node) -> set[Node]:
+        return {i for i in node.inputs if not is_copied(i)}
 
     def fused_readers(self, value: Node) -> list[int]:
         """The groups that read `value` and may grow."""
@@ -91,8 +93,9 @@ class _Detection:
             same = [g for g in self.fused_readers(value) if self.groups[g].domain == shape]
             self._join_in_turn(same)
         tiny = [g for g in self._alive() if prod(self.groups[g].domain) < TINY]
+        most = self.traits.min_ops if self.traits.joins else CROWDED  # kernels that are joined compile alone
         for domain in dict.fromkeys(self.groups[g].domain for g in tiny):
-            self._join_in_turn([g for g in tiny if self.groups[g].domain == domain])
+            self._join_in_turn([g for g in tiny if self.groups[g].domain == domain], most)
 
     def join_levels(self) -> None:
         """For backends that take any set of nodes: all nodes with as many steps before them are one group.
@@ -136,24 +139,37 @@ class _Detection:
         group = joined(self.traits.scope, self.groups[first], self.groups[then], feeds)
         if isinstance(group, str):
             return group
-        reads = self._reads_of_both(first, then)
-        if len(reads) > self.traits.max_inputs:
-            return f"together they read {len(reads)} values, at most {self.traits.max_inputs} are allowed"
+        reads, new, gone = self._reads_of_both(first, then)
+        count = len(reads) + len(new) - len(gone)
+        if count > self.traits.max_inputs:
+            return f"together they read {count} values, at most {self.traits.max_inputs} are allowed"
         if self.quotient.waits(first, then):
             return "another step stands between them"
         problem = self._unwritable(first, then, group)
         if problem:
             return problem
         name = self.quotient.merge(first, then)
+        reads |= new
+        reads -= gone
         self.groups[name], self.reads[name] = group, reads
         self.merges += 1
         return None
 
-    def _reads_of_both(self, first: int, then: int) -> frozenset[Node]:
-        both = self.reads[first] | self.reads[then]
-        inside = (first, then)
+    def _reads_of_both(self, first: int, then: int) -> tuple[set[Node], set[Node], set[Node]]:
+        """What the one that reads more reads, what the other adds, and what each computes for the other.
+
+        None of it takes longer than the smaller of the two is large.
+        """
+        many, few = sorted((self.reads[first], self.reads[then]), key=len, reverse=True)
+        return many, few - many, self._passed(first, then) | self._passed(then, first)
+
+    def _passed(self, source: int, reader: int) -> set[Node]:
+        """The values of group `source` that group `reader` reads."""
+        reads, members = self.reads[reader], self.quotient.members[source]
+        if len(members) < len(reads):
+            return {self.nodes[i] for i in members}.intersection(reads)
         find, place = self.quotient.find, self.place
-        return frozenset(r for r in both if r not in place or find(place[r]) not in inside)
+        return {r for r in reads if r in place and find(place[r]) == source}
 
     def _unwritable(self, first: int, then: int, group: Group) -> str | None:
         """A kernel writes values of the domain's shape, or of what is left of it when it is folded."""
@@ -181,7 +197,7 @@ class _Detection:
         for group in self.quotient.groups():
             members = [self.nodes[i] for i in sorted(self.quotient.members[group])]
             ops = sum(weight(self.traits, n) for n in members) if group in self.groups else 0
-            if group in self.groups and ops >= self.traits.min_ops:
+            if group in self.groups and self._pays(group, ops):
                 writes = [n for n in members if self._read_outside(n, (group,))]
                 steps.append(make_step(members, writes, True, self._end(writes)))
                 continue
@@ -191,6 +207,10 @@ class _Detection:
                 )
                 steps.append(make_step([node], [node], False, f"{node.op.name} {why}"))
         return steps
+
+    def _pays(self, group: int, ops: int) -> bool:
+        large = self.traits.scope is Scope.DOMAIN and prod(self.groups[group].domain) >= ALONE
+        return ops >= (min(1, self.traits.min_ops) if large else self.traits.min_ops)
 
     def _end(self, writes: list[Node]) -> str:
         ends: dict[str, list[str]] = {}

@@ -54,23 +54,33 @@ class Quotient:
         return bool(between & ~(self._inside[a] | self._inside[b]))
 
     def merge(self, a: int, b: int) -> int:
-        """Make one group of `a` and `b`, between which no third one waits; its name is `b`."""
+        """Make one group of `a` and `b`, between which no third one waits; gives its name, one of the two.
+
+        Others are told what is news to them, and no more. The name is that of the group with the more
+        neighbours, which know it already: so the work grows with what changes, not with what there is.
+        """
+        if self._neighbours(a) > self._neighbours(b):
+            a, b = b, a
         inside = self._inside[a] | self._inside[b]
         bit = 1 << b
-        for x, y in ((a, b), (b, a)):
-            before, after = self._before[x] & ~self._before[y], self._after[x] & ~self._after[y]
-            self._tell(before & ~inside, self._after, self._after[y] & ~inside | bit)
-            self._tell(after & ~inside, self._before, self._before[y] & ~inside | bit)
+        for far, near in ((self._before, self._after), (self._after, self._before)):
+            only_a, only_b = far[a] & ~far[b] & ~inside, far[b] & ~far[a] & ~inside
+            self._tell(only_a, near, near[b] & ~near[a] & ~inside | bit)
+            self._tell(only_b, near, near[a] & ~near[b] & ~inside)
         self._tell(self._reads[a], self._readers, bit)
         self._tell(self._readers[a], self._reads, bit)
         for sets in (self._reads, self._readers, self._before, self._after):
             sets[b] = (sets[a] | sets[b]) & ~inside
+            sets[a] = 0
         self._inside[b] = inside
         self._live &= ~(1 << a)
         self._parent[a] = b
-        self.members[b] = self.members[a] + self.members[b]
+        self.members[b] += self.members[a]
         self.members[a] = []
         return b
+
+    def _neighbours(self, group: int) -> int:
+        return self._before[group].bit_count() + self._after[group].bit_count()
 
     def groups(self) -> list[int]:
         """Every group, each after those it reads; else in the order of their last members."""
@@ -94,12 +104,16 @@ class Quotient:
         return order
 
     def _tell(self, groups: int, sets: list[int], news: int) -> None:
-        for g in self._bits(groups & self._live):
-            sets[g] |= news
+        if news:
+            for g in self._bits(groups & self._live):
+                sets[g] |= news
 
     def _bits(self, bits: int) -> list[int]:
+        """The places of the ones, looked for in those words only that have some."""
         if not bits:
             return []
-        raw = np.frombuffer(bits.to_bytes(self._count // 8 + 1, "little"), np.uint8)
-        found: list[int] = np.flatnonzero(np.unpackbits(raw, bitorder="little")).tolist()
+        words = np.frombuffer(bits.to_bytes(self._count // 64 * 8 + 8, "little"), np.uint64)
+        (filled,) = words.nonzero()
+        (ones,) = np.unpackbits(words[filled].view(np.uint8), bitorder="little").nonzero()
+        found: list[int] = (filled[ones >> 6] * 64 + (ones & 63)).tolist()
         return found

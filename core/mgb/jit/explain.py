@@ -47,7 +47,8 @@ def _segment(variant: Variant, number: int, segment: Segment, count: int) -> str
 def _summary(program: Program) -> str:
     fused = sum(step.fused for step in program.steps)
     backend = program.backend.name if program.backend is not None else "none: opt_level does not fuse"
-    return f"backend {backend}; {fused} fused groups, {len(program.steps) - fused} ops run eagerly"
+    eager = len(program.steps) - fused
+    return f"backend {backend}; {fused} fused groups, {eager} ops run eagerly; {program.joined}"
 
 
 def _steps(program: Program) -> list[str]:

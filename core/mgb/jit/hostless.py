@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from ..apply import caller
 from ..errors import TraceOutputError
 from ..ir import Spec
+from ..memory import Seen, picker
 from ..tensor import Parameter, Tensor, wrap
-from .record import Binding, Expected, External, Literal
+from .record import Binding, Expected, External, Literal, external_ref
 from .recording import Recording
 from .tree import LEAF, Structure, flatten
 from .variant import Variant
@@ -53,6 +55,28 @@ class HostlessCall:
         self.source, self.run = writer.write(leaves, structure, results)
 
 
+class _Fits:
+    """Whether arrays are of the recorded specs, asked of all at once and only of those that are new."""
+
+    def __init__(self, positions: Sequence[int], specs: Sequence[Spec]) -> None:
+        self._pick = picker(positions)
+        self._shapes = [spec.shape for spec in specs]
+        self._dtypes = [spec.dtype for spec in specs]
+        self._seen = Seen()
+
+    def __call__(self, arrays: Sequence[Any]) -> bool:
+        found = self._pick(arrays)
+        if self._seen.same(found):
+            return True
+        if list(map(_shape, found)) != self._shapes or list(map(_dtype, found)) != self._dtypes:
+            return False
+        self._seen.remember(found)
+        return True
+
+
+_shape, _dtype = attrgetter("shape"), attrgetter("dtype")
+
+
 class _Writer:
     """Writes the function of one `HostlessCall`."""
 
@@ -61,6 +85,8 @@ class _Writer:
         self._outputs = variant.segments[0].outputs
         self._reads = reads
         self._updated = frozenset(variant.record.updates().values())
+        self._kept: frozenset[int | None] = frozenset()  # refs that are wanted after the program ran
+        self._owners: dict[int, str] = {}
         self._names: dict[str, Any] = {
             "MISS": MISS,
             "TENSORS": frozenset({Tensor, Parameter}),
@@ -75,6 +101,7 @@ class _Writer:
         self, leaves: Sequence[Any], structure: Structure, results: Sequence[int | None]
     ) -> tuple[str, Callable[[Sequence[Any]], Any]]:
         """The source and the function."""
+        self._kept = frozenset((*results, *(b.step for b in self._record.bindings)))
         tensors = [n for n, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         fed = {e.leaf for e in self._record.externals}
         self._lines.append(f"if len(leaves) != {len(leaves)}: return MISS")
@@ -94,8 +121,7 @@ class _Writer:
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         if self._outputs:
-            arguments = ", ".join(self._value(r) for r in self._reads)
-            self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program([{arguments}])")
+            self._run()
         for number, binding in enumerate(self._record.bindings):
             self._bind(number, binding)
         self._lines.append(f"return {self._result(structure, iter(results))}")
@@ -107,7 +133,8 @@ class _Writer:
     def _guard(self, array: str, spec: Spec) -> None:
         """Miss when the spec of `array` is another one."""
         shape, dtype = self._name(spec.shape), self._name(spec.dtype)
-        self._lines.append(f"if {array}.shape != {shape} or {array}.dtype != {dtype}: return MISS")
+        other = f"{array}.dtype is not {dtype} and {array}.dtype != {dtype}"  # `is` is the faster one
+        self._lines.append(f"if {array}.shape != {shape} or {other}: return MISS")
 
     def _guard_attributes(self, module: Any, attributes: Mapping[str, Any]) -> None:
         """Miss when an attribute that decides what `module` does is another object."""
@@ -121,14 +148,34 @@ class _Writer:
         if external.origin is not None:
             self._lines.append(f"x{number} = float32({self._name(external.origin)}())[...]")
             return
-        tensor = self._tensor(external) + "._grad" * external.of_grad
-        if number in self._updated:  # no variable may hold its array, or it could not be updated in place
-            self._arrays[number] = f"{tensor}._data"
+        array = self._tensor(external) + "._grad" * external.of_grad + "._data"
+        if self._is_bare(number):
+            self._arrays[number] = array
         else:
-            self._lines.append(f"x{number} = {tensor}._data")
-        self._guard(self._arrays[number], spec)
+            self._lines.append(f"x{number} = {array}")
+        if not self._is_guarded_with_others(number):
+            self._guard(self._arrays[number], spec)
         if external.leaf is not None:
-            self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
+            self._lines.append(f"if {self._tensor(external)}._device != {spec.device!r}: return MISS")
+
+    def _is_bare(self, number: int) -> bool:
+        """Has no variable its array? A variable is a holder, and then it is not updated in place."""
+        in_place = number in self._updated or self._is_guarded_with_others(number)
+        return in_place and external_ref(number) not in self._kept
+
+    def _is_guarded_with_others(self, number: int) -> bool:
+        """Does it come from a Tensor outside the arguments? Such ones are many, and seldom new."""
+        external = self._record.externals[number]
+        return external.leaf is None and external.origin is None and external_ref(number) in self._reads
+
+    def _run(self) -> None:
+        arguments = ", ".join(self._value(r) for r in self._reads)
+        self._lines.append(f"arrays = [{arguments}]")
+        guarded = [p for p, r in enumerate(self._reads) if r < 0 and self._is_guarded_with_others(-1 - r)]
+        if guarded:
+            specs = [self._record.externals[-1 - self._reads[p]].node.spec for p in guarded]
+            self._lines.append(f"if not {self._name(_Fits(guarded, specs))}(arrays): return MISS")
+        self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
 
     def _tensor(self, place: External | Expected) -> str:
         """The Tensor outside that `place` is about."""
@@ -136,16 +183,24 @@ class _Writer:
             return f"t{place.leaf}"
         owner = place.owner() if place.owner is not None else None
         assert owner is not None
-        return self._name(owner)
+        if id(owner) not in self._owners:
+            self._owners[id(owner)] = self._name(owner)
+        return self._owners[id(owner)]
 
     def _bind(self, number: int, binding: Binding) -> None:
-        tensor = f"t{binding.leaf}" if binding.leaf is not None else f"o{number}"
-        if binding.leaf is None:
+        tensor = f"t{binding.leaf}" if binding.leaf is not None else self._owners.get(id(binding.owner()))
+        condition = ""
+        if tensor is None:
+            tensor, condition = f"o{number}", f"if o{number} is not None: "
             self._lines.append(f"{tensor} = {self._name(binding.owner)}()")
         new = self._wrapped(binding.step) if binding.step is not None else "None"
-        place = f"{tensor}._grad" if binding.is_grad or binding.of_grad else tensor
-        action = f"{place} = {new}" if binding.is_grad else f"{place}._reset({new})"
-        self._lines.append(f"if {tensor} is not None: {action}")
+        if binding.is_grad:
+            self._lines.append(f"{condition}{tensor}._grad = {new}")
+            return
+        place = f"{tensor}._grad" if binding.of_grad else tensor
+        if not condition and binding.step is not None:  # written in place, it is there already
+            condition = f"if {place}._data is not {self._value(binding.step)} or {place}._tape: "
+        self._lines.append(f"{condition}{place}._reset({new})")
 
     def _result(self, structure: Structure, refs: Any) -> str:
         if structure == LEAF:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from ..apply import caller, evaluate
+from ..apply import caller, constant, evaluate
+from ..apply import record as tell_tapes
 from ..errors import TraceMismatchError
 from ..ir import Node, Op, Spec, const_node, input_node
 from ..tensor import CONSTANT, Tensor, place
@@ -43,17 +44,19 @@ class Replay(CallSession):
         Match, and run each op eagerly.
     """
 
+    grown = False
+    _cursor = 0
+    _segment = 0
+
     def __init__(
         self, variant: Variant, regrow: Callable[[Record, Variant], Variant], imperative: bool
     ) -> None:
         super().__init__(variant.record)
         self.variant = variant
-        self.grown = False
         self._regrow = regrow
         self._imperative = imperative
+        self._kept = range(len(variant.record.entries)) if imperative else variant.kept
         self._entries = variant.record.entries
-        self._cursor = 0
-        self._segment = 0
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
 
     # the Session protocol
@@ -62,23 +65,42 @@ class Replay(CallSession):
         entry = self._entries[self._cursor]
         if entry.op is not op or self.grown or len(args) != len(entry.args) or entry.params != params:
             return None
+        tracked = False
         fed = self.fed
         for a, ref in zip(args, entry.args):
             if isinstance(a, Tensor):
                 if a._tape:
-                    return None
+                    tracked = True
                 if a._session is self:
                     if a._index != ref:
                         return None
-                elif (
-                    ref.__class__ is not int
-                    or ref >= 0
-                    or (fed[-1 - ref] is not a._data and not self._feeds_as_recorded(-1 - ref, a))
+                elif ref.__class__ is not int:
+                    if ref.array is not a._data:  # type: ignore[union-attr]
+                        return None
+                elif ref >= 0 or (
+                    (fed[-1 - ref] is not a._data or a._data is None)
+                    and not self._feeds_as_recorded(-1 - ref, a)
                 ):
                     return None
             elif ref.__class__ is int or a is None or not ref.same_scalar(a):  # type: ignore[union-attr]
                 return None
-        return self._result(entry)
+        return self._taped_result(entry, args) if tracked else self._result(entry)
+
+    def _taped_result(self, entry: Entry, args: tuple[Any, ...]) -> Tensor | None:
+        """The result of `entry`, of which gradient tapes are told; None when they want the body instead."""
+        op = entry.op
+        if not op.differentiable:
+            return self._result(entry)
+        if op.grad is None and op.body is not None:
+            return None
+        device = entry.spec.device
+        inputs = [
+            a if isinstance(a, Tensor) else constant(ref.array, device)  # type: ignore[union-attr]
+            for a, ref in zip(args, entry.args)
+        ]
+        out = self._result(entry)
+        tell_tapes(op, inputs, out, entry.params)
+        return out
 
     def _feeds_as_recorded(self, number: int, tensor: Tensor) -> bool:
         """Take `tensor` as an input that was not fed yet, if it looks as recorded."""
@@ -117,6 +139,10 @@ class Replay(CallSession):
             self._mismatch("value unreadable", entry, f"the value of step {step} was read")
         self._run_to_cut()
         return self.values[step]
+
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        if alias._index in self._kept:
+            super().adopt(alias, original)
 
     def outside(self, tensor: Tensor) -> Any:
         number = self._fed_as.get(id(tensor._data))  # with another reference it could not be updated in place
@@ -217,9 +243,10 @@ class Replay(CallSession):
         index = self._cursor
         self._cursor = index + 1
         out = place(self, index, entry.node.spec)  # type: ignore[union-attr]
-        self._tensors.append(weakref.ref(out))
-        if self._imperative:
-            self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params)
+        if index in self._kept:
+            self._tensors.append(weakref.ref(out))
+            if self._imperative:
+                self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params)
         return out
 
     def _mismatch(self, reason: str, entry: Entry, came: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,13 +19,14 @@ from .record import Entry, Literal, Record
 class CallSession(ABC):
     """One call of a traced function."""
 
+    paused = False
+    _finished = False
+    _failed = False
+
     def __init__(self, record: Record) -> None:
         self.record = record
         self.fed: list[Any] = [None] * len(record.externals)
         self.values: dict[int, Any] = {}
-        self.paused = False
-        self._finished = False
-        self._failed = False
         self._tensors: list[weakref.ref[Tensor]] = []
         self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with an array, or a ref to one
 
@@ -76,6 +78,10 @@ class CallSession(ABC):
         found = (r() for r in self._tensors)
         return [t for t in found if t is not None and t._session is self]
 
+    def in_flight(self) -> list[Tensor]:
+        """As `alive`, with those that nobody kept track of because no cut gives them a value; slow."""
+        return [t for t in gc.get_referrers(self) if isinstance(t, Tensor) and t._session is self]
+
     def check_foreign(self, tensor: Tensor) -> None:
         """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
         other = tensor._session
@@ -96,12 +102,14 @@ class CallSession(ABC):
 
     def release(self) -> None:
         """Give every living Tensor its value, if there is one: it is like any Tensor from outside then."""
-        for tensor in self.alive():
-            array = self.values.get(tensor._index)
-            if array is not None:
-                tensor._data = array
-                tensor._session = None
-                tensor._index = -1
+        for reference in self._tensors:
+            tensor = reference()
+            if tensor is not None and tensor._session is self:
+                array = self.values.get(tensor._index)
+                if array is not None:
+                    tensor._data = array
+                    tensor._session = None
+                    tensor._index = -1
 
     def unreadable(self, tensor: Tensor) -> TraceMismatchError:
         """The error for a value that was dead when the call was recorded, or never came to be."""
@@ -146,6 +154,7 @@ class CallSession(ABC):
         """The body or its program raised: what was done before that stands, as in eager code."""
         self._failed = True
         with suppress(Exception):  # that op fails here again, and what follows it was never done
+            self._tensors = [weakref.ref(t) for t in self.in_flight()]
             self.evaluate({t._index for t in self.alive() if t._data is None})
         self.release()
         for tensor, array in self.previous():

@@ -26,6 +26,10 @@ from .variant import Variant
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 _STATES = 8
 
+#: Sets of shapes or arguments whose records are kept, the newest: as many as have `_STEPS` steps together,
+#: within bounds. A step takes about a kilobyte, its share of graphs and programs included.
+_FEWEST, _MOST, _STEPS = 8, 256, 1 << 15
+
 #: Options of MegEngine's `trace` that are accepted with this value only.
 _FIXED = {
     "record_only": False,
@@ -126,8 +130,7 @@ class trace:
         }
         self._variants: dict[bool, dict[tuple[Any, ...], Variant]] = {False: {}, True: {}}
         self._hostless: dict[tuple[Any, ...], list[HostlessCall]] = {}  # the newest first
-        self._hosted: set[tuple[Any, ...]] = set()  # keys of calls whose body cannot be skipped
-        self._kept: list[list[Any]] = []  # arguments whose id is part of a key without a call in `_hostless`
+        self._hosted: dict[tuple[Any, ...], list[Any]] = {}  # bodies that run; ids in the keys stay taken
         self._plain: HostlessCall | None = None  # the latest one of positional Tensors only, tried first
         self._bound: dict[int, tuple[weakref.ref[Any], trace]] = {}  # by id: an instance may have no hash
         self._lock = threading.RLock()
@@ -183,7 +186,7 @@ class trace:
             session.abandon()
             raise
         if session.grown:
-            variants.setdefault(key, session.variant)
+            self._keep(variants, key, session.variant, session.variant)
         return result
 
     def _call_hostless(self, args: Any, kwargs: Any) -> Any:
@@ -199,12 +202,19 @@ class trace:
         with self._lock:
             result, variant, new = self._record_hostless(args, kwargs, leaves)
         if new is not None:
-            self._hostless[key] = [new, *self._hostless.get(key, ())][:_STATES]
+            self._keep(self._hostless, key, [new, *self._hostless.get(key, ())][:_STATES], variant)
         else:
-            self._hosted.add(key)
-            self._kept.append(leaves)
-            self._variants[False].setdefault(shapes_of(args, kwargs), variant)
+            self._keep(self._hosted, key, leaves, variant)
+            self._keep(self._variants[False], shapes_of(args, kwargs), variant, variant)
         return result
+
+    def _keep(self, kept: dict[Any, Any], key: Any, value: Any, variant: Variant) -> None:
+        """Put `value` into `kept`, and drop the oldest where calls as long as `variant` would be too many."""
+        most = min(_MOST, max(_FEWEST, _STEPS // len(variant.record.entries)))
+        with self._lock:
+            kept[key] = value
+            while len(kept) > most:
+                del kept[next(iter(kept))]
 
     def _run_body(self, session: Recording | Replay, args: Any, kwargs: Any) -> Any:
         token = ACTIVE.set(session)

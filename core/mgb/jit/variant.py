@@ -43,11 +43,19 @@ class Variant:
     """One record with its programs; all variants of a trace share their segments.
 
     The record may still grow while its first segments run already.
+
+    Attributes
+    ----------
+    record : Record
+    segments : tuple of Segment
+    kept : frozenset of int
+        The steps whose values leave their segment. A Tensor of another step never gets a value.
     """
 
     def __init__(self, record: Record, compile: Compile, segments: tuple[Segment, ...] | None = None) -> None:
         self.record = record
         self.segments = split(record) if segments is None else segments
+        self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
         self._compile = compile
         self._programs: list[tuple[Program, tuple[int, ...]] | None] = [None] * len(self.segments)
         self._lock = threading.Lock()
@@ -71,9 +79,10 @@ class Variant:
         """Run a segment on the external arrays `fed` and earlier values; add its own to `values`."""
         outputs = self.segments[number].outputs
         if outputs:
-            program, reads = self.program(number)
+            program, reads = self._programs[number] or self.program(number)
             arrays = program.call([values[r] if r >= 0 else fed[-1 - r] for r in reads])
-            values.update(zip(outputs, arrays, strict=True))
+            for output, array in zip(outputs, arrays):
+                values[output] = array
 
     def _build(self, segment: Segment) -> tuple[Program, tuple[int, ...]]:
         graph, reads = self.graph(segment)

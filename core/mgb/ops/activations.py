@@ -13,9 +13,9 @@ from .. import dtypes
 from ..tensor import Tensor
 from .declare import FLOATING, NUMERIC, composite
 from .elementwise import abs, clip, expm1, log1p, square, switch_gt0
-from .floats import polynomial, widen_halves
+from .floats import at_least, polynomial, widen_halves
 from .hyperbolic import erfc
-from .primitives import le, logical_and, lt, maximum, minimum, neg, where
+from .primitives import fma, le, logical_and, lt, maximum, minimum, neg, where
 from .transcendental import exp, tanh
 
 SQRT_HALF = 0.7071067811865476
@@ -105,9 +105,12 @@ def selu(x: Tensor) -> Tensor:
 
 @composite(FLOATING, eager=_eager_sigmoid, grad=lambda g, y, _x: (sigmoid_grad(y, g),))
 def sigmoid(x: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``; small results keep their digits."""
+    """``1 / (1 + exp(-x))``; small results keep their digits. Within 2 ULP."""
     e = exp(neg(abs(x)))
-    return where(lt(x, 0), e, 1) / (1 + e)
+    whole = 1 + e
+    y = where(lt(x, 0), e, 1) / whole
+    lost = e - (whole - 1)  # in units of `whole`, which is between 1 and 2
+    return fma(y, -0.75 * lost, y)
 
 
 @composite(NUMERIC)
@@ -118,7 +121,7 @@ def sigmoid_grad(y: Tensor, d: Tensor) -> Tensor:
 
 @composite(FLOATING, grad=lambda g, _y, x: (silu_grad(x, g),))
 def silu(x: Tensor) -> Tensor:
-    return maximum(x, -FINITE) * sigmoid(x)
+    return at_least(x, -FINITE) * sigmoid(x)
 
 
 @composite(FLOATING)
@@ -145,7 +148,7 @@ def logsigmoid(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def mish(x: Tensor) -> Tensor:
-    return maximum(x, -FINITE) * tanh(softplus(x))
+    return at_least(x, -FINITE) * tanh(softplus(x))
 
 
 # piecewise linear stand-ins
@@ -163,7 +166,7 @@ def hsigmoid_grad(x: Tensor, d: Tensor) -> Tensor:
 
 @composite(FLOATING, grad=lambda g, _y, x: (hswish_grad(x, g),))
 def hswish(x: Tensor) -> Tensor:
-    return maximum(x, -FINITE) * (clip(x + 3, 0, 6) / 6)
+    return at_least(x, -FINITE) * (clip(x + 3, 0, 6) / 6)
 
 
 @composite(FLOATING)
@@ -178,7 +181,7 @@ def hswish_grad(x: Tensor, d: Tensor) -> Tensor:
 @composite(FLOATING, grad=lambda g, _y, x: (gelu_grad(x, g),))
 def gelu(x: Tensor) -> Tensor:
     """`x` times the normal distribution function of `x`; exact, not the formula with tanh."""
-    return maximum(x, -FINITE) * (0.5 * erfc(-SQRT_HALF * x))
+    return at_least(x, -FINITE) * (0.5 * erfc(-SQRT_HALF * x))
 
 
 @composite(FLOATING)
@@ -191,7 +194,7 @@ def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
 def gelu_tanh(x: Tensor) -> Tensor:
     """`gelu` as ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh."""
     inner = 2 * SQRT_TWO_OVER_PI * x * (1 + 0.044715 * x * x)
-    return maximum(x, -FINITE) * sigmoid(inner)
+    return at_least(x, -FINITE) * sigmoid(inner)
 
 
 # the rest

@@ -1,6 +1,6 @@
 """Bodies of sin, cos and atan2, for backends without fast versions of their own.
 
-Polynomials are minimax fits by the Remez exchange, made for these ranges in 50 digits.
+Polynomials are minimax fits by the Remez exchange (``docs/minimax.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from .primitives import (
     cast,
     eq,
     floor,
+    fma,
+    le,
     lt,
     maximum,
     minimum,
@@ -54,16 +56,18 @@ COS = {
         2.087572163261153e-09, -1.1359559787513337e-11,
     ),
 }  # fmt: skip
-# (atan(t) / t - 1) / t**2 in t**2, for |t| <= tan(pi / 8)
+# (atan(t) / t - 1) / t**2 in t**2, for |t| <= 1/2
 ATAN = {
-    dtypes.float32: (-0.3333333, 0.19999905, -0.1428204, 0.11045078, -0.08478315, 0.047480762),
+    dtypes.float32: (
+        -0.33333334, 0.19999957, -0.14284213, 0.11085643, -0.08855697, 0.06455263, -0.02992278,
+    ),
     dtypes.float64: (
-        -0.33333333333333326, 0.19999999999997692, -0.1428571428539078, 0.11111111088350678,
-        -0.09090908150773605, 0.07692282900054938, -0.06666228848134892, 0.05877042299167534,
-        -0.05218536538636976, 0.0450408752021822, -0.033487002000489985, 0.01520791276974049,
+        -0.3333333333333333, 0.1999999999999954, -0.14285714285654977, 0.11111111107246827,
+        -0.09090908941306593, 0.0769230393287444, -0.06666601967239158, 0.0588156462330025,
+        -0.0525622419979674, 0.047174920527777935, -0.04140759135160553, 0.03303801612263676,
+        -0.0204418469550854, 0.006933591198846458,
     ),
 }  # fmt: skip
-TAN_EIGHTH_PI = 0.41421356237309503
 
 #: For each range of magnitudes: its end, a scale that makes whole numbers of at most 2**50 of it, and what
 #: that scale leaves of 2 / pi, modulo 4, in parts of 29, 29 and 53 digits.
@@ -207,15 +211,15 @@ def cos(x: Tensor) -> Tensor:
 def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """The angle of the point (`x`, `y`) in double precision.
 
-    The quotient is folded into ``|t| <= tan(pi / 8)``.
+    The quotient is folded into ``|t| <= 1/2``; from there on, ``q - 1`` is exact.
     """
     up, right = magnitude(y), magnitude(x)
     small, large = minimum(up, right), maximum(up, right)
     q = where(eq(large, 0), 0.0, where(eq(small, INF), 1.0, small / large))
-    beyond = lt(TAN_EIGHTH_PI, q)
+    beyond = le(0.5, q)
     t = where(beyond, (q - 1) / (q + 1), q)
     z = t * t
-    angle = t + t * z * polynomial(z, coefficients)
+    angle = fma(t * z, polynomial(z, coefficients), t)
     eighths = cast(beyond, dtype=dtypes.float64)
     steep, left = lt(right, up), lt(sign_bit(x), 0)
     eighths, angle = where(steep, 2 - eighths, eighths), where(steep, neg(angle), angle)

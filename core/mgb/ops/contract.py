@@ -7,6 +7,7 @@ them. Images are NCHW, weights OIHW; O counts the outputs of all groups, I the i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,11 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
+from ..libraries import Rule
+from ..memory import empty
 from ..tensor import Tensor
 from .declare import NUMERIC, declare
+from .layout import reshape
 
 Pair = tuple[int, int]
 
@@ -43,7 +47,12 @@ def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _matmul_eager(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
-    return np.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
+    left = a.swapaxes(-1, -2) if transpose_a else a
+    right = b.swapaxes(-1, -2) if transpose_b else b
+    if right.ndim == 2 < left.ndim and left.flags.c_contiguous:  # one product of many rows, not many products
+        flat = np.matmul(left.reshape(-1, left.shape[-1]), right)
+        return flat.reshape(*left.shape[:-1], flat.shape[-1])
+    return np.matmul(left, right)
 
 
 def _matmul_grad(
@@ -53,6 +62,8 @@ def _matmul_grad(
         da = matmul(b, g, transpose_a=transpose_b, transpose_b=True)
     else:
         da = matmul(g, b, transpose_b=not transpose_b)
+    if b.ndim == 2 < a.ndim and not transpose_a:  # `b` meets all rows of the stack: one product sums them
+        a, g = (reshape(t, shape=(math.prod(t.shape[:-1]), t.shape[-1])) for t in (a, g))
     if transpose_b:
         db = matmul(g, a, transpose_a=True, transpose_b=transpose_a)
     else:
@@ -62,7 +73,14 @@ def _matmul_grad(
 
 #: ``matmul(a, b, transpose_a=False, transpose_b=False)``: matrices in the last two axes, the rest broadcast.
 matmul = declare(
-    Op("matmul", Kind.CONTRACT, _matmul_infer, _matmul_eager, _matmul_grad, promote=NUMERIC.promote)
+    Op(
+        "matmul",
+        Kind.CONTRACT,
+        _matmul_infer,
+        Rule("matmul", _matmul_eager, _matmul_infer),
+        _matmul_grad,
+        promote=NUMERIC.promote,
+    )
 )
 
 
@@ -170,12 +188,17 @@ def taps(kernel: Pair, stride: Pair, dilation: Pair, counts: Pair) -> Iterator[t
 # convolution: eager rules
 
 
+def _new(shape: tuple[int, ...], like: Any) -> Any:
+    """An array that is to be filled; of the pool, where `like` is NumPy's."""
+    return empty(shape, like.dtype) if type(like) is np.ndarray else np.empty_like(like, shape=shape)
+
+
 def _conv2d_eager(x: Any, w: Any, stride: Pair, padding: Pair, dilation: Pair, groups: int) -> Any:
     windows = _windows(x, w.shape[2:], stride, padding, dilation)
     n, c, kh, kw, oh, ow = windows.shape
     depth, outputs = c // groups * kh * kw, len(w)
     weight = w.reshape(groups, outputs // groups, depth)
-    out = np.empty_like(x, shape=(n, groups, outputs // groups, oh * ow))
+    out = _new((n, groups, outputs // groups, oh * ow), x)
     for part in _batches(n, c * kh * kw * oh * ow * x.dtype.itemsize):
         columns = windows[part].reshape(-1, groups, depth, oh * ow)
         np.matmul(weight, columns, out=out[part])
@@ -261,7 +284,14 @@ def _grad_weight_grad(
 
 #: ``conv2d(x, w, stride=, padding=, dilation=, groups=)``: cross-correlation of images with weights.
 conv2d = declare(
-    Op("conv2d", Kind.CONTRACT, _conv2d_infer, _conv2d_eager, _conv2d_grad, promote=NUMERIC.promote)
+    Op(
+        "conv2d",
+        Kind.CONTRACT,
+        _conv2d_infer,
+        Rule("conv2d", _conv2d_eager, _conv2d_infer),
+        _conv2d_grad,
+        promote=NUMERIC.promote,
+    )
 )
 
 #: ``conv2d_grad_input(g, w, size=, ...)``: the transpose of `conv2d` in its images, of (H, W) = `size`.
@@ -270,7 +300,7 @@ conv2d_grad_input = declare(
         "conv2d_grad_input",
         Kind.CONTRACT,
         _grad_input_infer,
-        _grad_input_eager,
+        Rule("conv2d_grad_input", _grad_input_eager, _grad_input_infer),
         _grad_input_grad,
         promote=NUMERIC.promote,
     )
@@ -282,7 +312,7 @@ conv2d_grad_weight = declare(
         "conv2d_grad_weight",
         Kind.CONTRACT,
         _grad_weight_infer,
-        _grad_weight_eager,
+        Rule("conv2d_grad_weight", _grad_weight_eager, _grad_weight_infer),
         _grad_weight_grad,
         promote=NUMERIC.promote,
     )

@@ -1,29 +1,34 @@
 """Bodies of exp, log and what is made of them, for backends without fast versions of their own.
 
-Range reductions are those of Cody and Waite (1980). Polynomials are minimax fits by the Remez exchange, made
-for these ranges in 50 digits and rounded to the dtype.
+Range reductions are those of Cody and Waite (1980). Polynomials are minimax fits by the Remez exchange
+(``docs/minimax.py``).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from .. import dtypes
 from ..tensor import Tensor
 from .floats import (
+    at_least,
+    at_most,
     decompose,
     fast_two_sum,
     flip_sign,
-    integer,
     magnitude,
     polynomial,
-    power_of_two,
+    power,
+    round_scaled,
     scale,
     sign_bit,
+    split,
     two_product,
     two_sum,
     upper_half,
     widen_halves,
 )
-from .primitives import cast, eq, floor, logical_and, logical_or, lt, maximum, minimum, round, where
+from .primitives import cast, eq, floor, fma, logical_and, logical_or, lt, maximum, minimum, where
 
 LOG2_E, LOG10_E = 1.4426950408889634, 0.4342944819032518
 INF, NAN = float("inf"), float("nan")
@@ -46,19 +51,36 @@ TANH_HIGHEST = {dtypes.float32: 9.5, dtypes.float64: 20.0}
 
 # (expm1(r) - r) / r**2 for |r| <= ln(2) / 2
 EXP = {
-    dtypes.float32: (0.5, 0.16666667, 0.041666355, 0.008333273, 0.001394101, 0.00019914214),
+    dtypes.float32: (0.5, 0.16666518, 0.041666206, 0.008368883, 0.0013950566),
     dtypes.float64: (
-        0.5, 0.16666666666666677, 0.0416666666666667, 0.008333333333321615, 0.0013888888888866774,
-        0.00019841269886159232, 2.480158736066143e-05, 2.755724418138819e-06, 2.7557242682700764e-07,
-        2.51090450333682e-08, 2.0924463969165187e-09,
+        0.5000000000000012, 0.166666666666667, 0.041666666666515514, 0.008333333333307128,
+        0.0013888888946986936, 0.00019841269917556488, 2.4801489974754165e-05, 2.7557216142903836e-06,
+        2.7631267927199863e-07, 2.5117911248285135e-08,
     ),
 }  # fmt: skip
-# (log(1 + f) / s - 2) / s**2 in s**2, s = f / (2 + f), 1 + f between sqrt(1/2) and sqrt(2)
-LOG = {
-    dtypes.float32: (0.6666666, 0.40000334, 0.28537303, 0.23582281),
+# (log(1 + f) - f) / f**2 for 1 + f between sqrt(1/2) and sqrt(2)
+LOG_SINGLE = (
+    -0.49999988, 0.33333325, -0.25001583, 0.20001976, -0.16609079, 0.141818, -0.13243, 0.1290454,
+    -0.07621825,
+)  # fmt: skip
+# (log(1 + f) / s - 2) / s**2 in s**2, s = f / (2 + f), for the same f
+LOG_DOUBLE = (
+    0.6666666666666734, 0.39999999999414304, 0.28571428742475585, 0.22222198563598564,
+    0.1818356485381651, 0.1531403629941129, 0.1479609973777067,
+)  # fmt: skip
+# the same, for less than double precision
+LOG_WIDE = (
+    0.6666666667580108, 0.39999995621870243, 0.2857210913201951, 0.221761908669602, 0.19584105016705047,
+)  # fmt: skip
+# (tanh(x) / x - 1) / x**2 in x**2, for |x| <= 0.55
+TANH = {
+    dtypes.float32: (
+        -0.33333316, 0.13332586, -0.0538523, 0.021071639, -0.006274182,
+    ),
     dtypes.float64: (
-        0.6666666666666734, 0.39999999999414304, 0.28571428742475585, 0.22222198563598564,
-        0.1818356485381651, 0.1531403629941129, 0.1479609973777067,
+        -0.333333333333333, 0.1333333333332662, -0.053968253963759524, 0.021869488385827137,
+        -0.008863232601007517, 0.0035920920263768663, -0.0014555428214060653, 0.0005884443923931364,
+        -0.0002333813405563508, 8.3316142715544e-05, -1.949450879631821e-05,
     ),
 }  # fmt: skip
 # what is left of atanh(s) = s + s**3 / 3 + s**5 * (...), in s**2
@@ -68,25 +90,30 @@ ATANH_TAIL = (
 )  # fmt: skip
 
 
-def expm1_reduced(r: Tensor) -> Tensor:
-    """``exp(r) - 1`` for ``|r| <= ln(2) / 2``."""
-    return r + r * r * polynomial(r, EXP[r.dtype])
-
-
-def reduce_exponent(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``n, r`` with ``x = n * ln(2) + r`` and ``|r| <= ln(2) / 2``."""
+def reduce_exponent(x: Tensor, places: int, shift: int = 0) -> tuple[Tensor, Tensor]:
+    """``r, n`` with ``x = n * ln(2) + r``, ``|r| <= ln(2) / 2``; `n` as `floats.round_scaled` has it."""
     high, low = LN2[x.dtype]
-    n = round(x * LOG2_E)
-    return n, (x - n * high) - n * low
+    n, exponent = round_scaled(x, LOG2_E, places, shift)
+    return fma(n, -low, fma(n, -high, x)), exponent
+
+
+def _expm1_reduced(r: Tensor) -> Tensor:
+    """``exp(r) - 1`` for ``|r| <= ln(2) / 2``."""
+    return fma(r * r, polynomial(r, EXP[r.dtype]), r)
+
+
+def _exp_reduced(r: Tensor) -> Tensor:
+    return polynomial(r, (1.0, 1.0, *EXP[r.dtype]))
 
 
 def exponential(x: Tensor, tail: Tensor | float = 0.0, shift: int = 0) -> Tensor:
     """``exp(x + tail) * 2**shift``; `tail` is an error term of `x`. It overflows only if the result does."""
     lowest, highest = EXP_RANGE[x.dtype]
-    n, r = reduce_exponent(minimum(maximum(x, lowest), highest))
+    vanishes = lt(x, lowest)  # as most of what a mask adds to: a product that underflows is slow
+    r, n = reduce_exponent(at_most(where(vanishes, 0.0, x), highest), 2, shift)
     if isinstance(tail, Tensor):
         r = r + tail
-    return scale(1 + expm1_reduced(r), integer(n) + shift)
+    return where(vanishes, 0.0, scale(_exp_reduced(r), n))
 
 
 @widen_halves
@@ -99,48 +126,53 @@ def exp(x: Tensor) -> Tensor:
 def exp2(x: Tensor) -> Tensor:
     """Within 1 ULP, and exact at whole numbers."""
     lowest, highest = EXP_RANGE[x.dtype]
-    x = minimum(maximum(x, lowest * LOG2_E), highest * LOG2_E)
-    n = round(x)
-    return scale(1 + expm1_reduced((x - n) * (1 / LOG2_E)), integer(n))
+    x = at_most(at_least(x, lowest * LOG2_E), highest * LOG2_E)
+    whole, n = round_scaled(x, 1.0, 2)
+    return scale(_exp_reduced((x - whole) * (1 / LOG2_E)), n)
 
 
 @widen_halves
 def expm1(x: Tensor) -> Tensor:
     """Within 2 ULP."""
     lowest, highest = EXPM1_RANGE[x.dtype]
-    n, r = reduce_exponent(minimum(maximum(x, lowest), highest))
-    half = power_of_two(integer(n) - 1, x.dtype)
-    return where(eq(x, 0), x, 2 * (half * expm1_reduced(r) + (half - 0.5)))
+    r, n = reduce_exponent(at_most(at_least(x, lowest), highest), 1, -1)
+    half = power(n, x.dtype)
+    return where(eq(x, 0), x, 2 * fma(half, _expm1_reduced(r), half - 0.5))
 
 
 @widen_halves
 def tanh(x: Tensor) -> Tensor:
-    """``e / (e + 2)`` with ``e = expm1(2 * x)``; within 2 ULP."""
-    e = expm1(2 * minimum(magnitude(x), TANH_HIGHEST[x.dtype]))
-    return flip_sign(e / (e + 2), sign_bit(x))
+    """``1 - 2 / (exp(2 * |x|) + 1)``, next to 0 a polynomial; within 2 ULP."""
+    a = magnitude(x)
+    z = a * a
+    near = fma(a * z, polynomial(z, TANH[x.dtype]), a)
+    r, n = reduce_exponent(2 * at_most(a, TANH_HIGHEST[x.dtype]), 1)
+    far = 1 - 2 / fma(power(n, x.dtype), _exp_reduced(r), 1)
+    return flip_sign(where(lt(a, 0.55), near, far), sign_bit(x))
 
 
-def log_reduced(f: Tensor, tail: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-    """Two terms of decreasing size whose difference is ``log(1 + f)``, for `f` next to 0; `tail` is added."""
+def _log_reduced(f: Tensor) -> tuple[Tensor, Tensor]:
+    """Two terms of decreasing size whose sum is ``log(1 + f)``, for `f` next to 0."""
+    if f.dtype == dtypes.float32:  # a division costs more than the digits that it saves
+        return f, f * f * polynomial(f, LOG_SINGLE)
     s = f / (2 + f)
     z = s * s
     half = 0.5 * f * f
-    return f, half - (s * (half + z * polynomial(z, LOG[f.dtype])) + tail)
+    return f, s * fma(z, polynomial(z, LOG_DOUBLE), half) - half
 
 
 def _log_at_its_ends(x: Tensor, inner: Tensor) -> Tensor:
     """`inner` where `x` is positive and finite, else what the logarithm of `x` is."""
-    edge = where(eq(x, 0), -INF, where(lt(x, 0), NAN, x))
-    return where(logical_and(lt(0, x), lt(x, INF)), inner, edge)
+    return where(lt(0, x), where(lt(x, INF), inner, x), where(eq(x, 0), -INF, NAN))
 
 
 @widen_halves
 def log(x: Tensor) -> Tensor:
-    """Within 1 ULP, by the series in ``s = f / (2 + f)``."""
+    """Within 1 ULP."""
     high, low = LN2[x.dtype]
     n, m = decompose(x)
-    f, rest = log_reduced(m - 1, n * low)
-    return _log_at_its_ends(x, n * high - (rest - f))
+    f, rest = _log_reduced(m - 1)
+    return _log_at_its_ends(x, fma(n, high, f + fma(n, low, rest)))
 
 
 @widen_halves
@@ -150,31 +182,51 @@ def log1p(x: Tensor) -> Tensor:
     u = 1 + x
     lost = where(lt(1, x), 1 - (u - x), x - (u - 1)) / u
     n, m = decompose(u)
-    f, rest = log_reduced(m - 1, n * low + lost)
-    return where(eq(x, 0), x, _log_at_its_ends(u, n * high - (rest - f)))
+    f, rest = _log_reduced(m - 1)
+    return where(eq(x, 0), x, _log_at_its_ends(u, fma(n, high, f + (rest + fma(n, low, lost)))))
 
 
 @widen_halves
 def log2(x: Tensor) -> Tensor:
     """Within 2 ULP, and exact at powers of two."""
     n, m = decompose(x)
-    f, rest = log_reduced(m - 1)
-    return _log_at_its_ends(x, n + (f - rest) * LOG2_E)
+    return _log_at_its_ends(x, n + _log_in_base(m - 1, LOG2_E))
 
 
 @widen_halves
 def log10(x: Tensor) -> Tensor:
     """Within 2 ULP: the exponent's part is exact, 0.30103 being cut in two."""
-    n, m = decompose(x)
-    f, rest = log_reduced(m - 1)
     high, low = LOG10_2[x.dtype]
-    return _log_at_its_ends(x, n * high + (n * low + (f - rest) * LOG10_E))
+    n, m = decompose(x)
+    return _log_at_its_ends(x, fma(n, high, fma(n, low, _log_in_base(m - 1, LOG10_E))))
+
+
+def _log_in_base(f: Tensor, factor: float) -> Tensor:
+    """``log(1 + f) * factor``; the large term meets the digits of `factor` that the dtype does not hold."""
+    f, rest = _log_reduced(f)
+    low = factor - float(np.array(factor, f.dtype))
+    return fma(f, factor, fma(rest, factor, f * low))
+
+
+def exp_wide(x: Tensor) -> Tensor:
+    """``exp(x)`` of a float64 with the digits and, beyond which it is 0 or infinite, the range of float32."""
+    lowest, highest = EXP_RANGE[dtypes.float32]
+    r, n = reduce_exponent(at_most(at_least(x, lowest), highest), 1)
+    return polynomial(r, (1.0, 1.0, *EXP[dtypes.float32])) * power(n, x.dtype)
+
+
+def _log_wide(x: Tensor) -> Tensor:
+    """``log(x)`` of a positive float64 that is no denormal number, to 38 digits."""
+    n, m = split(x)
+    s = (m - 1) / (m + 1)
+    z = s * s
+    return fma(n, sum(LN2[x.dtype]), s * fma(z, polynomial(z, LOG_WIDE), 2))
 
 
 def _power_single(x: Tensor, y: Tensor) -> Tensor:
     """``x**y`` for ``x > 0``, through double precision."""
     wide_x, wide_y = cast(x, dtype=dtypes.float64), cast(y, dtype=dtypes.float64)
-    return cast(exponential(wide_y * log(wide_x)), dtype=dtypes.float32)
+    return cast(exp_wide(wide_y * _log_wide(wide_x)), dtype=dtypes.float32)
 
 
 def _log_extended(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -98,32 +98,54 @@ def upper_half(x: Tensor) -> Tensor:
     return bitcast(bit_and(bits(x), -(1 << (form.digits // 2 + 1))), dtype=x.dtype)
 
 
-def integer(n: Tensor) -> Tensor:
-    """A small whole number as an integer of the same width; through int32, to which vector units convert."""
-    return cast(cast(n, dtype=dtypes.int32), dtype=FORMATS[n.dtype].integer)
+def at_most(x: Tensor, highest: float) -> Tensor:
+    """The smaller of `x` and a number; NaN stays NaN. One instruction, as only `x` may be NaN."""
+    return where(lt(highest, x), highest, x)
 
 
-def power_of_two(n: Tensor, dtype: np.dtype[Any]) -> Tensor:
-    """``2**n`` for an integer `n` in the range of normal numbers."""
-    form = FORMATS[dtype]
-    return bitcast(shl(n + form.bias, form.digits), dtype=dtype)
+def at_least(x: Tensor, lowest: float) -> Tensor:
+    """The greater of `x` and a number; NaN stays NaN."""
+    return where(lt(x, lowest), lowest, x)
 
 
-def scale(x: Tensor, n: Tensor) -> Tensor:
-    """``x * 2**n`` rounded once, for `n` up to twice the range of exponents; underflow is gradual."""
-    half = shr(n, 1)
-    return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
+def round_scaled(x: Tensor, factor: float, places: int, shift: int = 0) -> tuple[Tensor, Tensor]:
+    """``n = round(x * factor)``, and `n` as an exponent for `power` (`places` = 1) or for `scale` (2).
+
+    A sum with ``1.5 * 2**digits`` has its last digit at 1: it is rounded there, and its bits end in the
+    whole number, to which the bias of `places` exponents and `shift` are added beforehand. `n` is at most
+    ``2**(digits - 2)``.
+    """
+    form = FORMATS[x.dtype]
+    moved = fma(x, factor, 1.5 * 2.0**form.digits + (places * form.bias + shift))
+    return moved - (1.5 * 2.0**form.digits + places * form.bias + shift), bits(moved)
+
+
+def power(exponent: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """``2**n`` for a normal number's `n`, biased; only the last digits of the integer `exponent` count."""
+    return bitcast(shl(exponent, FORMATS[dtype].digits), dtype=dtype)
+
+
+def scale(x: Tensor, exponent: Tensor) -> Tensor:
+    """``x * 2**n`` rounded once, for `n`, biased twice, up to twice the range; underflow is gradual."""
+    half = shr(exponent, 1)
+    return x * power(half, x.dtype) * power(exponent - half, x.dtype)
+
+
+def split(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive normal `x`."""
+    form = FORMATS[x.dtype]
+    pattern = bits(x)
+    n = shr(pattern - form.bits(0.5**0.5), form.digits)
+    return cast(n, dtype=x.dtype), bitcast(pattern - shl(n, form.digits), dtype=x.dtype)
 
 
 def decompose(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive finite `x`, even denormal."""
+    """The same for positive finite `x`, even denormal."""
     form = FORMATS[x.dtype]
     up = form.digits + 2
     tiny = lt(x, form.smallest)
-    pattern = bits(where(tiny, x * 2.0**up, x))
-    n = shr(pattern - form.bits(0.5**0.5), form.digits)
-    m = bitcast(pattern - shl(n, form.digits), dtype=x.dtype)
-    return cast(where(tiny, n - up, n), dtype=x.dtype), m
+    n, m = split(where(tiny, x * 2.0**up, x))
+    return where(tiny, n - up, n), m
 
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:

@@ -8,17 +8,46 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..tensor import Tensor
 from . import floats, special
 from .declare import FLOATING, composite
-from .elementwise import LN2, expm1, hypot, log1p
+from .elementwise import LN2, hypot, log1p
 from .exponential import exponential
-from .primitives import lt, neg, sqrt, where
+from .primitives import fma, lt, neg, sqrt, where
 from .transcendental import atan2, cos, erf_grad, exp, log, sin
 
 #: Above, ``sqrt(x**2 + 1)`` is `x`.
 LARGE = 2.0**28
+NAN = float("nan")
 HALF_SQRT_PI = 0.886226925452758
+# (sinh(x) / x - 1) / x**2 in x**2, for |x| <= 1
+SINH = {
+    dtypes.float32: (
+        0.16666667, 0.00833335, 0.0001983616, 2.816951e-06,
+    ),
+    dtypes.float64: (
+        0.16666666666666666, 0.008333333333333333, 0.000198412698412696, 2.755731922411629e-06,
+        2.5052108346509227e-08, 1.6059050601252047e-10, 7.646482894621316e-13, 2.8482330895722938e-15,
+    ),
+}  # fmt: skip
+# (asin(x) / x - 1) / x**2 in x**2, for |x| <= 1/2
+ASIN = {
+    dtypes.float32: (
+        0.1666666, 0.07500504, 0.044516988, 0.031807475, 0.014439378, 0.037515532,
+    ),
+    dtypes.float64: (
+        0.1666666666666676, 0.07499999999970801, 0.04464285717461138, 0.030381942707793857,
+        0.02237221498728145, 0.01735161202580828, 0.013980820312831226, 0.011398914902070395,
+        0.010780233764246633, 0.0037064944921722486, 0.021707207736463667, -0.020998684611290543,
+        0.032628365532829294,
+    ),
+}  # fmt: skip
+#: pi / 2 in float32 and float64, and the rest.
+HALF_PI = {
+    dtypes.float32: (1.5707963705062866, -4.371139000186241e-08),
+    dtypes.float64: (1.5707963267948966, 6.123233995736766e-17),
+}
 
 
 def _leg(x: Tensor) -> Tensor:
@@ -31,14 +60,32 @@ def tan(x: Tensor) -> Tensor:
     return sin(x) / cos(x)
 
 
+def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Two terms of ``asin(a)``, but of ``acos(a) / 2`` from 1/2 on, for ``a >= 0``; and where ``a < 1/2``."""
+    near = lt(a, 0.5)
+    z = where(near, a * a, fma(-0.5, a, 0.5))
+    s = where(near, a, sqrt(z))
+    return s, s * z * floats.polynomial(z, ASIN[a.dtype]), near
+
+
 @composite(FLOATING, eager=np.arcsin, grad=lambda g, _y, x: (g / _leg(x),))
+@floats.widen_halves
 def asin(x: Tensor) -> Tensor:
-    return atan2(x, _leg(x))
+    first, rest, near = _arc(floats.magnitude(x))
+    high, low = HALF_PI[x.dtype]
+    far = fma(-2, first, high) - fma(2, rest, -low)
+    return floats.flip_sign(where(near, first + rest, far), floats.sign_bit(x))
 
 
 @composite(FLOATING, eager=np.arccos, grad=lambda g, _y, x: (neg(g / _leg(x)),))
+@floats.widen_halves
 def acos(x: Tensor) -> Tensor:
-    return atan2(_leg(x), x)
+    first, rest, near = _arc(floats.magnitude(x))
+    arc = first + rest
+    high, low = HALF_PI[x.dtype]
+    middle = high - (floats.flip_sign(arc, floats.sign_bit(x)) - low)
+    outer = where(lt(x, 0), 2 * high - fma(2, arc, -2 * low), 2 * arc)
+    return where(near, middle, outer)
 
 
 @composite(FLOATING, eager=np.arctan, grad=lambda g, _y, x: (g / (1 + x * x),))
@@ -49,12 +96,12 @@ def atan(x: Tensor) -> Tensor:
 @composite(FLOATING, eager=np.sinh, grad=lambda g, _y, x: (g * cosh(x),))
 @floats.widen_halves
 def sinh(x: Tensor) -> Tensor:
-    """From expm1 next to 0, from exp further out; it overflows only if the result does."""
+    """A polynomial next to 0, from exp further out; it overflows only if the result does."""
     a = floats.magnitude(x)
-    e = expm1(a)
+    z = a * a
+    near = fma(a * z, floats.polynomial(z, SINH[x.dtype]), a)
     half = exponential(a, shift=-1)
-    y = where(lt(a, 1), 0.5 * (e + e / (e + 1)), half - 0.25 / half)
-    return floats.flip_sign(y, floats.sign_bit(x))
+    return floats.flip_sign(where(lt(a, 1), near, half - 0.25 / half), floats.sign_bit(x))
 
 
 @composite(FLOATING, eager=np.cosh, grad=lambda g, _y, x: (g * sinh(x),))
@@ -75,14 +122,16 @@ def asinh(x: Tensor) -> Tensor:
 @composite(FLOATING, eager=np.arccosh, grad=lambda g, _y, x: (acosh_grad(x, g),))
 def acosh(x: Tensor) -> Tensor:
     t = x - 1
-    return where(lt(x, LARGE), log1p(t + sqrt(t) * sqrt(t + 2)), log(x) + LN2)
+    y = where(lt(x, LARGE), log1p(t + sqrt(fma(t, t, 2 * t))), log(x) + LN2)
+    return where(lt(x, 1), NAN, y)
 
 
 @composite(FLOATING, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),))
 @floats.widen_halves
 def atanh(x: Tensor) -> Tensor:
     a = floats.magnitude(x)
-    return floats.flip_sign(0.5 * log1p(2 * a / (1 - a)), floats.sign_bit(x))
+    y = 0.5 * log1p(fma(2 * a, a / (1 - a), 2 * a))
+    return floats.flip_sign(where(lt(1, a), NAN, y), floats.sign_bit(x))
 
 
 @composite(FLOATING)

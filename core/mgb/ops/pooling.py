@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
+from ..libraries import Rule
 from ..tensor import Tensor
 from .contract import Pair, pad, taps, window_counts
 from .declare import FLOATING, declare
@@ -57,7 +58,8 @@ def _winners(x: Any, y: Any, kernel: Pair, stride: Pair, padding: Pair) -> list[
     free = np.ones_like(y, dtype=np.bool_)
     winners = []
     for tap in _tap_views(pad(x, padding, lowest(x.dtype)), kernel, stride):
-        wins = (tap == y) | (tap != tap)
+        pixels = tap.copy()  # read with a stride once, compared without
+        wins = (pixels == y) | (pixels != pixels)
         wins &= free
         free ^= wins
         winners.append(wins)
@@ -70,6 +72,10 @@ def _max_grad_eager(g: Any, x: Any, y: Any, kernel: Pair, stride: Pair, padding:
     for view, wins in zip(views, _winners(x, y, kernel, stride, padding), strict=True):
         view += np.where(wins, g, 0)
     return _crop(framed, padding)
+
+
+def _max_grad_infer(g: Spec, x: Spec, _y: Spec, **_window: Any) -> Spec:
+    return Spec(x.shape, g.dtype)
 
 
 def _max_pick_eager(h: Any, x: Any, y: Any, kernel: Pair, stride: Pair, padding: Pair) -> Any:
@@ -97,15 +103,17 @@ def _max_pick_grad(
 
 
 #: ``max_pool2d(x, kernel=, stride=, padding=)``: the largest of each window; a window with NaN gives NaN.
-max_pool2d = declare(Op("max_pool2d", Kind.OPAQUE, _pool_infer, _max_eager, _max_grad))
+max_pool2d = declare(
+    Op("max_pool2d", Kind.OPAQUE, _pool_infer, Rule("max_pool2d", _max_eager, _pool_infer), _max_grad)
+)
 
 #: ``max_pool2d_grad(g, x, y, ...)``: `g` carried back to the first maximum of each window, zeros elsewhere.
 max_pool2d_grad = declare(
     Op(
         "max_pool2d_grad",
         Kind.OPAQUE,
-        lambda g, x, y, **_w: Spec(x.shape, g.dtype),
-        _max_grad_eager,
+        _max_grad_infer,
+        Rule("max_pool2d_grad", _max_grad_eager, _max_grad_infer),
         _max_grad_grad,
     )
 )
@@ -147,6 +155,10 @@ def _avg_eager(x: Any, kernel: Pair, stride: Pair, padding: Pair, count_padding:
     return out
 
 
+def _avg_grad_infer(g: Spec, size: Pair, **_window: Any) -> Spec:
+    return Spec((*g.shape[:2], *size), g.dtype)
+
+
 def _avg_grad_eager(
     g: Any, size: Pair, kernel: Pair, stride: Pair, padding: Pair, count_padding: bool
 ) -> Any:
@@ -167,7 +179,14 @@ def _avg_grad_grad(h: Tensor, _y: Spec, _g: Spec, size: Pair, **window: Any) -> 
 
 #: ``avg_pool2d(x, kernel=, stride=, padding=, count_padding=)``: the mean of each window.
 avg_pool2d = declare(
-    Op("avg_pool2d", Kind.OPAQUE, _avg_infer, _avg_eager, _avg_grad, promote=FLOATING.promote)
+    Op(
+        "avg_pool2d",
+        Kind.OPAQUE,
+        _avg_infer,
+        Rule("avg_pool2d", _avg_eager, _avg_infer),
+        _avg_grad,
+        promote=FLOATING.promote,
+    )
 )
 
 #: ``avg_pool2d_grad(g, size=, ...)``: the transpose of `avg_pool2d`, for images of (H, W) = `size`.
@@ -175,8 +194,8 @@ avg_pool2d_grad = declare(
     Op(
         "avg_pool2d_grad",
         Kind.OPAQUE,
-        lambda g, size, **_w: Spec((*g.shape[:2], *size), g.dtype),
-        _avg_grad_eager,
+        _avg_grad_infer,
+        Rule("avg_pool2d_grad", _avg_grad_eager, _avg_grad_infer),
         _avg_grad_grad,
     )
 )

@@ -15,7 +15,7 @@ def delay_broadcasts(graph: Graph) -> Graph:
     Reshapes that only add or drop leading axes of length 1 count as broadcasts; other reshapes are merged on
     the way, since they may stand between two broadcasts.
     """
-    return rewrite(graph, _delay)
+    return rewrite(graph, _delay) if graph.has("broadcast_to", "reshape") else graph
 
 
 def _delay(node: Node, *values: Tensor) -> Tensor | None:

@@ -15,7 +15,7 @@ from .rewrite import by_name, inputs_of, rewrite
 
 def skip_casts(graph: Graph) -> Graph:
     """Drop casts that change nothing, and the first of two where its dtype holds every value exactly."""
-    return rewrite(graph, by_name({"cast": (_skip,)}))
+    return rewrite(graph, by_name({"cast": (_skip,)})) if graph.has("cast") else graph
 
 
 def _skip(node: Node, x: Tensor) -> Tensor | None:

@@ -33,7 +33,7 @@ def fold_constants(graph: Graph, below: int = LARGE) -> Graph:
             return copy
         return _constant(evaluate(node.op, values, dict(node.params)), node)
 
-    return Graph(graph.inputs, graph.fold(visit, graph.inputs))
+    return graph.ending_in(graph.fold(visit, graph.inputs))
 
 
 def _value(node: Node) -> Any | None:

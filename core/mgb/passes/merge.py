@@ -22,7 +22,7 @@ def merge(graph: Graph) -> Graph:
             seen[key] = with_inputs(node, inputs)
         return seen[key]
 
-    return Graph(graph.inputs, graph.fold(visit, graph.inputs))
+    return graph.ending_in(graph.fold(visit, graph.inputs))
 
 
 def _token(value: Any) -> Any:

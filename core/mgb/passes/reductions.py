@@ -10,6 +10,8 @@ from .rewrite import full, node_of, read_once, rewrite, value_of
 
 def merge_reductions(graph: Graph) -> Graph:
     """Drop axes of length 1 from reductions, and make one of two that nobody else reads between."""
+    if not any(node.op.kind is Kind.REDUCE for node in graph.nodes):
+        return graph
     single = read_once(graph)
 
     def rule(node: Node, *values: Tensor) -> Tensor | None:

@@ -39,6 +39,8 @@ def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
 
 def delay_reshapes(graph: Graph) -> Graph:
     """Move reshapes that add, drop or move axes of length 1 behind what is computed from them."""
+    if not graph.has("reshape"):
+        return graph
     single = read_once(graph)
     movable: set[Node] = set()
 

@@ -26,7 +26,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         found = rule(node, *values)
         return copy_node(node, *values) if found is None else found
 
-    return rebuild(lambda *xs: graph.fold(visit, xs), graph.inputs)
+    return graph.ending_in(rebuild(lambda *xs: graph.fold(visit, xs), graph.inputs).outputs)
 
 
 def by_name(table: Mapping[str, tuple[Rule, ...]]) -> Rule:

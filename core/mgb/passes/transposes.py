@@ -17,7 +17,7 @@ def hoist_transposes(graph: Graph) -> Graph:
 
     A transpose at an end, or before a matmul, is a view already and stays.
     """
-    moved = _moved(graph)
+    moved = _moved(graph) if graph.has("transpose") else None
     if not moved:
         return graph
 
@@ -62,7 +62,7 @@ def _transposed(value: Tensor, axes: Axes) -> Tensor:
 
 def merge_transposes(graph: Graph) -> Graph:
     """Make one transpose of two, a reshape of one that moves only ones, and reduce before transposing."""
-    return rewrite(graph, _merge)
+    return rewrite(graph, _merge) if graph.has("transpose") else graph
 
 
 def _merge(node: Node, *values: Tensor) -> Tensor | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
 from mgb.ir import Graph, Kind
 
 from .frame import Frame
-from .launch import Launcher
+from .launch import Launcher, Unit
 from .machine import Code, build, load, toolchain
 from .source import source
 from .words import VOCABULARY
@@ -27,6 +28,7 @@ class CpuNumba(Backend):
         scope=Scope.DOMAIN,
         specialize=Specialize.NDIM,
         strided=Strided.ANY,
+        joins=True,
         priority=100,
     )
 
@@ -35,17 +37,24 @@ class CpuNumba(Backend):
             return "Numba is not installed; python -m pip install numba"
         return None
 
+    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
+        """One native call for all; they share its threads when they are worth it together."""
+        if not kernels:
+            return None
+        units = [kernel.state for kernel in kernels]
+        return Kernel(Launcher(units).run, "\n\n".join(k.source for k in dict.fromkeys(kernels)))
+
     def version(self) -> str:
         return toolchain()
 
     def compile(self, graph: Graph) -> Kernel:
         frame = Frame(graph)
         text = source(frame)
-        return _kernel(frame, text, build(text, len(frame.arrays) + 2))
+        return _kernel(frame, text, build(text, 3))
 
     def save(self, kernel: Kernel) -> bytes | None:
-        code: Code = kernel.state
-        return code.dump()
+        unit: Unit = kernel.state
+        return unit.code.dump()
 
     def load(self, graph: Graph, blob: bytes) -> Kernel:
         frame = Frame(graph)
@@ -53,4 +62,5 @@ class CpuNumba(Backend):
 
 
 def _kernel(frame: Frame, text: Source, code: Code) -> Kernel:
-    return Kernel(Launcher(frame, code.address).run, text.text, code)
+    unit = Unit(frame, code)
+    return Kernel(Launcher([unit]).run, text.text, unit)

@@ -13,10 +13,6 @@ import numpy as np
 from mgb.codegen import Schedule, is_operand, schedule, spans
 from mgb.ir import CONST, Graph, Node
 
-#: Lanes that a sum along the innermost axis is spread over; each is added up in order, then they are added
-#: pairwise.
-LANES = 128
-
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
@@ -24,7 +20,7 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: inner loop; the steps of one piece follow each other, so that a transposed input is read in cache lines.
 #: `group` units make a chunk, whose partial sums do not depend on who computes it.
 HEAD = (
-    "n", "piece", "pieces", "steps", "group", "units", "chunks", "lanes", "extent",
+    "n", "piece", "pieces", "steps", "group", "units", "chunks", "extent", "stream",
 )  # fmt: skip
 
 
@@ -63,7 +59,7 @@ class Buffer:
     name : str
     dtype : str
     size : str
-        How many elements, in the words of the plan: ``"lanes"``, ``"piece"``, ``"chunks"``, ``"chunks *
+        How many elements, in the words of the plan: ``"piece"``, ``"chunks"``, ``"chunks *
         piece"``, ``"row"`` or ``"units * piece"``.
     shared : bool
         Whether all threads that work on one row share it.
@@ -175,9 +171,9 @@ class Frame:
             found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self._row_values())]
         else:
             found += [_buffer(f"p{i}", f, "chunks", True) for i, f in enumerate(folds)]
-            found += [_buffer(f"a{i}", f, "lanes", False) for i, f in enumerate(folds)]
-        gathered = [o for o in self.operands if o.moves and not o.is_iota and not o.is_output]
-        return (*found, *(_buffer(f"g{o.name}", o.node, "piece", False) for o in gathered))
+        moving = [o for o in self.operands if o.moves and not o.is_iota]
+        sides = {False: "g", True: "s"}  # what is gathered, what is streamed
+        return (*found, *(_buffer(f"{sides[o.is_output]}{o.name}", o.node, "piece", False) for o in moving))
 
     def _row_values(self) -> list[Node]:
         rows = (*self.schedule.before, *(v for p in self.schedule.passes for v in p.after))

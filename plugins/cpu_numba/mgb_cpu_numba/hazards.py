@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mgb.codegen import Pass
+from collections.abc import Sequence
+
 from mgb.ir import Node
 
 from .frame import Frame
@@ -23,6 +24,12 @@ def hazards(frame: Frame) -> tuple[tuple[int, int], ...]:
     )
 
 
+def replaced(frame: Frame, y: Node) -> tuple[int, ...]:
+    """The inputs whose memory `y`, computed from their elements, may be given: `updates` in place."""
+    found = _cone(frame.graph.nodes, y)
+    return tuple(i for i, x in enumerate(frame.graph.inputs) if x.spec == y.spec and x in found)
+
+
 def _may_share(frame: Frame, x: Node, y: Node) -> bool:
     passes = frame.schedule.passes
     everywhere = all(s or d == 1 for s, d in zip(frame.span[y], frame.schedule.shape, strict=True))
@@ -30,12 +37,12 @@ def _may_share(frame: Frame, x: Node, y: Node) -> bool:
     read = [k for k, p in enumerate(passes) if x in p.reads]
     if not everywhere or not written or (read and read[-1] > written[0]):
         return False
-    return written[0] not in read or x in _cone(passes[written[0]], y)
+    return written[0] not in read or x in _cone(passes[written[0]].computes, y)
 
 
-def _cone(part: Pass, node: Node) -> set[Node]:
+def _cone(nodes: Sequence[Node], node: Node) -> set[Node]:
     found = {node}
-    for v in reversed(part.computes):
+    for v in reversed(nodes):
         if v in found:
             found.update(v.inputs)
     return found

@@ -69,6 +69,32 @@ def _extreme(swap: bool) -> Emit:
     return emit
 
 
+def _any_order(floats: str, integers: str) -> Emit:
+    """A step of a sum or product whose order is left to LLVM: it keeps many and adds them up at the end."""
+
+    def emit(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+        if _is_float(type_):
+            return getattr(builder, floats)(a, b, flags=("reassoc",))
+        return getattr(builder, integers)(a, b)
+
+    return emit
+
+
+def _extreme_of_all(swap: bool) -> Emit:
+    """A step of a maximum or minimum (`swap`), in a form that LLVM knows to have no order; NaN stays."""
+    name, compare = ("minimum", "<") if swap else ("maximum", ">")
+
+    def emit(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+        if _is_float(type_):
+            signature = ir.FunctionType(a.type, [a.type] * 2)
+            function = builder.module.declare_intrinsic(f"llvm.{name}", [a.type], signature)
+            return builder.call(function, (a, b), fastmath=("nsz",))
+        order = builder.icmp_signed if _is_signed(type_) else builder.icmp_unsigned
+        return builder.select(order(compare, a, b), a, b)
+
+    return emit
+
+
 def _fma(builder: Any, type_: Any, a: Any, b: Any, c: Any) -> Any:
     if _is_float(type_):
         return _call("fmuladd", builder, a, b, c)
@@ -167,6 +193,8 @@ _UNARY: dict[str, Emit] = {
 _BINARY: dict[str, Emit] = {
     "add": _instruction("fadd", "add"), "sub": _instruction("fsub", "sub"),
     "mul": _instruction("fmul", "mul"), "mulhi": _mulhi,
+    "sum_up": _any_order("fadd", "add"), "multiply_up": _any_order("fmul", "mul"),
+    "greatest": _extreme_of_all(swap=False), "least": _extreme_of_all(swap=True),
     "maximum": _extreme(swap=False), "minimum": _extreme(swap=True),
     "floor_div": _float_floor_div, "mod": _float_mod,
     "integer_floor_div": _integer_floor_div, "integer_mod": _integer_mod,
@@ -202,6 +230,7 @@ WORDS: dict[str, Any] = {
     "data": memory.data(),
     "move": memory.move(),
     "any_is": memory.any_is(),
+    "fence": memory.fence(),
 }
 
 
@@ -279,6 +308,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "load": memory.load,
     "store": memory.store,
     "gather": memory.gather,
+    "flush": memory.flush,
     "cast": cast,
     "bitcast": bitcast,
 }

@@ -1,137 +1,249 @@
-"""Calling a kernel: a plan for each new set of shapes and strides, then C calls on one or more threads."""
+"""Calling kernels: a program for each new set of shapes, strides and threads, which native code runs."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from mgb.backend import num_threads
 
-from . import pool
-from .frame import SPAN, Frame
+from .frame import Frame
 from .hazards import hazards
-from .plan import Array, Plan, Planner, scratch
+from .machine import Code
+from .native import Program, Site, native
+from .plan import PARALLEL, Array, Plan, Planner
 
 #: Parts for each thread, so that a late one does not keep the others waiting.
 PARTS = 4
 
-#: Plans kept for each kernel.
-PLANS = 1024
+#: Plans kept for each kernel, programs for each launcher, and of these those that native code looks through.
+PLANS, PROGRAMS, RECENT = 1024, 256, 8
+
+#: The words of ``%part`` in `native.ll`.
+Part = tuple[int, ...]
 
 
-class Launcher:
-    """``run`` of one kernel.
+class Unit:
+    """One compiled kernel: what it is called with, and its plans.
 
     Parameters
     ----------
     frame : Frame
-    address : int
-        Of the compiled kernel.
+    code : Code
     """
 
-    def __init__(self, frame: Frame, address: int) -> None:
+    def __init__(self, frame: Frame, code: Code) -> None:
         self.frame = frame
-        self.stages = frame.stages
-        self.risky = tuple(dict.fromkeys(i for i, _ in hazards(frame)))
-        self.plans: dict[Any, Plan] = {}
+        self.code = code
+        self.inputs = len(frame.graph.inputs)
+        self.outputs = len(frame.graph.outputs)
         self.constants = tuple(np.ascontiguousarray(c.params["value"]) for c in frame.constants)
-        integers = [ctypes.c_ssize_t] * (len(frame.arrays) + 2)
-        self.quick = ctypes.PYFUNCTYPE(ctypes.c_int, *integers)(address)
-        self.free = ctypes.CFUNCTYPE(ctypes.c_int, *integers)(address)
-        self.run = self._generate()
+        self.hazards = hazards(frame)
+        self.plans: dict[Any, Plan] = {}
 
-    def _generate(self) -> Callable[..., None]:
-        """The function that a call goes through; it is all the overhead there is, so it has no loops."""
-        xs = [f"x{i}" for i in range(len(self.frame.graph.inputs))]
-        ys = [f"y{i}" for i in range(len(self.frame.graph.outputs))]
-        key = [f"{x}.shape, {x}.strides" for x in xs] + [f"{y}.shape" for y in ys]
-        ids = [f"id({x})" for x in xs] + [str(id(c)) for c in self.constants] + [f"id({y})" for y in ys]
-        text = (
-            f"def run({', '.join(xs)}{', ' if xs else ''}*, out):\n"
-            f"    {', '.join(ys)}, = out\n"
-            f"    key = {', '.join(key)},\n"
-            f"    plan = plans.get(key) or prepare(key)\n"
-            f"    if plan.span is None or quick({', '.join(ids)}, plan.address, plan.span_address):\n"
-            f"        slow(plan, ({', '.join([*xs, ''])}), out)\n"
-        )
-        names: dict[str, Any] = {
-            "quick": self.quick,
-            "plans": self.plans,
-            "prepare": self.prepare,
-            "slow": self.slow,
-        }
-        exec(text, names)
-        run: Callable[..., None] = names["run"]
-        return run
-
-    def prepare(self, key: tuple[Any, ...]) -> Plan:
-        """The plan for ``(shape, strides, ..., output shape, ...)``."""
-        if len(self.plans) >= PLANS:
-            self.plans.clear()
-        inputs = len(self.frame.graph.inputs)
-        shapes = [*key[: 2 * inputs : 2], *(c.shape for c in self.constants), *key[2 * inputs :]]
-        strides = [*key[1 : 2 * inputs : 2], *(c.strides for c in self.constants)]
-        plan = self.plans[key] = Planner(self.frame, shapes, strides).plan()
+    def plan(self, xs: Sequence[Array], ys: Sequence[Array]) -> Plan:
+        """The plan for the shapes and strides of these inputs, and for the shapes of these outputs."""
+        key = (*((x.shape, x.strides) for x in xs), *(y.shape for y in ys))
+        plan = self.plans.get(key)
+        if plan is None:
+            if len(self.plans) >= PLANS:
+                self.plans.clear()
+            shapes = [a.shape for a in (*xs, *self.constants, *ys)]
+            strides = [a.strides for a in (*xs, *self.constants)]
+            plan = self.plans[key] = Planner(self.frame, shapes, strides).plan()
         return plan
 
-    def slow(self, plan: Plan, xs: tuple[Array, ...], ys: tuple[Array, ...]) -> None:
-        """A call for several threads, or with an output that would overwrite an input too early."""
-        call = Call(self, plan, xs, ys)
-        if self.risky and call.refused():
-            xs = tuple(x.copy() if i in self.risky else x for i, x in enumerate(xs))
-            call = Call(self, plan, xs, ys)
-        call.run(num_threads())
+    def whole(self, plan: Plan, first: int) -> Part:
+        """All of the work as one part; the kernel's operands are at `first`."""
+        return self.part(plan, first, (0, self.frame.stages, 0, plan.rows, 0, plan.chunks))
 
+    def part(self, plan: Plan, first: int, span: tuple[int, ...], shares: bool = False) -> Part:
+        return (self.code.address, first, plan.address, *span, plan.own, int(shares))
 
-class Call:
-    """One call of a kernel that may release the GIL."""
+    def by_rows(self, plan: Plan, first: int, parts: int) -> list[Part]:
+        """About as many parts as given, each of whole rows; they may run at the same time."""
+        parts = max(1, min(parts, plan.rows))
+        every = (0, self.frame.stages), (0, plan.chunks)
+        return [self.part(plan, first, (*every[0], *rows, *every[1])) for rows in _cut(plan.rows, parts)]
 
-    def __init__(self, launcher: Launcher, plan: Plan, xs: tuple[Array, ...], ys: tuple[Array, ...]) -> None:
-        self.plan = plan
-        self.free = launcher.free
-        self.stages = launcher.stages
-        self.arrays = (*xs, *launcher.constants, *ys)
-        self.ids = tuple(map(id, self.arrays))
-
-    def part(self, span: tuple[int, ...]) -> int:
-        words = (ctypes.c_int64 * len(SPAN))(*span)
-        status: int = self.free(*self.ids, self.plan.address, ctypes.addressof(words))
-        return status
-
-    def refused(self) -> bool:
-        return bool(self.part((0, 0, 0, 0, 0, 0, 0, 0)))
-
-    def run(self, threads: int) -> None:
-        """Give each thread rows, or pieces of a row when there are few rows."""
-        plan = self.plan
-        parts = threads * PARTS if threads > 1 and plan.span is None else 1
-        if plan.rows >= threads or plan.chunks < threads:
-            self.over_rows(max(1, min(parts, plan.rows)), threads)
-        else:
-            self.over_chunks(min(parts, plan.chunks), threads)
-
-    def over_rows(self, parts: int, threads: int) -> None:
-        plan = self.plan
-
-        def work(part: int) -> None:
-            _memory, address = scratch(plan.own + plan.shared)
-            rows = plan.rows * part // parts, plan.rows * (part + 1) // parts
-            self.part((0, self.stages, *rows, 0, plan.chunks, address, address + plan.own))
-
-        pool.run(work, parts, threads)
-
-    def over_chunks(self, parts: int, threads: int) -> None:
-        """Few long rows: one after the other, stage by stage, all threads on one row."""
-        plan = self.plan
-        _memory, shared = scratch(plan.shared)
+    def by_chunks(self, plan: Plan, first: int, parts: int) -> Iterator[list[Part]]:
+        """Few long rows: one by one, stage by stage. The parts of a list may run at the same time."""
+        cuts = list(_cut(plan.chunks, max(1, min(parts, plan.chunks))))
         for row in range(plan.rows):
-            for k in range(self.stages):
+            for k in range(self.frame.stages):
+                yield [self.part(plan, first, (k, k + 1, row, row + 1, *cut), shares=True) for cut in cuts]
 
-                def work(part: int, row: int = row, k: int = k) -> None:
-                    _memory, own = scratch(plan.own)
-                    chunks = plan.chunks * part // parts, plan.chunks * (part + 1) // parts
-                    self.part((k, k + 1, row, row + 1, *chunks, own, shared))
 
-                pool.run(work, max(parts, 1), threads)
+def _cut(count: int, parts: int) -> Iterator[tuple[int, int]]:
+    return ((count * p // parts, count * (p + 1) // parts) for p in range(parts))
+
+
+class Launcher:
+    """``run`` of one kernel, or of several that are independent of each other.
+
+    Parameters
+    ----------
+    units : sequence of Unit
+        ``run`` takes the inputs of the first, of the second, ...; ``out`` is the outputs of the first, ...
+
+    Attributes
+    ----------
+    run : callable
+        A native function. It calls the kernels itself where a recent program fits, and `slow` otherwise.
+    """
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self.units = tuple(units)
+        self.inputs = sum(u.inputs for u in self.units)
+        self.outputs = sum(u.outputs for u in self.units)
+        self.constants = [c for u in self.units for c in u.constants]
+        self.hazards = np.array(list(self._hazards()), np.int64).reshape(-1, 2)
+        self.operands = np.array(list(self._operands()), np.int64)
+        self.programs: dict[Any, Program] = {}
+        self.recent: list[Program] = []
+        self.memory = np.zeros(ctypes.sizeof(Site), np.uint8).view(_Owner)
+        self.memory.owner = self
+        self.site = Site.from_buffer(self.memory.data)
+        self._fill_site()
+        self.run = native().function(self.memory)
+
+    def _hazards(self) -> Iterator[tuple[int, int]]:
+        x, y = 0, self.inputs
+        for unit in self.units:
+            yield from ((x + i, y + j) for i, j in unit.hazards)
+            x, y = x + unit.inputs, y + unit.outputs
+
+    def _operands(self) -> Iterator[int]:
+        """The place of each operand of each kernel among all inputs, outputs, constants."""
+        x, y, c = 0, self.inputs, self.inputs + self.outputs
+        for unit in self.units:
+            yield from range(x, x := x + unit.inputs)
+            yield from range(c, c := c + len(unit.constants))
+            yield from range(y, y := y + unit.outputs)
+
+    def _fill_site(self) -> None:
+        self._kept = (self.slow, np.array([id(c) for c in self.constants], np.int64))
+        site, (slow, constants) = self.site, self._kept
+        site.slow, site.threads, site.array_type = id(slow), id(num_threads), id(np.ndarray)
+        site.inputs, site.outputs = self.inputs, self.outputs
+        site.constants, site.constant_count = constants.ctypes.data, len(constants)
+
+    def slow(self, *xs: Array, out: Sequence[Array]) -> None:
+        """A call that fits no recent program, or has an output that would overwrite an input too early."""
+        if len(xs) != self.inputs or len(out) != self.outputs:
+            wanted = f"{self.inputs} input and {self.outputs} output arrays"
+            raise TypeError(f"the kernel takes {wanted}, not {len(xs)} and {len(out)}")
+        arrays = [np.asarray(a) for a in (*xs, *out)]
+        start = [a.__array_interface__["data"][0] for a in arrays]
+        for i, j in self.hazards:
+            if start[i] == start[j]:
+                arrays[i] = arrays[i].copy()
+        program = self.program(arrays)
+        listed = (ctypes.c_void_p * (len(arrays) + len(self.constants)))(*map(id, (*arrays, *self.constants)))
+        if native().launch(ctypes.addressof(program), listed):
+            raise MemoryError("no scratch memory for a kernel")
+
+    def program(self, arrays: Sequence[Array]) -> Program:
+        """The program for inputs and outputs like `arrays`; native code finds it from now on."""
+        threads = num_threads()
+        key = (threads, *((a.shape, a.strides) for a in arrays))
+        program = self.programs.get(key)
+        if program is None:
+            if len(self.programs) >= PROGRAMS:
+                self.programs.clear()
+            program = self.programs[key] = self._build(arrays, threads)
+        native().grow(program.threads - 1)
+        self._show(program)
+        return program
+
+    def _show(self, program: Program) -> None:
+        """Have native code look at `program` first."""
+        recent = [program, *(p for p in self.recent if p is not program)][:RECENT]
+        for one, following in zip(recent, [*recent[1:], None], strict=True):
+            one.next = following and ctypes.addressof(following)
+        self.site.first = ctypes.addressof(program)
+        self.recent = recent
+
+    def _build(self, arrays: Sequence[Array], threads: int) -> Program:
+        plans = self._plans(arrays)
+        parallel = sum(p.work for p in plans) >= PARALLEL
+        phases = self._phases(plans, threads) if parallel else [self._wholes(plans)]
+        signature = [word for a in arrays for word in (a.ndim, *a.shape, *a.strides)]
+        work = _Work(
+            signature=np.array(signature, np.int64),
+            parts=np.array([part for phase in phases for part in phase], np.int64),
+            phases=np.cumsum([len(phase) for phase in phases]),
+            plans=plans,
+        )
+        program = work.program(threads if parallel else 0)
+        program.hazards, program.hazard_count = self.hazards.ctypes.data, len(self.hazards)
+        program.operands, program.operand_count = self.operands.ctypes.data, len(self.operands)
+        return program
+
+    def _plans(self, arrays: Sequence[Array]) -> list[Plan]:
+        plans, x, y = [], 0, self.inputs
+        for unit in self.units:
+            xs, ys = arrays[x : x + unit.inputs], arrays[y : y + unit.outputs]
+            plans.append(unit.plan(xs, ys))
+            x, y = x + unit.inputs, y + unit.outputs
+        return plans
+
+    def _firsts(self) -> Iterator[int]:
+        first = 0
+        for unit in self.units:
+            yield first
+            first += unit.inputs + len(unit.constants) + unit.outputs
+
+    def _wholes(self, plans: Iterable[Plan]) -> list[Part]:
+        return [u.whole(p, first) for u, p, first in zip(self.units, plans, self._firsts(), strict=True)]
+
+    def _phases(self, plans: Iterable[Plan], threads: int) -> list[list[Part]]:
+        """One phase for all that is cut by rows, then those of the kernels that are cut by chunks."""
+        parts = PARTS * threads if threads > 1 else 1
+        together: list[Part] = []
+        apart: list[list[Part]] = []
+        for unit, plan, first in zip(self.units, plans, self._firsts(), strict=True):
+            if plan.span is not None:
+                together.append(unit.whole(plan, first))
+            elif plan.rows >= threads or plan.chunks < threads:
+                together.extend(unit.by_rows(plan, first, parts))
+            else:
+                apart.extend(unit.by_chunks(plan, first, parts))
+        return [phase for phase in (together, *apart) if phase]
+
+
+class _Owner(np.ndarray[Any, Any]):
+    """The memory of a site; it keeps the launcher alive as long as ``run`` is."""
+
+    owner: Launcher
+
+
+@dataclass
+class _Work:
+    """The memory that a `Program` points to."""
+
+    signature: Array
+    parts: Array
+    phases: Array
+    plans: Sequence[Plan]
+    claims: Array = field(init=False)
+
+    def program(self, threads: int) -> Program:
+        self.claims = np.zeros(len(self.parts), np.int32)
+        program = Program()
+        program.work = self
+        program.owner, program.threads = id(program), threads
+        program.signature, program.parts = self.signature.ctypes.data, self.parts.ctypes.data
+        program.phases, program.phase_count = self.phases.ctypes.data, len(self.phases)
+        program.claims = self.claims.ctypes.data
+        program.own = _lines(max((p.own + p.shared for p in self.plans), default=0))
+        program.common = _lines(max((p.shared for p in self.plans), default=0))
+        return program
+
+
+def _lines(size: int) -> int:
+    """`size` bytes or more: whole cache lines, at least one."""
+    return -(-max(size, 1) // 64) * 64

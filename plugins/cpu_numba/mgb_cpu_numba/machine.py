@@ -57,7 +57,7 @@ def build(source: Source, arity: int) -> Code:
     signature = types.int64(*[types.int64] * arity)
     options: dict[str, Any] = {"nopython": True, "error_model": "numpy", "_nrt": False}
     compiled: Any = cfunc(signature, pipeline_class=Pipeline, **options)(names["kernel"])
-    return Code(compiled.address, compiled.native_name, compiled._library._get_compiled_object(), compiled)
+    return load(compiled.native_name.encode() + b"\n" + compiled._library.image)
 
 
 _NUMBERS = tuple(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)) + ("float32", "float64")

@@ -21,6 +21,9 @@ from .halves import narrow, widen
 BYTE = ir.IntType(8)
 WORD = ir.IntType(64)
 
+#: Bytes of a cache line.
+LINE = 64
+
 # fmt: off
 #: For each dtype: Numba's type of the value in a kernel, LLVM's type in memory, its bytes.
 STORED = {
@@ -84,14 +87,11 @@ def gather(size: int) -> Any:
 
 
 def _copy_function(module: Any, size: int) -> Any:
-    """The loop of `gather`; a function, for a kernel of many inputs to hold it once."""
+    """The loop of `gather`."""
     name = f"mgb_copy_{size}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 4), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    function.attributes.add("nounwind")
+    function = _function(module, name, 4)
     target, source, step, count = function.args
     element = ir.IntType(8 * size)
     builder = ir.IRBuilder(function.append_basic_block())
@@ -102,6 +102,71 @@ def _copy_function(module: Any, size: int) -> Any:
         builder.store(found, _pointer(builder, (target, loop.index), element), align=size)
     builder.ret_void()
     return function
+
+
+def flush(size: int) -> Any:
+    """``flush(target, buffer, count)``: copy `count` elements of `size` bytes past the caches."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.call(_stream_function(builder.module, size), args)
+        return context.get_dummy_value()
+
+    words = [types.int64] * 3
+    return intrinsic(lambda _typing, target, buffer, count: (types.void(*words), emit))
+
+
+def _stream_function(module: Any, size: int) -> Any:
+    """The loops of `flush`: whole lines of the target by non-temporal stores, its ends element by element."""
+    name = f"mgb_stream_{size}"
+    if name in module.globals:
+        return module.globals[name]
+    function = _function(module, name, 3)
+    target, source, count = function.args
+    element, in_line = ir.IntType(8 * size), LINE // size
+    line = ir.VectorType(element, in_line)
+    builder = ir.IRBuilder(function.append_basic_block())
+    before = builder.and_(builder.neg(builder.lshr(target, WORD(size.bit_length() - 1))), WORD(in_line - 1))
+    short = builder.icmp_unsigned("<", count, before)
+    head = builder.select(short, count, before)
+    lines = builder.lshr(builder.sub(count, head), WORD(in_line.bit_length() - 1))
+    tail = builder.add(head, builder.mul(lines, WORD(in_line)))
+    _copy(builder, target, source, WORD(0), head, element)
+    loops: Any = cgutils.for_range
+    with loops(builder, lines) as loop:
+        place = builder.add(head, builder.mul(loop.index, WORD(in_line)))
+        pointers = [_pointer(builder, (base, place), element) for base in (source, target)]
+        found, to = (builder.bitcast(p, line.as_pointer()) for p in pointers)
+        access = builder.store(builder.load(found, align=size), to, align=LINE)
+        access.set_metadata("nontemporal", module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+    _copy(builder, target, source, tail, count, element)
+    builder.ret_void()
+    return function
+
+
+def _copy(builder: Any, target: Any, source: Any, start: Any, stop: Any, element: Any) -> None:
+    loops: Any = cgutils.for_range_slice
+    with loops(builder, start, stop, WORD(1), WORD) as (index, _):
+        found = builder.load(_pointer(builder, (source, index), element), align=element.width // 8)
+        builder.store(found, _pointer(builder, (target, index), element), align=element.width // 8)
+
+
+def _function(module: Any, name: str, arity: int) -> Any:
+    """A function of words that stays one: a kernel that calls it often holds it once."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * arity), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    return function
+
+
+def fence() -> Any:
+    """``fence()``: what was stored before, past the caches too, is seen before what is stored after."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return intrinsic(lambda _typing: (types.void(), emit))
 
 
 def move() -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 
-from .frame import HEAD, LANES, SPAN, Buffer, Frame, Operand
+from .frame import HEAD, SPAN, Buffer, Frame, Operand
 
 Array = np.ndarray[Any, Any]
 
@@ -20,14 +20,23 @@ PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
 #: The same when an input's elements lie `FAR` bytes apart or more: few enough lines to stay in cache.
 SPREAD, FAR = 1 << 6, 1 << 8
 
+#: Bytes that a call reads and writes from which its outputs go past the caches, and elements of a piece then.
+#: Of a server's last cache a guest of it has only a share.
+STREAM, STREAMED = 1 << 27, 1 << 9
+
 #: Columns of a block, the fewest that are worth a block, and the bytes that several passes find in cache.
 COLUMNS, NARROW, CACHED = 512, 16, 1 << 18
 
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
 
-#: Elements from which several threads are worth waking; to wake one costs tens of microseconds.
-PARALLEL = 1 << 18
+#: Nanoseconds of work from which several threads are worth waking.
+PARALLEL = 20_000
+
+#: Nanoseconds that a byte of an operand, a byte of what an op computes, and an innermost loop take one
+#: thread, roughly; and how many ops an op is worth.
+BYTE, OP, UNIT = 0.02, 0.002, 5
+COST = {"div": 8, "sqrt": 8, "floor_div": 40, "mod": 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,8 @@ class Plan:
         The number of rows, of chunks in a row, and bytes of scratch memory.
     memory : array or None
         Scratch memory of `span`. The GIL is held, so no other call uses it at the same time.
+    work : float
+        Nanoseconds that it takes one thread, roughly.
     """
 
     words: Array
@@ -60,6 +71,7 @@ class Plan:
     own: int
     shared: int
     memory: Array | None
+    work: float = 0.0
 
 
 class Planner:
@@ -78,6 +90,7 @@ class Planner:
         self.kept = [a for a in range(inner - 1, -1, -1) if not self.loops.folded[a]]
         self.folded = [a for a in range(inner - 1, -1, -1) if self.loops.folded[a]]
         self.n = self.loops.shape[inner] if self.loops.shape else 1
+        self.streams = self.traffic() >= STREAM
         self.words = np.zeros(frame.buffers_at + len(frame.buffers) + 1, np.int64)
 
     def strides(self, o: Operand, i: int, shapes: Any, strides: Any) -> tuple[int, ...]:
@@ -93,11 +106,14 @@ class Planner:
         own, shared = self.fill(sizes)
         rows, chunks = sizes["rows"], sizes["chunks"]
         address = self.words.ctypes.data
-        if math.prod(self.domain) >= PARALLEL:
-            return Plan(self.words, address, None, 0, rows, chunks, own, shared, None)
+        work = self.work(sizes)
+        if work >= PARALLEL:
+            return Plan(self.words, address, None, 0, rows, chunks, own, shared, None, work)
         memory, start = scratch(own + shared) if own + shared else (None, 0)
         span = (ctypes.c_int64 * len(SPAN))(0, self.frame.stages, 0, rows, 0, chunks, start, start + own)
-        return Plan(self.words, address, span, ctypes.addressof(span), rows, chunks, own, shared, memory)
+        return Plan(
+            self.words, address, span, ctypes.addressof(span), rows, chunks, own, shared, memory, work
+        )
 
     def sizes(self) -> dict[str, int]:
         """The head of the plan, and the number of rows."""
@@ -112,7 +128,7 @@ class Planner:
         pieces = -(-n // piece)
         return {
             "n": n, "piece": piece, "pieces": pieces, "steps": steps, "group": group, "units": units,
-            "chunks": -(-units // group), "lanes": min(LANES, piece), "extent": extent,
+            "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
@@ -121,7 +137,7 @@ class Planner:
         moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
         far = max((abs(self.inner_step(i)) for i in moving), default=0) >= FAR
         if not self.frame.columns:
-            return SPREAD if far else GATHERED if self.gathers() else PIECE
+            return SPREAD if far else STREAMED if self.streams else GATHERED if self.gathers() else PIECE
         fits = CACHED // 8 // max(steps, 1)  # columns that the next pass still finds in cache
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
@@ -129,6 +145,23 @@ class Planner:
 
     def inner_step(self, i: int) -> int:
         return self.loops.strides[i][-1] if self.loops.shape else 0
+
+    def traffic(self) -> int:
+        """The bytes of all operands."""
+        operands = zip(self.frame.operands, self.loops.strides, strict=True)
+        return sum(
+            o.itemsize * math.prod(d for d, s in zip(self.loops.shape, steps, strict=True) if s)
+            for o, steps in operands
+            if not o.is_iota
+        )
+
+    def work(self, sizes: dict[str, int]) -> float:
+        """The nanoseconds that one thread needs, roughly."""
+        passes = self.frame.schedule.passes
+        done = (v for p in passes for v in (*p.computes, *p.folds))
+        ops = sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
+        loops = sizes["rows"] * sizes["units"] * len(passes)
+        return math.prod(self.domain) * ops * OP + self.traffic() * BYTE + loops * UNIT
 
     def gathers(self) -> bool:
         operands = enumerate(self.frame.operands)
@@ -155,10 +188,10 @@ class Planner:
 
     def count(self, b: Buffer, sizes: dict[str, int]) -> int:
         """How many elements buffer `b` holds."""
-        if b.name.startswith("g") and not self.gathers():
+        if (b.name.startswith("g") and not self.gathers()) or (b.name.startswith("s") and not self.streams):
             return 0
         return {
-            "lanes": sizes["lanes"], "piece": sizes["piece"], "chunks": sizes["chunks"],
+            "piece": sizes["piece"], "chunks": sizes["chunks"],
             "row": sizes["extent"], "chunks * piece": sizes["chunks"] * sizes["piece"],
             "units * piece": sizes["units"] * sizes["piece"],
         }[b.size]  # fmt: skip

@@ -1,8 +1,8 @@
 """From a graph to the Python source of its kernel.
 
-A kernel is ``kernel(x0, ..., y0, ..., plan, span) -> int`` over addresses: of the NumPy array objects, of
-the plan and of the span (see `frame`). It returns 1, having done nothing, when an output is the memory of an
-input that must not be overwritten yet. The loops are
+A kernel is ``kernel(arrays, plan, span) -> int`` over addresses: of a C array with the NumPy array objects
+``x0, ..., y0, ...``, of the plan and of the span (see `frame`). It returns 1, having done nothing, when an
+output is the memory of an input that must not be overwritten yet. The loops are
 
     rows: the axes that are kept
         passes over the row: chunks, units
@@ -21,8 +21,8 @@ from mgb.codegen import Pass, statements
 from mgb.ir import CONST, Kind, Node
 
 from .frame import HEAD, SPAN, Buffer, Frame, Operand
-from .hazards import hazards
-from .words import held
+from .hazards import hazards, replaced
+from .words import FOLDERS, held
 from .writer import Source, Writer
 
 Names = dict[Node, str]
@@ -47,11 +47,14 @@ class _Printer(Writer):
         self.extents()
         with self.block("for row in range(row0, row1):"):
             self.row()
+        if any(o.is_output and o.moves for o in self.frame.operands):
+            with self.block("if stream != 0:"):
+                self.line("fence()")
         self.line("return 0")
         body, self.lines = self.lines, []
         self.head(parameters, set(re.findall(r"\w+", "\n".join(body))))
         constants = [f"{name} = {text}" for text, name in self.constants.items()]
-        signature = f"def kernel({', '.join([*(f'{name}_array' for name in parameters), 'plan', 'span'])}):"
+        signature = "def kernel(arrays, plan, span):"
         text = [*constants, *([""] if constants else []), signature, *self.lines, *body, ""]
         return Source("\n".join(text), self.functions)
 
@@ -68,8 +71,8 @@ class _Printer(Writer):
             for i, b in enumerate(frame.buffers)
         ]
         used |= {base[b.shared] for b in frame.buffers if b.name in used}
-        for name in parameters:
-            self.line(f"{name} = data({name}_array)")
+        for i, name in enumerate(parameters):
+            self.line(f"{name} = data(slot(arrays, {i}))")
         risks: dict[int, list[str]] = {}
         for i, j in hazards(frame):
             risks.setdefault(i, []).append(f"y{j}")
@@ -80,6 +83,14 @@ class _Printer(Writer):
         for name, text in (*sizes, *buffers, *iotas):
             if name in used:
                 self.line(f"{name} = {text}")
+        for o in self.frame.operands:
+            if f"stream_{o.name}" in used:
+                self.line(f"stream_{o.name} = {self.streams(o)}")
+
+    def streams(self, o: Operand) -> str:
+        """Whether an output goes past the caches: not where it replaces an input, which is in them."""
+        inputs = [f"x{i}" for i in replaced(self.frame, o.node)]
+        return f"where(any_is({o.name}, {', '.join(inputs)}), 0, stream)" if inputs else "stream"
 
     def extents(self) -> None:
         for node in self.frame.graph.nodes:
@@ -156,20 +167,28 @@ class _Printer(Writer):
             with self.block("for unit in range(chunk * group, minimum(units, chunk * group + group)):"):
                 self.unit(part)
                 self.elements(k, part)
-            if part.folds and not self.frame.columns:
-                self.end_chunk(part.folds)
+                self.flush(part)
+            self.end_chunk(part)
 
     def begin_chunk(self, part: Pass) -> None:
         if self.frame.columns:
             for f in part.folds:
-                b = self.accumulator(f)
+                b = self.frame.buffer("p", f)
                 self.line(f"{b.name}_at = {b.name} + chunk * piece * {b.itemsize}")
-            self.fill({f: f"{self.accumulator(f).name}_at" for f in part.folds}, "p", "width")
+            self.fill({f: f"{self.frame.buffer('p', f).name}_at" for f in part.folds}, "p", "width")
         else:
-            self.fill({f: self.accumulator(f).name for f in part.folds}, "a", "lanes")
+            for f in part.folds:
+                self.line(f"{self.running(f)} = {self.literal(identity(f), held(f))}")
 
-    def accumulator(self, fold: Node) -> Buffer:
-        return self.frame.buffer("p" if self.frame.columns else "a", fold)
+    def running(self, fold: Node) -> str:
+        """The variable that holds what a chunk of a row has folded to so far."""
+        return f"{self.frame.buffer('p', fold).name}_now"
+
+    def end_chunk(self, part: Pass) -> None:
+        if not self.frame.columns:
+            for f in part.folds:
+                p = self.frame.buffer("p", f)
+                self.store(p.name, p.dtype, p.name, "chunk", self.running(f))
 
     def fill(self, addresses: dict[Node, str], prefix: str, count: str) -> None:
         """Let the buffers of reductions begin with what a reduction of nothing is."""
@@ -180,8 +199,7 @@ class _Printer(Writer):
                     self.store(b.name, b.dtype, address, "i", self.literal(identity(fold), held(fold)))
 
     def unit(self, part: Pass) -> None:
-        operands = [self.frame.source_of[v] for v in part.reads]
-        operands += [o for o in self.frame.operands if o.is_output and o.node in part.stores]
+        operands = [*(self.frame.source_of[v] for v in part.reads), *self.written(part)]
         step, count = "unit", "width"
         if not self.frame.columns:
             step, count = "step", "count"
@@ -197,43 +215,58 @@ class _Printer(Writer):
             b = self.frame.buffer("k", v)
             place = "unit * piece" if self.frame.columns else "(step * n + start)"
             self.line(f"{b.name}_at = {b.name} + {place} * {b.itemsize}")
+        for o in self.written(part):
+            if o.moves:
+                self.line(f"{o.name}_to = where(stream_{o.name} != 0, s{o.name}, {o.name}_at)")
+
+    def written(self, part: Pass) -> list[Operand]:
+        """The outputs that a pass writes."""
+        return [o for o in self.frame.operands if o.is_output and o.node in part.stores]
+
+    def flush(self, part: Pass) -> None:
+        """Write what the innermost loop left in buffers past the caches."""
+        for o in self.written(part):
+            if o.moves:
+                flush = self.function(f"flush_{o.itemsize}", "flush", o.itemsize)
+                with self.block(f"if stream_{o.name} != 0:"):
+                    self.line(f"{flush}({o.name}_at, s{o.name}, {self.count})")
+
+    @property
+    def count(self) -> str:
+        """How long the innermost loop is."""
+        return "width" if self.frame.columns else "count"
 
     def elements(self, k: int, part: Pass) -> None:
         """The innermost loop."""
-        if self.frame.columns:
-            with self.block("for i in range(width):"):
-                self.element_statements(k, part, "i", "_at")
-        elif part.folds:
-            self.line("base = 0")  # a range with a step can raise, and then the code is bound to this process
-            with self.block("while base < count:"):
-                with self.block("for i in range(minimum(lanes, count - base)):"):
-                    self.element_statements(k, part, "base + i", "")
-                self.line("base += lanes")
-        else:
-            with self.block("for i in range(count):"):
-                self.element_statements(k, part, "i", "")
+        with self.block(f"for i in range({self.count}):"):
+            self.element_statements(k, part)
 
-    def element_statements(self, k: int, part: Pass, index: str, suffix: str) -> None:
+    def element_statements(self, k: int, part: Pass) -> None:
         names = dict(self.names)
         for v in part.reads:
             o = self.frame.source_of[v]
-            self.name(names, v, f"e{k}_", self.element(o, f"{o.name}_at", index))
+            self.name(names, v, f"e{k}_", self.element(o, f"{o.name}_at", "i"))
         for v in part.restores:
             b = self.frame.buffer("k", v)
-            self.name(names, v, f"e{k}_", self.load(b.name, b.dtype, f"{b.name}_at", index))
+            self.name(names, v, f"e{k}_", self.load(b.name, b.dtype, f"{b.name}_at", "i"))
         ends = (*part.stores, *(f.inputs[0] for f in part.folds))
         self.load_lanes(names, part.computes, ends, f"e{k}_")
         self.compute(part.computes, names, f"e{k}_")
         for v in part.keeps:
             b = self.frame.buffer("k", v)
-            self.store(b.name, b.dtype, f"{b.name}_at", index, names[v])
-        for o in self.frame.operands:
-            if o.is_output and o.node in part.stores:
-                self.store(o.name, o.dtype, f"{o.name}_at", index if o.moves else "0", names[o.node])
+            self.store(b.name, b.dtype, f"{b.name}_at", "i", names[v])
+        for o in self.written(part):
+            address, index = (f"{o.name}_to", "i") if o.moves else (f"{o.name}_at", "0")
+            self.store(o.name, o.dtype, address, index, names[o.node])
         for f in part.folds:
-            b = self.accumulator(f)
-            total = self.load(b.name, b.dtype, f"{b.name}{suffix}", "i")
-            self.store(b.name, b.dtype, f"{b.name}{suffix}", "i", self.fold(f, total, names[f.inputs[0]]))
+            element = names[f.inputs[0]]
+            if self.frame.columns:
+                b = self.frame.buffer("p", f)
+                total = self.load(b.name, b.dtype, f"{b.name}_at", "i")
+                self.store(b.name, b.dtype, f"{b.name}_at", "i", self.fold(f, total, element))
+            else:
+                now = self.running(f)
+                self.line(f"{now} = {FOLDERS[f.op.name]}({now}, {element})")
 
     def name(self, names: Names, node: Node, prefix: str, text: str) -> None:
         names[node] = f"{prefix}{len(names)}"
@@ -245,21 +278,6 @@ class _Printer(Writer):
 
         for text in statements(nodes, names, self.table, assign, prefix):
             self.line(text)
-
-    def end_chunk(self, folds: Iterable[Node]) -> None:
-        """Add the lanes up pairwise."""
-        buffers = {f: self.frame.buffer("a", f) for f in folds}
-        self.line("left = lanes")
-        with self.block("while left > 1:"):
-            self.line("half = quotient(left + 1, 2)")
-            with self.block("for i in range(left - half):"):
-                for f, b in buffers.items():
-                    pair = [self.load(b.name, b.dtype, b.name, i) for i in ("i", "half + i")]
-                    self.store(b.name, b.dtype, b.name, "i", self.fold(f, *pair))
-            self.line("left = half")
-        for f, b in buffers.items():
-            p = self.frame.buffer("p", f)
-            self.store(p.name, p.dtype, p.name, "chunk", self.load(b.name, b.dtype, b.name, "0"))
 
     # row values
 

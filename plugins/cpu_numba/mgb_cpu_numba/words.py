@@ -76,5 +76,10 @@ FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "re
 
 VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
 
+#: The functions that fold a row into one number, in any order.
+FOLDERS = {
+    "reduce_sum": "sum_up", "reduce_prod": "multiply_up", "reduce_max": "greatest", "reduce_min": "least",
+}  # fmt: skip
+
 #: A reduction that folds nothing is its operand.
 SPELLINGS: dict[str, Spelling] = {**WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": _cast}

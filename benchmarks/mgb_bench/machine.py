@@ -1,0 +1,66 @@
+"""What the machine is: processor, caches, versions. Its limits are measured beside each case, see `limit`."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from .peers import Peer
+
+
+def cores() -> int:
+    """The cores that this process may use: the number of threads that every contestant gets."""
+    given = os.environ.get("MGB_NUM_THREADS")
+    return (
+        int(given)
+        if given
+        else len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
+
+
+def describe(here: dict[str, Peer], missing: dict[str, str]) -> dict[str, Any]:
+    """Processor, cores, caches, Python, the version of each peer, and why the missing ones are missing."""
+    return {
+        "processor": _processor(),
+        "vectors": _vectors(),
+        "cores": cores(),
+        "caches": _caches(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "peers": {name: peer.version for name, peer in here.items()},
+        "missing": missing,
+    }
+
+
+def _cpuinfo() -> dict[str, str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def _processor() -> str:
+    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
+
+
+def _vectors() -> str:
+    """The widest vectors that the processor announces."""
+    flags = _cpuinfo().get("flags", "").split()
+    return next((name for name in ("avx512f", "avx2", "avx", "sse2") if name in flags), "unknown")
+
+
+def _caches() -> dict[str, str]:
+    """Sizes of the caches that core 0 sees, such as ``{"L1 data": "48K", "L2": "2048K"}``."""
+    found = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        found[f"L{level}" + (f" {kind.lower()}" if kind != "Unified" else "")] = size
+    return found

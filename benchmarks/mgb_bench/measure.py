@@ -1,0 +1,151 @@
+"""Timing contestants against each other: interleaved rounds, because a shared machine drifts."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+Call = Callable[[], Any]
+
+#: One sample repeats a call until it takes about this long: the clock's own cost is then below 1 %.
+SAMPLE_SECONDS = 50e-6
+
+#: Before a sample the threads of the contestant before it get this long to stop spinning.
+PAUSE_SECONDS = 1e-3
+
+#: A call that takes longer than this is timed as it comes; a shorter one after a call that is not timed, so
+#: that everybody finds in the caches what a call of its own leaves there, not what its neighbour left.
+LONG_SECONDS = 50e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of one call, over the rounds of a race.
+
+    Attributes
+    ----------
+    min, median, mean : float
+        Seconds.
+    rounds : int
+        Samples taken.
+    repeats : int
+        Calls in a sample.
+    """
+
+    min: float
+    median: float
+    mean: float
+    rounds: int
+    repeats: int
+
+
+class Race:
+    """Contestants that are called in turns.
+
+    In each round every contestant gives one sample: after a pause, and a call that is not timed where a call
+    is short, `repeats` calls are timed together. The order rotates by one from round to round. The garbage
+    collector rests meanwhile.
+
+    Parameters
+    ----------
+    contestants : mapping of str to callable
+        At least one; a call returns when its work is done.
+    warmup : int
+        Calls of each before the first round.
+    """
+
+    def __init__(self, contestants: Mapping[str, Call], warmup: int = 3) -> None:
+        self._contestants = dict(contestants)
+        self._samples: dict[str, list[float]] = {name: [] for name in contestants}
+        self._order = list(contestants)
+        with _gc_off():
+            self._seconds = {name: _warmed(call, warmup) for name, call in contestants.items()}
+        self._repeats = {
+            name: max(1, round(SAMPLE_SECONDS / max(seconds, 1e-9)))
+            for name, seconds in self._seconds.items()
+        }
+
+    @property
+    def round_seconds(self) -> float:
+        """What a round will take, by the warm-up."""
+        return sum(max(seconds, SAMPLE_SECONDS) + PAUSE_SECONDS for seconds in self._seconds.values())
+
+    def rounds_in(self, seconds: float, at_least: int = 5, at_most: int = 200) -> int:
+        """How many rounds fit into `seconds`, within bounds."""
+        return min(at_most, max(at_least, int(seconds / self.round_seconds)))
+
+    def round(self) -> None:
+        """One sample of every contestant."""
+        with _gc_off():
+            for name in self._order:
+                self._sample(name)
+        self._order.append(self._order.pop(0))
+
+    def _sample(self, name: str) -> None:
+        call, repeats = self._contestants[name], self._repeats[name]
+        time.sleep(PAUSE_SECONDS)
+        if self._seconds[name] < LONG_SECONDS:
+            call()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        self._samples[name].append((time.perf_counter() - start) / repeats)
+
+    def timings(self) -> dict[str, Timing]:
+        """What was measured so far, after at least one round."""
+        return {
+            name: Timing(min(s), statistics.median(s), statistics.fmean(s), len(s), self._repeats[name])
+            for name, s in self._samples.items()
+        }
+
+
+def interleave(
+    contestants: Mapping[str, Call], *, rounds: int | None = None, seconds: float = 2.0, warmup: int = 3
+) -> dict[str, Timing]:
+    """Race the contestants for `rounds`, or for as many rounds as fit into `seconds`.
+
+    Parameters
+    ----------
+    contestants : mapping of str to callable
+        A call returns when its work is done.
+    rounds : int, optional
+    seconds : float
+        The budget where `rounds` is not given; 5 rounds are run whatever they take.
+    warmup : int
+        Calls of each before the first round.
+
+    Returns
+    -------
+    dict of str to Timing
+        In the order of `contestants`.
+    """
+    race = Race(contestants, warmup)
+    for _ in range(race.rounds_in(seconds) if rounds is None else rounds):
+        race.round()
+    return race.timings()
+
+
+def _warmed(call: Call, warmup: int) -> float:
+    """Call a few times; the seconds of the quickest call."""
+    best = float("inf")
+    for _ in range(max(1, warmup)):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+@contextmanager
+def _gc_off() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

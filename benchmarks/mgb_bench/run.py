@@ -1,0 +1,224 @@
+"""`mgb bench`: run suites with pytest in a process of their own, show how far it is, write the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .machine import cores
+from .page import page
+from .peers import PEERS
+from .plugin import PROGRESS
+from .report import markdown
+from .results import Results, parse
+
+FOLDER = Path(__file__).parent / "suites"
+
+#: Every library that has threads, and what tells it their number.
+THREADS = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS", "NUMBA_NUM_THREADS", "HL_NUM_THREADS", "MGB_NUM_THREADS",
+)  # fmt: skip
+
+#: What a run takes over from the environment; the rest could make two runs differ.
+KEPT = (
+    "PATH", "HOME", "USER", "LANG", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
+    "XDG_CACHE_HOME", "MGB_CACHE_DIR", "MGB_JIT_BACKEND", "TORCHINDUCTOR_CACHE_DIR", "CXX", "CC",
+)  # fmt: skip
+
+
+#: The columns of the overview that the terminal shows; the report has all.
+SHOWN = ("case", "size", "contestant", "median", "of the limit", "best peer", "ratio")
+
+
+def suites() -> list[str]:
+    """The names of all suites, in the order in which they run."""
+    order = "elementwise reductions updates steps overhead compile growth".split()
+    found = sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
+    return [name for name in order if name in found] + [name for name in found if name not in order]
+
+
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a run: what is needed, and the same number of threads for everybody."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return kept | dict.fromkeys(THREADS, str(threads)) | {"JAX_PLATFORMS": "cpu", "PYTHONHASHSEED": "0"}
+
+
+def command(
+    names: Sequence[str],
+    backends: Sequence[str],
+    peers: Sequence[str],
+    quick: bool,
+    folder: Path,
+    match: str = "",
+) -> list[str]:
+    """What runs the suites."""
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(FOLDER),
+        "-p",
+        "mgb_bench.plugin",
+    ]
+    words += [
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        f"--benchmark-json={folder / 'results.json'}",
+    ]
+    words += [f"--bench-backends={','.join(backends)}", f"--bench-peers={','.join(peers)}"]
+    words += (
+        [f"--bench-progress={folder / 'progress'}"] + [f"--bench-match={match}"] + ["--bench-quick"] * quick
+    )
+    return words + [str(FOLDER / f"test_{name}.py") for name in names]
+
+
+def bench(
+    names: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    peers: Sequence[str] = (),
+    out: Path = Path("bench"),
+    quick: bool = False,
+    match: str = "",
+) -> int:
+    """Run suites and write ``results.json``, ``report.md``, ``report.html`` and ``log.txt`` into `out`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of suites; none means all.
+    backends, peers : sequence of str
+        See `peers.choose`.
+    out : Path
+        A folder, made if need be.
+    quick : bool
+        Fewer sizes and rounds.
+    match : str
+        Texts, by commas: only the tests whose names have one of them.
+
+    Returns
+    -------
+    int
+        0; 1 when a test failed, the report then has the rest; 2 when there is nothing to report.
+
+    Raises
+    ------
+    ValueError
+        There is no such suite or peer.
+    """
+    _check("suite", names, suites())
+    _check("peer", peers, list(PEERS))
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("progress", "results.json"):
+        (out / name).unlink(missing_ok=True)
+    words = command(names or suites(), backends, peers, quick, out, match)
+    with (out / "log.txt").open("w") as log, _terminated_as_exit():
+        child = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=environment(cores()))
+        try:
+            _watch(child, out / "progress")
+        finally:
+            child.terminate()  # nothing where it has ended; else it would go on without us
+            child.wait()
+    if not (out / "results.json").exists() or not (out / "results.json").stat().st_size:
+        print(
+            f"nothing was measured; pytest ended with {child.returncode}, see {out / 'log.txt'}",
+            file=sys.stderr,
+        )
+        return 2
+    results = parse(json.loads((out / "results.json").read_text()))
+    write(results, out)
+    _show(results, out, child.returncode)
+    return min(child.returncode, 1)
+
+
+def write(results: Results, out: Path) -> None:
+    """Write ``report.md`` and ``report.html``."""
+    (out / "report.md").write_text(markdown(results), encoding="utf-8")
+    (out / "report.html").write_text(page(results), encoding="utf-8")
+
+
+@contextmanager
+def _terminated_as_exit() -> Iterator[None]:
+    """SIGTERM raises `SystemExit`, so that what has to be cleaned up is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"no {kind} is called {name!r}; there are {', '.join(known)}")
+
+
+def _watch(child: subprocess.Popen[bytes], path: Path) -> None:
+    """A progress bar until the child ends."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns) as bar:
+        task, seen = bar.add_task("collecting", total=None), -1
+        while child.poll() is None:
+            time.sleep(0.2)
+            news = _news(path)
+            if len(news) == seen:
+                continue
+            seen = len(news)
+            total = next((n["total"] for n in news if "total" in n), None)
+            running = [n["running"] for n in news if "running" in n]
+            bar.update(
+                task, total=total, completed=max(len(running) - 1, 0), description=" ".join(running[-1:])
+            )
+        bar.update(task, completed=sum("running" in n for n in _news(path)), description="done")
+
+
+def _news(path: Path) -> list[Mapping[str, Any]]:
+    if not path.exists():
+        return []
+    whole = path.read_text().rpartition(os.linesep)[0]
+    return [json.loads(line.removeprefix(PROGRESS)) for line in whole.splitlines()]
+
+
+def _show(results: Results, out: Path, status: int) -> None:
+    """The overviews on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from .report import notes, overview
+
+    console = Console()
+    for suite, entries in results.suites():
+        races = [entry for entry in entries if entry.timings]
+        if races:
+            _, head, rows = overview(races)
+            shown = [place for place, name in enumerate(head) if name in SHOWN]
+            table = Table(*(head[place] for place in shown), title=suite)
+            for row in rows:
+                table.add_row(*(row[place].replace("**", "") for place in shown))
+            console.print(table)
+        for note in notes(entries):
+            console.print("-", note, markup=False)
+    for name, reason in results.machine["missing"].items():
+        console.print(f"missing: {name}: {reason}", markup=False)
+    console.print(f"report: {out / 'report.html'}, {out / 'report.md'}, {out / 'results.json'}", markup=False)
+    if status:
+        console.print(f"some tests failed: see {out / 'log.txt'}", markup=False)

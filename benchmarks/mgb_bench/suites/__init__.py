@@ -1,0 +1,1 @@
+"""The pytest-benchmark programs, one module for each suite."""

@@ -1,0 +1,115 @@
+"""Properties of the interleaved race, and the limit programs against NumPy."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from mgb_bench.arrays import aligned
+from mgb_bench.case import Traffic
+from mgb_bench.limit import LANES, Mover, limits
+from mgb_bench.measure import SAMPLE_SECONDS, Race, interleave
+
+
+def test_each_round_takes_one_sample_of_everybody() -> None:
+    timings = interleave({"a": lambda: None, "b": lambda: None}, rounds=4)
+    assert list(timings) == ["a", "b"]
+    assert all(timing.rounds == 4 for timing in timings.values())
+    assert all(0 < timing.min <= timing.median for timing in timings.values())
+
+
+def test_the_order_rotates() -> None:
+    calls: list[str] = []
+
+    def slow(name: str) -> Callable[[], None]:
+        def call() -> None:
+            calls.append(name)
+            time.sleep(0.06)  # long enough that a sample is one call, with none before it
+
+        return call
+
+    race = Race({name: slow(name) for name in "abc"}, warmup=1)
+    calls.clear()
+    for _ in range(3):
+        race.round()
+    assert "".join(calls) == "abcbcacab"
+
+
+def test_short_calls_are_repeated_and_long_ones_are_not() -> None:
+    timings = interleave({"short": lambda: None, "long": lambda: time.sleep(0.005)}, rounds=1)
+    assert timings["short"].repeats > 10
+    assert timings["short"].repeats * timings["short"].median < 100 * SAMPLE_SECONDS
+    assert timings["long"].repeats == 1
+    assert timings["long"].min >= 0.005
+
+
+def test_the_collector_rests_and_comes_back() -> None:
+    seen: set[bool] = set()
+    assert gc.isenabled()
+    interleave({"a": lambda: seen.add(gc.isenabled())}, rounds=2)
+    assert seen == {False}
+    assert gc.isenabled()
+
+
+def test_the_collector_comes_back_after_an_error() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interleave({"a": fail}, rounds=1)
+    assert gc.isenabled()
+
+
+def test_the_budget_says_how_many_rounds() -> None:
+    race = Race({"a": lambda: time.sleep(0.01)}, warmup=1)
+    assert race.rounds_in(0.0, at_least=7) == 7
+    assert race.rounds_in(1e9, at_most=9) == 9
+    assert 10 <= race.rounds_in(1.0, at_most=1000) <= 100
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("non_temporal", [False, True])
+@pytest.mark.parametrize("streams", [(1, 1, False), (3, 2, False), (4, 3, True), (2, 0, False)])
+def test_the_limit_moves_what_it_says(
+    streams: tuple[int, int, bool], non_temporal: bool, threads: int
+) -> None:
+    reads, writes, in_place = streams
+    length = 5 * 64  # not a multiple of the threads
+    inputs = [aligned(length) for _ in range(reads)]
+    for place, array in enumerate(inputs):
+        array[...] = np.random.default_rng(place).random(length, np.float32)
+    total = np.sum([array.astype(np.float64) for array in inputs], axis=0)
+    outputs = inputs[:writes] if in_place else [aligned(length) for _ in range(writes)]
+    sums = aligned(LANES * threads)
+    ends = [] if in_place else outputs or [sums]
+    Mover(reads, writes, non_temporal, in_place, threads).bind([*inputs, *ends])()
+    for out in outputs:
+        np.testing.assert_allclose(out, total, rtol=1e-6)
+    if not writes:
+        np.testing.assert_allclose(sums.sum(dtype=np.float64), total.sum(), rtol=1e-5)
+
+
+def test_limits_read_the_inputs_and_leave_them_alone() -> None:
+    length = 1 << 18
+    inputs = [aligned(length), aligned(16), aligned(length)]
+    inputs[0][...] = 2.0
+    before = [array.copy() for array in inputs]
+    for call, _ in limits(Traffic(12 * length, 8 * length, (3, 2)), 2, inputs).values():
+        call()
+    for call, _ in limits(Traffic(8 * length, 4 * length, (2, 1), in_place=True), 2, inputs).values():
+        call()
+    for array, old in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+def test_limits_move_the_bytes_of_the_case() -> None:
+    mebi = 1 << 20
+    found = limits(Traffic(3 * mebi, mebi, (3, 1)), threads=2)
+    assert list(found) == ["limit", "limit_stream"]
+    for call, nbytes in found.values():
+        call()
+        assert nbytes == 4 * mebi
+    assert list(limits(Traffic(mebi, 0, (1, 0)), threads=2)) == ["limit"]

@@ -1,0 +1,214 @@
+"""The report from results made here, and the command in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mgb_bench.page import page
+from mgb_bench.plots import bars, lines
+from mgb_bench.report import duration, markdown
+from mgb_bench.results import Results, parse
+from mgb_bench.run import environment, suites
+
+MACHINE = {
+    "processor": "A processor",
+    "vectors": "avx2",
+    "cores": 2,
+    "caches": {"L2": "2048K"},
+    "system": "a system",
+    "python": "3.11",
+    "peers": {"mgb:x": "mgb 0.1.0", "numpy": "numpy 2.4"},
+    "missing": {"torch": "not installed: pip install torch"},
+    "quick": False,
+}
+
+
+def _timing(median: float) -> dict[str, Any]:
+    return {"min": median * 0.9, "median": median, "mean": median, "rounds": 7, "repeats": 1}
+
+
+def _race(size: str, elements: int, **medians: float) -> dict[str, Any]:
+    timings = {name.replace("_x", ":x"): _timing(median) for name, median in medians.items()}
+    return {
+        "suite": "elementwise",
+        "case": "a*b",
+        "size": size,
+        "elements": elements,
+        "nbytes": 12 * elements,
+        "limit_nbytes": {"limit": 24 * elements, "limit_stream": 24 * elements},
+        "timings": timings,
+        "failed": {"jax": "AssertionError: jax: 2 <b> instead of 1"} if size == "2 Mi" else {},
+    }
+
+
+def _data() -> dict[str, Any]:
+    races = [
+        _race("1 Mi", 1 << 20, mgb_x=1e-3, numpy=3e-3, numba=2e-3, limit=1e-3, limit_stream=1.6e-3),
+        _race("2 Mi", 2 << 20, mgb_x=4e-3, numpy=6e-3, numba=2e-3, limit=4e-3, limit_stream=2e-3),
+    ]
+    table = {
+        "suite": "growth",
+        "case": "nodes",
+        "size": "",
+        "table": {"columns": ["n", "s"], "rows": [[10, 0.5]]},
+    }
+    benchmarks = [{"extra_info": info} for info in (*races, table)]
+    return {"machine_info": {"mgb_bench": MACHINE}, "benchmarks": benchmarks}
+
+
+def _results() -> Results:
+    return parse(json.loads(json.dumps(_data())))
+
+
+def test_ratios_and_shares() -> None:
+    first, second, _ = _results().entries
+    assert first.best_peer == "numba"
+    assert first.ratio("mgb:x") == pytest.approx(2.0)
+    assert second.ratio("mgb:x") == pytest.approx(0.5)
+    assert first.limit == pytest.approx(24 * (1 << 20) / 1e-3)
+    assert second.limit == pytest.approx(48 * (1 << 20) / 2e-3)
+    assert first.of_limit("mgb:x") == pytest.approx(0.5)
+
+
+def test_markdown_says_everything() -> None:
+    text = markdown(_results())
+    assert "A processor, 2 cores, avx2; L2 2048K" in text
+    assert "missing: torch**: not installed: pip install torch" in text
+    assert "| a*b | 1 Mi | mgb:x | 900 µs | 1 ms | 12.6 | 25.2 | 0.50 | numba | 2 ms | **2.00** |" in text
+    assert "jax left out: AssertionError" in text
+    assert "### nodes" in text
+    assert "| 10 | 0.5 |" in text
+
+
+def test_markdown_tables_have_even_rows() -> None:
+    block: list[int] = []
+    for line in [*markdown(_results()).splitlines(), ""]:
+        if line.startswith("|"):
+            block.append(line.count("|"))
+        else:
+            assert len(set(block)) <= 1
+            block = []
+
+
+def test_the_page_loads_nothing_and_escapes() -> None:
+    text = page(_results())
+    assert "<svg" in text
+    assert "&lt;b&gt;" in text
+    for word in ("<script", "src=", "href=", "@import", "url("):
+        assert word not in text
+
+
+def test_plots_are_well_formed() -> None:
+    drawn = lines("t & u", {"mgb": [(1, 2.0), (4, 3.0)], "b<c": [(1, 0.0)]}, {1: "1 Ki", 4: "4 Ki"}, "GB/s")
+    for text in (drawn, bars("ratios", [("a", 0.5), ("b", 2.0)])):
+        assert ElementTree.fromstring(text).tag.endswith("svg")
+
+
+def test_durations_have_three_digits_and_a_unit() -> None:
+    seconds = (2.5, 0.9996, 1.234e-3, 5e-6, 3e-9)
+    assert [duration(s) for s in seconds] == ["2.5 s", "1000 ms", "1.23 ms", "5 µs", "3 ns"]
+
+
+def test_another_json_is_refused() -> None:
+    with pytest.raises(ValueError, match="not the JSON of an mgb bench run"):
+        parse({"machine_info": {}, "benchmarks": []})
+
+
+def test_a_run_has_a_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_VERIFY", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    made = environment(2)
+    assert "MGB_VERIFY" not in made
+    assert made["OMP_NUM_THREADS"] == made["OPENBLAS_NUM_THREADS"] == made["MGB_NUM_THREADS"] == "2"
+
+
+def test_the_suites_stand_in_order() -> None:
+    names = [n for n in suites() if n in ("elementwise", "reductions", "updates", "overhead", "compile")]
+    assert names == ["elementwise", "reductions", "updates", "overhead", "compile"]
+
+
+def _mgb(*arguments: str, status: int, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "mgb", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "COLUMNS": "200", **environment},
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_command_runs_a_suite_and_writes_the_report(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = [
+        "bench",
+        "--suite",
+        "overhead",
+        "--peers",
+        "numpy",
+        "--match",
+        "1 op ",
+        "--quick",
+        "--out",
+        str(out),
+    ]
+    text = _mgb(*words, status=0)
+    assert "1 op" in text
+    results = parse(json.loads((out / "results.json").read_text()))
+    (entry,) = results.entries
+    assert entry.peers == ["numpy"]
+    assert len(entry.ours) == 2
+    assert "## overhead" in (out / "report.md").read_text()
+    assert "<svg" in (out / "report.html").read_text()
+
+
+def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
+    text = _mgb("bench", "--suite", "nothing", "--out", str(tmp_path), status=2)
+    assert "no suite is called 'nothing'; there are elementwise" in text
+    text = _mgb("bench", "--peers", "nobody", "--out", str(tmp_path), status=2)
+    assert "no peer is called 'nobody'" in text
+
+
+def test_without_the_benchmarks_the_command_says_what_to_install() -> None:
+    hide = (
+        "import importlib.util, sys; find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'mgb_bench' else find(name, *rest)\n"
+        "from mgb.cli import main; sys.exit(main(['bench']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hide], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr == 'mgb bench: the benchmarks are not installed: pip install "mgb[bench]"\n'
+
+
+def test_a_terminated_run_ends_its_child(tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "mgb",
+        "bench",
+        "--suite",
+        "overhead",
+        "--peers",
+        "numpy",
+        "--out",
+        str(tmp_path),
+    ]
+    run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "progress").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.terminate()
+    assert run.wait(timeout=60) == 143
+    assert not (tmp_path / "results.json").exists() or not (tmp_path / "results.json").stat().st_size

@@ -1,0 +1,135 @@
+"""Which steps run in one call, and the order of the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..backend import Backend, Kernel
+from ..fusion import Step
+from ..ir import Kind, Node
+
+#: A step that moves more bytes than this is worth all threads and has a call of its own.
+JOINED_BYTES = 1 << 20
+
+#: Kinds of ops whose eager rule, unless it is a ufunc, may give back its operand or a view of it.
+_ALIASING = frozenset({Kind.LAYOUT, Kind.ELEMENTWISE, Kind.OPAQUE, Kind.LEAF})
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Steps that run at the same time: a single one, or several whose kernels a backend has joined.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        Independent of each other, so that none writes what another one reads.
+    kernel : Kernel or None
+        What runs them all; None: the single step runs eagerly.
+    """
+
+    steps: tuple[Step, ...]
+    kernel: Kernel | None
+
+    @cached_property
+    def reads(self) -> tuple[Node, ...]:
+        """The operands of `kernel`."""
+        return tuple(n for step in self.steps for n in step.reads)
+
+    @cached_property
+    def writes(self) -> tuple[Node, ...]:
+        """Its results."""
+        return tuple(n for step in self.steps for n in step.writes)
+
+
+def schedule(
+    steps: Sequence[Step],
+    kernels: Sequence[Kernel | None],
+    updates: Mapping[Node, Node],
+    backend: Backend | None,
+) -> tuple[Call, ...]:
+    """Put steps into calls.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Each after those it reads.
+    kernels : sequence of Kernel or None
+        One for each step.
+    updates : mapping
+        From results to the inputs that they replace: such a result is not written before or beside a step
+        that reads the input, or it could not be written in place.
+    backend : Backend or None
+        Whose kernels they are.
+
+    Returns
+    -------
+    tuple of Call
+    """
+    calls = []
+    for batch in _batches(steps, updates, backend is not None and backend.traits.joins):
+        members = tuple(steps[k] for k in batch)
+        found = [kernel for k in batch if (kernel := kernels[k]) is not None]
+        joined = backend.join(found) if backend is not None and len(batch) > 1 else None
+        if joined is not None:
+            calls.append(Call(members, joined))
+        else:
+            calls += [Call((steps[k],), kernels[k]) for k in batch]
+    return tuple(calls)
+
+
+def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -> list[list[int]]:
+    """The numbers of the steps, those together that may run at the same time and are small.
+
+    A step joins the latest batch of small steps that comes after all it waits for.
+    """
+    waits = _waits(steps, updates)
+    batches: list[list[int]] = []
+    place: list[int] = []  # of each step, its batch
+    small: int | None = None  # the latest batch of small steps
+    for k, step in enumerate(steps):
+        first = 1 + max((place[j] for j in waits[k]), default=-1)
+        if not (joins and _is_small(step)):
+            place.append(len(batches))
+        elif small is not None and small >= first:
+            place.append(small)
+        else:
+            small = len(batches)
+            place.append(small)
+        if place[k] == len(batches):
+            batches.append([])
+        batches[place[k]].append(k)
+    return batches
+
+
+def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]]:
+    """For each step the earlier ones whose results it reads or whose operands it replaces."""
+    start = {n: k for k, step in enumerate(steps) for n in step.writes}
+    readers: dict[Node, set[int]] = {}  # of the value itself or of a view of it
+    seen_through: dict[Node, set[Node]] = {}
+    for k, step in enumerate(steps):
+        owners = set(step.reads).union(*(seen_through.get(n, ()) for n in step.reads))
+        for n in owners:
+            readers.setdefault(n, set()).add(k)
+        if may_alias(step):
+            seen_through |= dict.fromkeys(step.writes, owners)
+    waits = [{start[n] for n in step.reads if n in start} for step in steps]
+    for new, old in updates.items():
+        if new in start:
+            waits[start[new]] |= {k for k in readers.get(old, ()) if k < start[new]}
+    return waits
+
+
+def may_alias(step: Step) -> bool:
+    """May the result of an eager step share memory with what it reads?"""
+    if step.fused:
+        return False
+    node = step.graph.outputs[0]
+    return node.op.kind in _ALIASING and not isinstance(node.op.eager, np.ufunc)
+
+
+def _is_small(step: Step) -> bool:
+    return step.fused and sum(n.spec.nbytes for n in (*step.reads, *step.writes)) <= JOINED_BYTES

@@ -1,0 +1,249 @@
+"""Libraries that implement ops: the seam between an op's rule over NumPy, which defines it, and faster code.
+
+A distribution announces an `OpLibrary` in the entry-point group ``mgb.op_libraries``. An op that libraries
+may implement has a `Rule` as its eager rule: it asks them once for each layout of the operands, and keeps
+the answer. So eager evaluation and compiled programs both get the library, and name none.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import numpy as np
+
+from . import config
+from .errors import LibraryError
+from .ir import Spec
+from .memory import Array, empty
+
+__all__ = [
+    "API_VERSION",
+    "Layout",
+    "LibraryError",
+    "OpLibrary",
+    "Rule",
+    "Status",
+    "empty",
+    "forget",
+    "status",
+]
+
+GROUP = "mgb.op_libraries"
+
+#: The version of this API; a library written for another one is left out.
+API_VERSION = 1
+
+#: Layouts for which one `Rule` keeps an implementation.
+KEPT = 512
+
+_log = logging.getLogger("mgb.libraries")
+
+Implementation = Callable[..., Array | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What an implementation may rely on in an operand.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    strides : tuple of int
+        In bytes.
+    dtype : np.dtype
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def is_row_major(self) -> bool:
+        """Does the operand lie as a new array would?"""
+        expected = self.dtype.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+
+class OpLibrary(ABC):
+    """A library that implements ops of the core on NumPy arrays.
+
+    Attributes
+    ----------
+    name : str
+        Lower case; what ``MGB_OP_LIBRARIES`` lists.
+    ops : frozenset of str
+        Names of the ops that it may implement.
+    api_version : int
+        The `API_VERSION` it was written for.
+    """
+
+    name: str
+    ops: frozenset[str]
+    api_version: int = API_VERSION
+
+    def probe(self) -> str | None:
+        """Why it cannot run here, with the command that mends it; None when it can."""
+        return None
+
+    def version(self) -> str:
+        """Of the library itself."""
+        return ""
+
+    @abstractmethod
+    def implement(
+        self, op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
+    ) -> Implementation | None:
+        """A function for operands of exactly these layouts, or None where the rule over NumPy is as good.
+
+        It takes the operands, returns a new row-major array (`empty` gives memory) or None for values that it
+        leaves to NumPy, never changes an operand, raises `LibraryError` with the name of the op when the
+        library fails, and may be called from several threads at once.
+
+        Parameters
+        ----------
+        op : str
+            One of `ops`.
+        operands : sequence of Layout
+            They fit each other, and none is empty.
+        output : Spec
+            The shape and dtype that the op gives.
+        params : mapping
+            The op's parameters by name.
+        """
+
+
+class Rule:
+    """The eager rule of an op that libraries may implement.
+
+    Parameters
+    ----------
+    op : str
+        The name of the op.
+    rule : callable
+        ``(*arrays, **params) -> array`` over NumPy arrays, or any others with its interface: it serves
+        what no library takes.
+    infer : callable
+        The op's ``infer``.
+    """
+
+    def __init__(self, op: str, rule: Callable[..., Any], infer: Callable[..., Spec]) -> None:
+        functools.update_wrapper(self, rule)
+        self.op, self.rule, self.infer = op, rule, infer
+        self.found: dict[Any, Callable[..., Any]] = {}
+        _rules.append(self)
+
+    def __call__(self, *arrays: Any, **params: Any) -> Any:
+        key = (*[(type(a), a.shape, a.strides, a.dtype) for a in arrays], *params.items())
+        found = self.found.get(key)
+        if found is None:
+            found = self._find(key, arrays, params)
+        out = found(*arrays)
+        return self.rule(*arrays, **params) if out is None else out
+
+    def _find(self, key: Any, arrays: Sequence[Any], params: Mapping[str, Any]) -> Callable[..., Any]:
+        if len(self.found) >= KEPT:
+            self.found.clear()
+        found: Callable[..., Any] | None = None
+        if all(type(a) is np.ndarray and a.size for a in arrays):
+            layouts = [Layout(a.shape, a.strides, a.dtype) for a in arrays]
+            output = self.infer(*(Spec(a.shape, a.dtype) for a in arrays), **params)
+            able = (library for library in _chosen() if self.op in library.ops)
+            offers = (library.implement(self.op, layouts, output, params) for library in able)
+            found = next((offer for offer in offers if offer is not None), None)
+        if found is None:
+            found = functools.partial(self.rule, **params)
+        self.found[key] = found
+        return found
+
+
+_rules: list[Rule] = []
+
+
+def forget() -> None:
+    """Ask the libraries again, and read ``MGB_OP_LIBRARIES`` again; implementations in use live on."""
+    _chosen.cache_clear()
+    for rule in _rules:
+        rule.found.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One line of `status`: a library, where it comes from, and why it is not used, if it is not."""
+
+    name: str
+    distribution: str
+    ops: tuple[str, ...] = ()
+    version: str = ""
+    problem: str = ""
+
+
+def status() -> tuple[Status, ...]:
+    """Every library that is installed, in the order in which they are asked; imports them all."""
+    wanted = _wanted()
+    return tuple(_status(point, wanted) for point in _ordered(wanted))
+
+
+def _status(point: EntryPoint, wanted: Sequence[str]) -> Status:
+    distribution = point.dist.name if point.dist is not None else point.value
+    try:
+        library = _loaded(point)
+        problem = _problem(library)
+        version = "" if problem else library.version()
+    except Exception as error:  # whatever a broken package does on import
+        message = f"cannot be imported: {type(error).__name__}: {error}"
+        return Status(point.name, distribution, problem=message)
+    if not problem and wanted and point.name.lower() not in wanted:
+        problem = f"left out by {config.OP_LIBRARIES.name}={config.OP_LIBRARIES.get()}"
+    return Status(library.name, distribution, tuple(sorted(library.ops)), version, problem)
+
+
+@cache
+def _chosen() -> tuple[OpLibrary, ...]:
+    """The libraries to ask, in order."""
+    able = []
+    for point, line in zip(_ordered(_wanted()), status(), strict=True):
+        if line.problem:
+            _log.info("%s (%s) is not used: %s", line.name, line.distribution, line.problem)
+        else:
+            able.append(_loaded(point))
+    return tuple(able)
+
+
+def _wanted() -> tuple[str, ...]:
+    listed = (name.strip().lower() for name in config.OP_LIBRARIES.get().split(","))
+    return tuple(name for name in listed if name)
+
+
+def _ordered(wanted: Sequence[str]) -> list[EntryPoint]:
+    place = {name: k for k, name in enumerate(wanted)}
+    return sorted(_entry_points(), key=lambda p: (place.get(p.name.lower(), len(place)), p.name))
+
+
+@cache
+def _entry_points() -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=GROUP))
+
+
+@cache
+def _loaded(point: EntryPoint) -> OpLibrary:
+    library = point.load()
+    if not isinstance(library, OpLibrary):
+        raise TypeError(f"{point.value} is {library!r}, not an OpLibrary")
+    return library
+
+
+def _problem(library: OpLibrary) -> str:
+    if library.api_version != API_VERSION:
+        return f"written for version {library.api_version} of this API, this mgb has version {API_VERSION}"
+    return library.probe() or ""

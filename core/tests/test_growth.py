@@ -1,0 +1,168 @@
+"""What must not grow faster than the work: visits of the compiler, calls in replay, objects that stay."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mgb import Tensor
+from mgb.autodiff import GradManager
+from mgb.backend import ALL_DTYPES, Scope, Traits
+from mgb.executor import kernels
+from mgb.fusion import detect
+from mgb.fusion.quotient import Quotient
+from mgb.ir import Kind
+from mgb.jit import trace
+from mgb.ops.declare import OPS
+
+ONES = np.ones((4, 8), np.float32)
+TRAITS = Traits(frozenset(OPS), frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES)
+
+
+def chain(x: Tensor, y: Tensor, ops: int) -> Tensor:
+    for i in range(ops):
+        x = x + y if i % 2 else x * y
+    return x
+
+
+def tree(x: Tensor, y: Tensor, ops: int) -> Tensor:
+    level = [x * float(i) + y for i in range(ops // 3)]
+    while len(level) > 1:
+        level = [a + b for a, b in zip(level[::2], level[1::2])] + level[len(level) // 2 * 2 :]
+    return level[0]
+
+
+def centred(x: Tensor, y: Tensor, ops: int) -> list[Tensor]:
+    sums = []
+    for _ in range(ops // 5):
+        x = x - x.mean(axis=1, keepdims=True)
+        sums.append((x * y).sum())
+    return sums
+
+
+@pytest.mark.parametrize("function", [chain, tree, centred])
+def test_the_work_of_detection_grows_with_the_graph(
+    function: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+    original = Quotient._bits
+
+    def counted(self: Quotient, bits: int) -> list[int]:
+        places = original(self, bits)
+        found.append(len(places))
+        return places
+
+    monkeypatch.setattr(Quotient, "_bits", counted)
+
+    def work(ops: int) -> int:
+        found.clear()
+        variant = trace(function).dry_run(Tensor(ONES), Tensor(ONES), ops)
+        graph, _ = variant.graph(variant.segments[-1])
+        detect(graph, TRAITS)
+        return sum(found) + len(graph.nodes)
+
+    assert work(1600) < 5 * work(400)
+
+
+def test_a_group_of_many_inputs_grows_at_the_cost_of_what_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    original = Quotient.find
+
+    def counted(self: Quotient, node: int) -> int:
+        looked_at.append(node)
+        return original(self, node)
+
+    monkeypatch.setattr(Quotient, "find", counted)
+
+    def work(inputs: int) -> int:
+        looked_at.clear()
+        variant = trace(lambda *xs: [x.T * 2.0 + 1.0 for x in xs]).dry_run(
+            *(Tensor(ONES) for _ in range(inputs))
+        )
+        graph, _ = variant.graph(variant.segments[-1])
+        detect(graph, replace(TRAITS, max_inputs=sys.maxsize, scope=Scope.GRAPH, min_ops=1))
+        return len(looked_at)
+
+    assert work(400) < 5 * work(100)
+
+
+def test_graphs_are_deeper_than_the_stack_of_python() -> None:
+    ops = 4 * sys.getrecursionlimit()
+    manager = GradManager()
+
+    @trace(backend="eager", opt_level=3)
+    def step(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        manager.attach(x)
+        with manager:
+            z = x
+            for _ in range(ops):
+                z = z + y
+            manager.backward(z.sum())
+        gradient, x.grad = x.grad, None
+        return z, gradient
+
+    x, y = Tensor(ONES), Tensor(0.5 * ONES)
+    for _ in range(2):
+        z, gradient = step(x, y)
+        np.testing.assert_allclose(z.numpy(), 1 + 0.5 * ops * ONES, rtol=1e-3)
+        np.testing.assert_array_equal(gradient.numpy(), ONES)
+
+
+def test_replay_calls_few_python_functions_for_an_op() -> None:
+    manager = GradManager()
+
+    def taped(x: Tensor, y: Tensor, ops: int) -> Tensor:
+        manager.attach(x)
+        with manager:
+            return chain(x, y, ops)
+
+    for function, most in ((chain, 5), (taped, 24)):
+        few, many = (_python_calls(trace(function), ops) for ops in (20, 120))
+        assert many - few <= 100 * most
+
+
+def _python_calls(function: Callable[..., object], ops: int) -> int:
+    """How many Python functions a replay calls."""
+    x, y = Tensor(ONES), Tensor(ONES)
+    for _ in range(2):
+        function(x, y, ops)
+    count = 0
+
+    def profile(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        function(x, y, ops)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("options", [{}, {"without_host": True}, {"without_host": True, "reads": True}])
+def test_calls_with_ever_new_arguments_keep_a_bounded_number_of_objects(
+    options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_MOST", 64)
+    reads = options.pop("reads", False)
+    weight = Tensor(np.ones((1, 3), np.float32))
+
+    @trace(backend="eager", **options)
+    def function(x: Tensor, _new: object) -> Tensor:
+        y = x * weight + 1.0
+        return y * float(y.sum()) if reads else y
+
+    def objects(first: int, last: int) -> int:
+        for rows in range(first, last):
+            function(Tensor(np.zeros((rows, 3), np.float32)), None if not options else [rows])
+        gc.collect()
+        return len(gc.get_objects())
+
+    before, after = objects(1, 1000), objects(1000, 2000)
+    assert after - before < 0.02 * before
+    assert len(function.variants()) <= 300

@@ -1,0 +1,174 @@
+"""The seam for libraries of ops: who is asked, for what, and who serves when nobody answers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import mgb
+import numpy as np
+import pytest
+from mgb import libraries
+from mgb.ir import Spec
+from mgb.libraries import Layout, LibraryError, OpLibrary, Rule
+
+
+class Fake(OpLibrary):
+    """Answers with a constant, and remembers what it was asked."""
+
+    ops = frozenset({"double"})
+
+    def __init__(self, name="fake", value=7.0, problem=None, takes=True):
+        self.name, self.value, self.problem, self.takes = name, value, problem, takes
+        self.asked = []
+
+    def probe(self):
+        return self.problem
+
+    def implement(self, op, operands, output, params):
+        self.asked.append((op, list(operands), output, dict(params)))
+        return (lambda x: np.full(output.shape, self.value, output.dtype)) if self.takes else None
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Have these libraries, and no other, installed."""
+    monkeypatch.delenv("MGB_OP_LIBRARIES", raising=False)
+
+    def install(*made):
+        points = [_point(library.name, lambda library=library: library) for library in made]
+        monkeypatch.setattr(libraries, "_entry_points", lambda: tuple(points))
+        libraries.forget()
+
+    yield install
+    monkeypatch.undo()
+    libraries.forget()
+
+
+class _Point(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+def _point(name, load):
+    return _Point(name=name, value=f"made_up:{name}", dist=None, load=load)
+
+
+def rule():
+    """A rule that doubles, for an op that no other library knows."""
+    return Rule("double", lambda x, factor=2: x * factor, lambda x, factor=2: Spec(x.shape, x.dtype))
+
+
+def test_a_library_is_asked_once_for_each_layout_and_set_of_parameters(install):
+    fake, double = Fake(), rule()
+    install(fake)
+    x = np.ones((2, 3), np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(double(x), np.full((2, 3), 7))
+    double(x.T)
+    double(x, factor=3)
+    assert [asked[3] for asked in fake.asked] == [{}, {}, {"factor": 3}]
+    assert fake.asked[0][1] == [Layout((2, 3), (12, 4), np.dtype(np.float32))]
+    assert [operands[0].is_row_major for _op, operands, _output, _params in fake.asked] == [True, False, True]
+
+
+def test_numpy_serves_what_no_library_takes(install):
+    install(Fake(takes=False))
+    np.testing.assert_array_equal(rule()(np.ones(3), factor=5), np.full(3, 5))
+
+
+def test_numpy_serves_the_values_that_a_library_leaves(install):
+    fake = Fake()
+    fake.implement = lambda *asked: lambda x: None if np.isnan(x).any() else x
+    install(fake)
+    double = rule()
+    np.testing.assert_array_equal(double(np.ones(2)), [1, 1])
+    np.testing.assert_array_equal(double(np.array([1, np.nan])), [2, np.nan])
+
+
+def test_empty_arrays_are_numpys(install):
+    fake = Fake()
+    install(fake)
+    assert rule()(np.ones((0, 3))).shape == (0, 3)
+    assert fake.asked == []
+
+
+def test_the_switch_orders_and_leaves_out(install, monkeypatch):
+    install(Fake("first", 1), Fake("second", 2))
+    assert rule()(np.ones(1)) == 1
+    monkeypatch.setenv("MGB_OP_LIBRARIES", "Second, first")
+    libraries.forget()
+    assert rule()(np.ones(1)) == 2
+    monkeypatch.setenv("MGB_OP_LIBRARIES", "none")
+    libraries.forget()
+    assert rule()(np.ones(1)) == 2 * np.ones(1)
+    assert all("MGB_OP_LIBRARIES=none" in line.problem for line in libraries.status())
+
+
+def test_a_library_that_cannot_run_says_why_and_is_not_asked(install):
+    broken = Fake("broken", problem="needs a part: pip install part")
+    other = Fake("later")
+    other.api_version = libraries.API_VERSION + 1
+    install(broken, other)
+    np.testing.assert_array_equal(rule()(np.ones(3)), np.full(3, 2))
+    assert broken.asked == other.asked == []
+    problems = {line.name: line.problem for line in libraries.status()}
+    assert problems["broken"] == "needs a part: pip install part"
+    assert "this mgb has version" in problems["later"]
+
+
+def test_a_package_that_fails_to_import_is_named_and_does_no_harm(install, monkeypatch):
+    install()
+
+    def fail():
+        raise ImportError("no such symbol")
+
+    monkeypatch.setattr(libraries, "_entry_points", lambda: (_point("torn", fail), _point("odd", lambda: 3)))
+    libraries.forget()
+    problems = {line.name: line.problem for line in libraries.status()}
+    assert "ImportError: no such symbol" in problems["torn"]
+    assert "not an OpLibrary" in problems["odd"]
+    np.testing.assert_array_equal(rule()(np.ones(3)), np.full(3, 2))
+
+
+def test_operands_that_do_not_fit_are_refused_before_a_library_is_asked(install):
+    fake = Fake()
+    fake.ops = frozenset({"matmul"})
+    install(fake)
+    with pytest.raises(mgb.errors.ShapeError, match="inner lengths"):
+        mgb.functional.matmul(mgb.tensor(np.ones((2, 3))), mgb.tensor(np.ones((4, 5))))
+    assert fake.asked == []
+
+
+def test_what_is_kept_is_bounded(install):
+    install(Fake())
+    double = rule()
+    for n in range(1, libraries.KEPT + 10):
+        double(np.ones(n))
+    assert len(double.found) <= libraries.KEPT
+
+
+def test_eager_evaluation_and_programs_both_use_a_library(install):
+    fake = Fake(value=3.0)
+    fake.ops = frozenset({"matmul"})
+    fake.implement = lambda op, operands, output, params: lambda a, b: np.full(output.shape, 3, output.dtype)
+    install(fake)
+    a = mgb.tensor(np.ones((4, 4), np.float32))
+
+    def f(x):
+        return mgb.functional.matmul(x, x) + 1
+
+    np.testing.assert_array_equal(f(a).numpy(), np.full((4, 4), 4))
+    traced = mgb.jit.trace(f)
+    for _ in range(3):
+        np.testing.assert_array_equal(traced(a).numpy(), np.full((4, 4), 4))
+
+
+def test_the_error_of_a_library_is_ours(install):
+    fake = Fake()
+
+    def fail(x):
+        raise LibraryError("double: out of memory")
+
+    fake.implement = lambda *asked: fail
+    install(fake)
+    with pytest.raises(mgb.errors.MgbError, match="double: out of memory"):
+        rule()(np.ones(2))

@@ -1,0 +1,147 @@
+"""The native code that calls kernels: `native.ll`, compiled once in a process, and what it reads."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Nanoseconds that an idle thread stays awake: longer than the Python code between two kernels, as a rule,
+#: and too short to be much in the way of the threads of a BLAS that run next.
+SPIN = 50_000
+
+#: Bytes of scratch memory that a thread keeps for its next call.
+KEEP = 1 << 20
+
+#: The most threads, the caller among them: `native.ll` has a table of that size.
+MOST = 1024
+
+#: For each machine the number of the system call ``futex``, and LLVM's function that rests in a loop.
+MACHINES = {
+    "x86_64": (202, "@llvm.x86.sse2.pause()"),
+    "aarch64": (98, "@llvm.aarch64.hint(i32 1)"),
+}
+
+WORD = ctypes.c_int64
+POINTER = ctypes.c_void_p
+
+
+class Site(ctypes.Structure):
+    """``%site`` of `native.ll`: what a launcher's ``run`` knows."""
+
+    _fields_ = [
+        ("slow", POINTER), ("threads", POINTER), ("array_type", POINTER), ("inputs", WORD), ("outputs", WORD),
+        ("constants", POINTER), ("constant_count", WORD), ("first", POINTER),
+    ]  # fmt: skip
+
+
+class Program(ctypes.Structure):
+    """``%program`` of `native.ll`: a launch for one set of shapes, strides and threads."""
+
+    _fields_ = [
+        ("next", POINTER), ("owner", POINTER), ("threads", WORD), ("signature", POINTER),
+        ("hazards", POINTER), ("hazard_count", WORD), ("operands", POINTER), ("operand_count", WORD),
+        ("parts", POINTER), ("phases", POINTER), ("phase_count", WORD), ("claims", POINTER),
+        ("own", WORD), ("common", WORD),
+    ]  # fmt: skip
+
+
+class _Method(ctypes.Structure):
+    """CPython's ``PyMethodDef``."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("function", POINTER), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+#: ``METH_FASTCALL | METH_KEYWORDS``: the arguments come as a C array.
+_FASTCALL_KEYWORDS = 0x80 | 0x02
+
+
+class Native:
+    """The functions of `native.ll`."""
+
+    def __init__(self) -> None:
+        library = _link(_text())
+        self.work = library["work"]
+        self.launch = ctypes.PYFUNCTYPE(ctypes.c_int, POINTER, POINTER)(library["launch"])
+        forget = ctypes.PYFUNCTYPE(None)(library["forget"])
+        doc = b"run(*inputs, out)\n--\n\nFill the arrays in the tuple `out`."
+        self.method = _Method(b"run", library["run"], _FASTCALL_KEYWORDS, doc)
+        self.workers = WORD.from_address(library["workers"])
+        self.growing = threading.Lock()
+        os.register_at_fork(after_in_child=lambda: self._after_fork(forget))
+
+    def function(self, site: np.ndarray[Any, Any]) -> Callable[..., None]:
+        """The function ``run(*inputs, out)`` of the `Site` that is the data of the array `site`."""
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype, make.argtypes = ctypes.py_object, [POINTER, ctypes.py_object, POINTER]
+        run: Callable[..., None] = make(ctypes.addressof(self.method), site, None)
+        return run
+
+    def grow(self, workers: int) -> None:
+        """Have at least so many threads, beside the callers, that take parts.
+
+        They are threads of the system that Python never hears of: they touch no object, and end with the
+        process.
+        """
+        if workers <= self.workers.value:
+            return
+        with self.growing:
+            create = ctypes.CDLL(None).pthread_create
+            detach = ctypes.CDLL(None).pthread_detach
+            for index in range(self.workers.value + 1, min(workers + 1, MOST)):
+                thread = ctypes.c_ulong()
+                if create(ctypes.byref(thread), None, POINTER(self.work), POINTER(index)):
+                    break  # the system has no more; callers do what is left
+                detach(thread)
+                self.workers.value = index
+
+    def _after_fork(self, forget: Callable[[], None]) -> None:
+        forget()
+        self.growing = threading.Lock()
+
+
+@cache
+def native() -> Native:
+    """The native code of this process, compiled at the first call."""
+    return Native()
+
+
+def _text() -> str:
+    """`native.ll` for this machine and this Python."""
+    futex, pause = MACHINES[platform.machine()]
+    header = object.__basicsize__  # what each object begins with
+    values = {
+        "futex": futex, "pause": pause, "spin": SPIN, "keep": KEEP, "none": id(None), "tuple": id(tuple),
+        "type": header - 8, "size": header, "items": tuple.__basicsize__,
+        "data": header, "ndim": header + 8, "shape": header + 16, "strides": header + 24,
+    }  # fmt: skip
+    text = (Path(__file__).parent / "native.ll").read_text()
+    for name, value in values.items():
+        text = text.replace(f"<{name}>", str(value))
+    return text
+
+
+def _link(text: str) -> Any:
+    """Compile `text`. The code stays as long as the process: workers sleep in it when Python ends."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True, opt=0)  # a third of the time
+    linker = llvm.create_lljit_compiler(machine)
+    builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process()
+    for name in ("work", "launch", "run", "forget", "workers"):
+        builder.export_symbol(name)
+    library = builder.link(linker, "mgb_native")
+    library.detach()
+    linker.detach()
+    return library

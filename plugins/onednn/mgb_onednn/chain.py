@@ -1,0 +1,190 @@
+"""A chain: one primitive, between the reorders that bring its operands into the layouts it asked for.
+
+What a primitive is given lies as NumPy lays it out; what it wants is its own affair: blocks of 16 channels,
+as a rule. The reorders cost far less than what the layout gains.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mgb.libraries import LibraryError, empty
+
+from .native import Arg, Argument, Native, describe
+
+_BYTE = np.dtype(np.uint8)
+_CACHE_LINE = 64
+_HEAD = object.__basicsize__
+_pointer_at = ctypes.c_void_p.from_address
+
+#: A function that frees a handle, and the handle.
+Owned = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a primitive reads or writes.
+
+    Attributes
+    ----------
+    arg : Arg
+        Which operand it is.
+    layout : int
+        A memory descriptor.
+    place : int
+        The number of the array that it is, or ``~k`` for buffer k.
+    """
+
+    arg: Arg
+    layout: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    primitive: int
+    operands: tuple[Operand, ...]
+
+
+class Chain:
+    """``chain(*arrays)`` runs a primitive on arrays; the last one is written. Any thread may call it.
+
+    Parameters
+    ----------
+    op : str
+        The name of the op, for messages.
+    native : Native
+    description : int
+        A primitive descriptor; the chain owns it from now on.
+    operands : sequence of (Arg, int)
+        For each array which operand it is, and its memory descriptor, which the chain owns as well.
+    threads : int
+        How many it runs on; the library divides the work by it when a primitive is made.
+    """
+
+    def __init__(
+        self,
+        op: str,
+        native: Native,
+        description: int,
+        operands: Sequence[tuple[Arg, int]],
+        threads: int,
+    ) -> None:
+        self.op, self.native, self.threads = op, native, threads
+        self.implementation = native.implementation(description)
+        self._sizes: list[int] = []
+        self._owned = [("dnnl_primitive_desc_destroy", description)]
+        self._owned += [("dnnl_memory_desc_destroy", layout) for _arg, layout in operands]
+        self._idle: list[_Arguments] = []
+        weakref.finalize(self, _destroy, native, self._owned, self._idle)
+        with native.threads(threads):
+            self.stages = self._stages(description, operands)
+
+    def _stages(self, description: int, operands: Sequence[tuple[Arg, int]]) -> tuple[_Stage, ...]:
+        given = [Operand(arg, layout, k) for k, (arg, layout) in enumerate(operands)]
+        wanted = [self._wanted(description, o) for o in given]
+        before = [self._reorder(g, w) for g, w in zip(given[:-1], wanted[:-1], strict=True) if g != w]
+        after = [self._reorder(wanted[-1], given[-1])] if wanted[-1] != given[-1] else []
+        return (*before, self._stage(description, wanted), *after)
+
+    def _wanted(self, description: int, given: Operand) -> Operand:
+        layout = self.native.wanted(description, given.arg)
+        if self.native.functions.dnnl_memory_desc_equal(layout, given.layout):
+            return given
+        return Operand(given.arg, layout, self._buffer(layout))
+
+    def _reorder(self, source: Operand, target: Operand) -> _Stage:
+        native, create = self.native, "dnnl_reorder_primitive_desc_create"
+        sides = source.layout, native.engine, target.layout, native.engine
+        description = native.make(create, *sides, native.attributes)
+        self._owned.append(("dnnl_primitive_desc_destroy", description))
+        ends = Operand(Arg.SRC, source.layout, source.place), Operand(Arg.DST, target.layout, target.place)
+        return self._stage(description, ends)
+
+    def _stage(self, description: int, operands: Sequence[Operand]) -> _Stage:
+        primitive = self.native.make("dnnl_primitive_create", description)
+        self._owned.append(("dnnl_primitive_destroy", primitive))
+        scratch = self.native.wanted(description, Arg.SCRATCHPAD)
+        return _Stage(primitive, (*operands, Operand(Arg.SCRATCHPAD, scratch, self._buffer(scratch))))
+
+    def _buffer(self, layout: int) -> int:
+        self._sizes.append(self.native.functions.dnnl_memory_desc_get_size(layout))
+        return ~(len(self._sizes) - 1)
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run on arrays of the layouts that were promised.
+
+        Raises
+        ------
+        LibraryError
+            The library failed.
+        """
+        try:
+            arguments = self._idle.pop()
+        except IndexError:
+            arguments = _Arguments(self.native, self.stages, self._sizes)
+        status = arguments.run(arrays, self.threads)
+        self._idle.append(arguments)
+        if status:
+            raise LibraryError(f"{self.op}: {self.implementation} of oneDNN failed: {describe(status)}")
+
+
+class _Arguments:
+    """The memory objects and the stream of one call at a time."""
+
+    def __init__(self, native: Native, stages: Sequence[_Stage], sizes: Sequence[int]) -> None:
+        self.native = native
+        self.stream = native.make("dnnl_stream_create", native.engine, 1)
+        self.owned: list[Owned] = [("dnnl_stream_destroy", self.stream)]
+        lines = (-(-size // _CACHE_LINE) * _CACHE_LINE for size in sizes)
+        *self.offsets, self.nbytes = itertools.accumulate(lines, initial=0)
+        self.of_arrays: list[tuple[int, int]] = []  # (memory object, number of the array)
+        self.of_buffers: list[tuple[int, int]] = []  # (memory object, offset)
+        self.calls = [(stage.primitive, *self._arguments(stage)) for stage in stages]
+
+    def _arguments(self, stage: _Stage) -> tuple[int, Any]:
+        arguments = (Argument * len(stage.operands))()
+        for slot, operand in zip(arguments, stage.operands, strict=True):
+            memory = self.native.make("dnnl_memory_create", operand.layout, self.native.engine, None)
+            self.owned.append(("dnnl_memory_destroy", memory))
+            if operand.place >= 0:
+                self.of_arrays.append((memory, operand.place))
+            else:
+                self.of_buffers.append((memory, self.offsets[~operand.place]))
+            slot.arg, slot.memory = operand.arg, memory
+        return len(arguments), arguments
+
+    def run(self, arrays: Sequence[Any], threads: int) -> int:
+        """Point the memory objects at `arrays` and at fresh buffers, and run; a status."""
+        native, status = self.native, 0
+        workspace = empty((self.nbytes,), _BYTE)
+        start = address(workspace)
+        for memory, number in self.of_arrays:
+            native.set_data(memory, address(arrays[number]))
+        for memory, offset in self.of_buffers:
+            native.set_data(memory, start + offset)
+        before = native.get_threads()
+        native.set_threads(threads)
+        for primitive, count, arguments in self.calls:
+            status = status or native.execute(primitive, self.stream, count, arguments)
+        native.set_threads(before)
+        return status
+
+
+def address(array: Any) -> int:
+    """Where the elements of a NumPy array begin: the first field of the object, as NumPy's C API fixes it.
+
+    ``array.ctypes.data`` says the same and takes ten times as long, once for each operand of each call.
+    """
+    return _pointer_at(id(array) + _HEAD).value or 0
+
+
+def _destroy(native: Native, owned: Sequence[Owned], idle: Sequence[_Arguments]) -> None:
+    for destroy, handle in (*(pair for a in idle for pair in a.owned), *reversed(owned)):
+        getattr(native.functions, destroy)(handle)

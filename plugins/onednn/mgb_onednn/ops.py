@@ -1,0 +1,105 @@
+"""What the core asks: which ops, for which operands, by which function."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from mgb.backend import num_threads
+from mgb.ir import Spec
+from mgb.libraries import Layout, LibraryError, OpLibrary, empty
+
+from .chain import Chain
+from .convolution import ROLES, convolution
+from .native import DATA_TYPES, OPENMP, WHEEL, native, path
+from .pooling import OPS as POOLING
+from .pooling import pooling
+from .product import factors, is_product, product
+
+_log = logging.getLogger("mgb.libraries")
+_lock = threading.Lock()  # primitives are made one after the other: each takes milliseconds of all threads
+
+
+class OneDnn(OpLibrary):
+    """Convolutions and matrix products in float32 by oneDNN, on the layouts of NumPy.
+
+    Its OpenMP threads are as many as ``MGB_NUM_THREADS`` says when an op first meets a layout.
+    """
+
+    name = "onednn"
+    ops = frozenset({"matmul", *ROLES, *POOLING})
+
+    def probe(self) -> str | None:
+        """Whether wheel and OpenMP runtime are here."""
+        if path() is None:
+            return f"{WHEEL} is not installed: pip install {WHEEL}"
+        try:
+            ctypes.CDLL(OPENMP)
+        except OSError:
+            return f"{OPENMP} is missing: apt-get install libgomp1, or dnf install libgomp"
+        return None
+
+    def version(self) -> str:
+        """The version of oneDNN."""
+        return native().version()
+
+    def implement(
+        self, op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
+    ) -> Callable[..., Any] | None:
+        """A function around a chain; see `OpLibrary.implement`."""
+        if any(o.dtype.name not in DATA_TYPES for o in operands):
+            return None
+        make = _product if op == "matmul" else _pooling if op in POOLING else _convolution
+        try:
+            with _lock:
+                return make(op, operands, output, params)
+        except LibraryError as error:
+            _log.info("oneDNN has no %s for %s: %s", op, operands, error)
+            return None
+
+
+def _convolution(
+    op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
+) -> Callable[..., Any] | None:
+    shapes = [o.shape for o in operands] + [output.shape]
+    chain = convolution(native(), op, shapes, params, output.dtype.name, num_threads())
+    call = _writing(chain, output)
+    if call is None or all(o.is_row_major for o in operands):
+        return call
+    return lambda first, second: call(np.ascontiguousarray(first), np.ascontiguousarray(second))
+
+
+def _pooling(
+    op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
+) -> Callable[..., Any] | None:
+    chain, call = pooling(native(), op, [o.shape for o in operands], output, params, num_threads())
+    return None if is_slow(chain) else call
+
+
+def _product(
+    op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
+) -> Callable[..., Any] | None:
+    a, b = factors(operands, params)
+    chain = product(native(), a, b, num_threads()) if is_product(a, b) else None
+    return chain and _writing(chain, output)
+
+
+def _writing(chain: Chain, output: Spec) -> Callable[..., Any] | None:
+    """`chain` as a function of its inputs; None when the library has only its slow reference code for it."""
+    shape, dtype = output.shape, output.dtype
+
+    def call(first: Any, second: Any) -> Any:
+        out = empty(shape, dtype)
+        chain(first, second, out)
+        return out
+
+    return None if is_slow(chain) else call
+
+
+def is_slow(chain: Chain) -> bool:
+    """Has the library nothing but its reference code?"""
+    return "ref" in chain.implementation

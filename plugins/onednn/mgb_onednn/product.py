@@ -1,0 +1,66 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mgb.libraries import Layout
+
+from .chain import Chain
+from .layouts import Shape, row_major
+from .native import Arg, Native
+
+#: Multiplications below which a product is NumPy's: BLAS answers sooner, and on one thread.
+SMALL = 1 << 18
+
+
+def factors(operands: Sequence[Layout], params: Mapping[str, Any]) -> tuple[Layout, Layout]:
+    """The operands of ``matmul`` as they are multiplied."""
+    a, b = operands
+    return (
+        transposed(a) if params.get("transpose_a") else a,
+        transposed(b) if params.get("transpose_b") else b,
+    )
+
+
+def transposed(layout: Layout) -> Layout:
+    """The last two axes exchanged."""
+    shape, strides = layout.shape, layout.strides
+    return replace(layout, shape=(*shape[:-2], *shape[:-3:-1]), strides=(*strides[:-2], *strides[:-3:-1]))
+
+
+def is_product(a: Layout, b: Layout) -> bool:
+    """Is ``a @ b`` a product of matrices, or of stacks of the same shape, and large enough?"""
+    stacks = a.shape[:-2], b.shape[:-2]
+    return stacks[1] in (stacks[0], ()) and math.prod(a.shape) * b.shape[-1] >= SMALL
+
+
+def collapsed(a: Layout) -> Layout | None:
+    """`a` as one matrix with all rows of its stack; None when one stride does not reach them all."""
+    for i in range(len(a.shape) - 2):
+        if a.shape[i] != 1 and a.strides[i] != a.strides[i + 1] * a.shape[i + 1]:
+            return None
+    return Layout((math.prod(a.shape[:-1]), a.shape[-1]), a.strides[-2:], a.dtype)
+
+
+def product(native: Native, a: Layout, b: Layout, threads: int) -> Chain | None:
+    """A chain over `a`, `b` and a row-major output; None when rows of `a` lie too far apart."""
+    rows = a
+    if len(b.shape) < len(a.shape):
+        found = collapsed(a)
+        if found is None:
+            return None
+        rows = found
+    shape: Shape = (*rows.shape[:-1], b.shape[-1])
+    item = a.dtype.itemsize
+    layouts = [(o.shape, [s // item for s in o.strides]) for o in (rows, b)] + [(shape, row_major(shape))]
+    described = [native.layout(*layout, a.dtype.name) for layout in layouts]
+    left, right, out = described
+    with native.threads(threads):
+        create = "dnnl_matmul_primitive_desc_create"
+        description = native.make(create, native.engine, left, right, None, out, native.attributes)
+    roles = (Arg.SRC, Arg.WEIGHTS, Arg.DST)
+    return Chain("matmul", native, description, list(zip(roles, described, strict=True)), threads)
