@@ -19,6 +19,13 @@ def aligned_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
+def aligned_copy(array: Array) -> Array:
+    """The same values in memory of their own, so aligned."""
+    copy = aligned_like(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
 def aligned(floats: int) -> Array:
     """Ones in float32, so aligned."""
     array = aligned_like((floats,), np.dtype(np.float32))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Arrays, aligned_like
+from .arrays import Array, Arrays, aligned_copy
 
 #: A number of elements, or a shape.
 Size = int | tuple[int, ...]
@@ -105,8 +105,8 @@ class Case:
     quick: Sequence[Size] = ()
 
     def inputs(self, size: Size) -> Arrays:
-        """The same inputs in every process, in aligned memory; contestants may share them and only read."""
-        return tuple(map(_aligned, self.make(size, np.random.default_rng(20260101))))
+        """The same inputs in every process, in aligned memory."""
+        return tuple(map(aligned_copy, self.make(size, np.random.default_rng(20260101))))
 
     def expected(self, arrays: Arrays) -> Arrays:
         """The truth for these inputs, computed in float64; integers stay as they are."""
@@ -129,12 +129,6 @@ class Case:
                 f"{name}: result {place} has shape {array.shape}, not {truth.shape}"
             )
             _compare(f"{self.name}: {name}: result {place}", array, truth, self.tolerances[array.dtype.name])
-
-
-def _aligned(array: Array) -> Array:
-    copy = aligned_like(array.shape, array.dtype)
-    copy[...] = array
-    return copy
 
 
 def _compare(what: str, got: Array, truth: Array, tolerance: Tolerance) -> None:

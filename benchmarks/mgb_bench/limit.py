@@ -12,8 +12,6 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from .arrays import Array, aligned
 from .case import Traffic
 
@@ -199,22 +197,16 @@ def _mover(reads: int, writes: int, non_temporal: bool, in_place: bool, threads:
     return Mover(reads, writes, non_temporal, in_place, threads)
 
 
-def limits(
-    traffic: Traffic, threads: int, inputs: Sequence[Array] = ()
-) -> dict[str, tuple[Callable[[], None], int]]:
+def limits(traffic: Traffic, threads: int) -> dict[str, tuple[Callable[[], None], int]]:
     """The programs that move what `traffic` says, by name, each with the bytes that it moves.
 
-    It moves as many streams of equal length, whose bytes add up to those of `traffic`. It reads those of
-    `inputs` that are such streams: everybody reads them, so they are in cache for it as much as for anybody.
+    It moves as many streams of equal length, whose bytes add up to those of `traffic`, in arrays of its own.
     """
     reads, writes = traffic.streams
     arrays_moved = reads + writes
     length = max(traffic.nbytes // arrays_moved // GRAIN, 1) * GRAIN
     count = threads if length * arrays_moved >= PARALLEL_BYTES else 1
-    fitting = [a.reshape(-1) for a in inputs if a.dtype == np.float32 and a.nbytes == length]
-    shared = [] if traffic.in_place else fitting[:reads]
-    made = reads + (0 if traffic.in_place else writes) - len(shared)
-    arrays = shared + [aligned(length // 4) for _ in range(made)]
+    arrays = [aligned(length // 4) for _ in range(reads + (0 if traffic.in_place else writes))]
     if not writes:
         arrays.append(aligned(LANES * count))
     found = {}

@@ -15,8 +15,9 @@ Call = Callable[[], Any]
 #: One sample repeats a call until it takes about this long: the clock's own cost is then below 1 %.
 SAMPLE_SECONDS = 50e-6
 
-#: Before a sample the threads of the contestant before it get this long to stop spinning.
-PAUSE_SECONDS = 1e-3
+#: Before a sample the threads of the contestant before it get time to stop spinning: pauses of this length,
+#: until the process has used less than a tenth of one, and at most so many.
+PAUSE_SECONDS, PAUSES = 1e-3, 20
 
 #: A call that takes longer than this is timed as it comes; a shorter one after a call that is not timed, so
 #: that everybody finds in the caches what a call of its own leaves there, not what its neighbour left.
@@ -47,9 +48,9 @@ class Timing:
 class Race:
     """Contestants that are called in turns.
 
-    In each round every contestant gives one sample: after a pause, and a call that is not timed where a call
-    is short, `repeats` calls are timed together. The order rotates by one from round to round. The garbage
-    collector rests meanwhile.
+    In each round every contestant gives one sample: when no thread spins any more, and after a call that is
+    not timed where a call is short, `repeats` calls are timed together. The order rotates by one from round
+    to round. The garbage collector rests meanwhile.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class Race:
 
     def _sample(self, name: str) -> None:
         call, repeats = self._contestants[name], self._repeats[name]
-        time.sleep(PAUSE_SECONDS)
+        _settle()
         if self._seconds[name] < LONG_SECONDS:
             call()
         start = time.perf_counter()
@@ -128,6 +129,15 @@ def interleave(
     for _ in range(race.rounds_in(seconds) if rounds is None else rounds):
         race.round()
     return race.timings()
+
+
+def _settle() -> None:
+    """Wait until no thread of this process spins."""
+    for _ in range(PAUSES):
+        before = time.process_time()
+        time.sleep(PAUSE_SECONDS)
+        if time.process_time() - before < PAUSE_SECONDS / 10:
+            return
 
 
 def _warmed(call: Call, warmup: int) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .arrays import Arrays
+from .arrays import Arrays, aligned_copy
 from .case import Case, Size, elements, label
 from .limit import limits
 from .machine import cores, describe
@@ -142,7 +142,7 @@ def race(benchmark: Any, run: Run) -> Callable[..., None]:
         arrays = case.inputs(size)
         found, failed = contestants(case, arrays, run.peers if peers is None else peers)
         traffic = case.traffic(size) if case.traffic else None
-        moving = limits(traffic, cores(), arrays) if traffic else {}
+        moving = limits(traffic, cores()) if traffic else {}
         timed_race(benchmark, run, found | {name: call for name, (call, _) in moving.items()})
         benchmark.extra_info.update(
             suite=case.suite,
@@ -179,7 +179,10 @@ def way_of(case: Case, peer: Peer) -> Any:
 def contestants(
     case: Case, arrays: Arrays, peers: Mapping[str, Peer]
 ) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
-    """The call of each peer that has a way and gives the right result; and what went wrong for the others."""
+    """The call of each peer that has a way and gives the right result; and what went wrong for the others.
+
+    Each has inputs of its own: of shared ones, those would profit that come after another reader.
+    """
     expected = case.expected(arrays)
     calls, failed = {}, {}
     for name, peer in peers.items():
@@ -187,7 +190,7 @@ def contestants(
         if way is None:
             continue
         try:
-            call = peer.prepare(way, arrays)
+            call = peer.prepare(way, tuple(map(aligned_copy, arrays)))
             for _ in range(case.calls):
                 value = call()
             case.check(name, peer.get(value), expected)

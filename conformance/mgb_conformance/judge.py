@@ -58,7 +58,7 @@ EXACT = frozenset({
     "extent", "reduce_max", "reduce_min",
     "reshape", "transpose", "broadcast_to", "slice", "unslice", "concat",
 })  # fmt: skip
-CANCELS = frozenset({"logaddexp"})
+CANCELS = frozenset({"logaddexp", "gelu_grad"})
 ROUNDED = frozenset({"add", "sub", "mul", "div", "sqrt", "square", "cast"})
 
 

@@ -106,9 +106,10 @@ class OpLibrary(ABC):
     ) -> Implementation | None:
         """A function for operands of exactly these layouts, or None where the rule over NumPy is as good.
 
-        It takes the operands, returns a new row-major array (`empty` gives memory) or None for values that it
-        leaves to NumPy, never changes an operand, raises `LibraryError` with the name of the op when the
-        library fails, and may be called from several threads at once.
+        It takes the operands, returns a new array, row-major or without gaps in another order of the axes
+        (`empty` gives memory), or None for values that it leaves to NumPy, never changes an operand, raises
+        `LibraryError` with the name of the op when the library fails, and may be called from several threads
+        at once.
 
         Parameters
         ----------

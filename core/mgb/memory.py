@@ -7,6 +7,7 @@ memory back to its list.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import threading
@@ -52,7 +53,18 @@ class _Block(np.ndarray[Any, np.dtype[Any]]):
 
 
 class Holder(Protocol):
-    """Something that keeps memory which it does not need now."""
+    """Something that keeps memory which it does not need now.
+
+    Attributes
+    ----------
+    used : int
+        The `next_use` when it was needed last.
+    """
+
+    used: int
+
+    def idle_bytes(self) -> int:
+        """How much that is."""
 
     def release(self) -> None:
         """Drop it."""
@@ -85,6 +97,8 @@ _lock = threading.Lock()
 _returned: deque[_Memory] = deque()  # by `__del__`, which may run anywhere and must not wait for the lock
 _free: dict[int, list[_Memory]] = {}
 _holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+#: A number that is larger at every call.
+next_use = itertools.count().__next__
 _live = _pooled = _peak = _hits = _misses = 0
 _limit = 0  # of `_pooled`; read from the environment whenever memory comes from the system
 
@@ -183,7 +197,7 @@ def _collect() -> None:
 def empty_cache() -> None:
     """Give all memory that no array uses back to the system."""
     global _pooled
-    for holder in tuple(_holders):
+    for holder in _all_holders():
         holder.release()
     with _lock:
         _collect()
@@ -193,9 +207,28 @@ def empty_cache() -> None:
     del dropped  # outside the lock
 
 
-def release_on_empty(holder: Holder) -> None:
-    """Have `empty_cache` call ``holder.release()``, as long as `holder` lives."""
-    _holders.add(holder)
+def release_idle(holder: Holder) -> None:
+    """Let `empty_cache` and `trim` call ``holder.release()``, as long as `holder` lives."""
+    with _lock:
+        _holders.add(holder)
+
+
+def _all_holders() -> list[Holder]:
+    """Those that live now, who was needed last the first."""
+    with _lock:
+        return sorted(_holders, key=attrgetter("used"), reverse=True)
+
+
+def trim() -> None:
+    """Let holders keep no more together than the pool may; who was needed last keeps what it has."""
+    holders = _all_holders()
+    allowed = int(config.POOL_BYTES.get())
+    for holder in holders:
+        idle = holder.idle_bytes()
+        if idle > allowed and holder is not holders[0]:
+            holder.release()
+        else:
+            allowed -= idle
 
 
 def stats() -> Stats:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from . import device as devices
-from . import dtypes
+from . import dtypes, memory
 from .errors import ConversionError
 from .ir import Op, Spec
 
@@ -36,8 +36,8 @@ class Session(Protocol):
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
 
-    def rebound(self, tensor: Tensor) -> None:
-        """Told of a Tensor that is about to take a place in this trace as its new value."""
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+        """Told that `tensor` is about to take the value of another Tensor, a place in this trace or none."""
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         """Told that the ``grad`` of `tensor` is about to be read, or else replaced."""
@@ -275,8 +275,9 @@ class Tensor:
 
     def _reset(self, other: Tensor) -> None:
         """Take the value of `other` and keep this identity: how every in-place operator works."""
-        if other._session is not None:
-            other._session.rebound(self)
+        session = other._session or ACTIVE.get()
+        if session is not None:
+            session.rebound(self, other)
         self._data, self._session, self._index = other._data, other._session, other._index
         self._spec, self._tape, self._device = other._spec, other._tape, other._device
 
@@ -355,14 +356,21 @@ def as_array(data: Any, dtype: Any = None) -> Any:
     if hasattr(data, "__cuda_array_interface__"):
         return data.astype(dtypes.as_dtype(dtype)) if dtype is not None else data.copy()
     try:
-        array = np.array(data)
+        array = data if isinstance(data, np.ndarray) else np.array(data)
         given = dtypes.as_dtype(array.dtype)  # nothing else is converted: None would become NaN, "1" a number
         wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
         if dtype is None and given == dtypes.int64 and not np.array_equal(array, array.astype(wanted)):
             raise ValueError(f"a value does not fit in {wanted}: give a dtype, such as dtype='int64'")
-        return array.astype(wanted, copy=False) if given != wanted else array
+        return array.astype(wanted, copy=False) if array is not data else _copied(array, wanted)
     except (TypeError, ValueError) as error:
         raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
+
+
+def _copied(array: Any, dtype: Any) -> Any:
+    """A row-major copy that begins at a cache line: vectors read it in half the accesses."""
+    copy = memory.empty(array.shape, dtype)
+    copy[...] = array
+    return copy
 
 
 def _exportable(array: Any) -> bool:

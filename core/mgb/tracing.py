@@ -44,7 +44,7 @@ class Builder:
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         """Nothing to do: values never arrive here."""
 
-    def rebound(self, tensor: Tensor) -> None:
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
         """Nothing to do, likewise."""
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mgb import libraries
 from mgb.errors import ConversionError, ShapeError
 from mgb.ops import contract
 from mgb.ops.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
@@ -166,3 +167,14 @@ PLAIN = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
 def test_conv2d_says_what_does_not_fit(x, w, change, message):
     with pytest.raises(ShapeError, match=message):
         conv2d(Tensor(np.ones(x)), Tensor(np.ones(w)), **PLAIN | change)
+
+
+@pytest.mark.parametrize("wanted", ["", "none"])
+def test_matmul_of_nothing(wanted, monkeypatch):
+    monkeypatch.setenv("MGB_OP_LIBRARIES", wanted)
+    libraries.forget()
+    try:
+        a, b = np.ones((2, 3, 0), np.float32), np.ones((0, 5), np.float32)
+        np.testing.assert_array_equal(matmul(Tensor(a), Tensor(b)).numpy(), a @ b)
+    finally:
+        libraries.forget()

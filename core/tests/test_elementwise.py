@@ -71,7 +71,7 @@ UNARY = [
     (act.logsigmoid, lambda x: -M.log1p(M.exp(-x)), (-800, 800), 3),
     (act.silu, lambda x: x * _sigmoid(x), (-80, 80), 4),
     (act.mish, lambda x: x * M.tanh(M.log1p(M.exp(x))), (-80, 80), 5),
-    (act.gelu, lambda x: x * _phi(x), (-2, 80), 10),
+    (act.gelu, lambda x: x * _phi(x), (-38, 80), 5),
     (act.elu, lambda x: x if x > 0 else M.expm1(x), (-INF, INF), 2),
     (act.softsign, lambda x: x / (1 + abs(x)), (-1e30, 1e30), 2),
     (act.tanhshrink, lambda x: x - M.tanh(x), (-100, 100), 9),

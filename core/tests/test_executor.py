@@ -19,7 +19,8 @@ from mgb.backend import ALL_DTYPES, Backend, Kernel, Specialize, Strided, Traits
 from mgb.errors import CompileError
 from mgb.executor import Options, Program, compile_program, kernels
 from mgb.executor.generate import monotone
-from mgb.executor.plan import pack, reads_in_place
+from mgb.executor.packing import pack
+from mgb.executor.plan import reads_in_place
 from mgb.ir import Graph, Kind, Node, Spec, const_node
 from mgb.ops import layout, primitives, reduce
 from mgb.ops.contract import matmul
@@ -321,6 +322,22 @@ def test_empty_cache_drops_idle_arenas(backend: Fold) -> None:
     np.testing.assert_array_equal(program.run(x)[0], run(program.recorded, [x])[0])
 
 
+def test_idle_arenas_of_many_programs_are_bounded(backend: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_POOL_BYTES", str(1 << 20))
+    memory.empty_cache()
+    before = memory.stats().live
+    programs = []
+    for rows in range(140, 160):
+        programs.append(compile_program(graph_of(lambda x: chain(x, 2), spec(rows, rows))))
+        programs[-1].run(np.zeros((rows, rows), F32))
+    arenas = [p.memory_plan.arena_bytes for p in programs]
+    assert sum(arenas) > 1.5 * (1 << 20)
+    assert arenas[-1] <= memory.stats().live - before <= 1.125 * (1 << 20) + max(arenas)
+    for program in (programs[-1], programs[0]):  # it is at hand, or made again
+        x = np.ones(program.inputs[0].shape, F32)
+        np.testing.assert_array_equal(program.run(x)[0], run(program.recorded, [x])[0])
+
+
 # updates in place
 
 
@@ -385,6 +402,8 @@ UPDATES: dict[str, tuple[bool, Callable[..., Any], tuple[Spec, ...]]] = {
     "plain": (True, lambda w, g: [w - g * 0.5], (S, S)),
     "momentum": (True, lambda w, g: [w - (g + w * 0.1), g * w], (S, S)),
     "read earlier": (True, lambda w, g: [matmul(w, g) * 2.0 + g], (S, S)),
+    "read by what may come earlier": (True, lambda w, g: [w - g * 0.5, matmul(w, g), matmul(g, w)], (S, S)),
+    "a view read likewise": (True, lambda w, g: [w - g * 0.5, matmul(g, transposed(w))], (S, S)),
     "the old value is returned": (False, lambda w, g: [w - g * 0.5, w], (S, S)),
     "a view of it is returned": (False, lambda w, g: [w - g * 0.5, transposed(w)], (S, S)),
     "read later": (False, lambda w, g: [n := w - g * 0.5, matmul(n, w)], (S, S)),

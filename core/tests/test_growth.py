@@ -6,18 +6,24 @@ import gc
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from mgb import Tensor
 from mgb.autodiff import GradManager
-from mgb.backend import ALL_DTYPES, Scope, Traits
+from mgb.backend import ALL_DTYPES, Kernel, Scope, Traits
 from mgb.executor import kernels
+from mgb.executor.packing import pack
+from mgb.executor.plan import plan_memory
+from mgb.executor.schedule import Call
 from mgb.fusion import detect
 from mgb.fusion.quotient import Quotient
-from mgb.ir import Kind
+from mgb.fusion.step import make_step
+from mgb.ir import INPUT, Graph, Kind, Node, Spec
 from mgb.jit import trace
 from mgb.ops.declare import OPS
+from mgb.tracing import graph_of
 
 ONES = np.ones((4, 8), np.float32)
 TRAITS = Traits(frozenset(OPS), frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES)
@@ -88,6 +94,55 @@ def test_a_group_of_many_inputs_grows_at_the_cost_of_what_joins(monkeypatch: pyt
         return len(looked_at)
 
     assert work(400) < 5 * work(100)
+
+
+def test_the_work_of_packing_grows_with_the_intervals() -> None:
+    """Temporaries of a chain, and values that a way back reads in the other order."""
+
+    def work(steps: int) -> int:
+        passing = [(k, k + 1, 64 * (k % 5 + 1)) for k in range(2 * steps)]
+        saved = [(k, 2 * steps - k, 640) for k in range(steps)]
+        return _python_lines(lambda: pack([*passing, *saved]))
+
+    assert work(1600) < 5 * work(400)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_the_work_of_planning_grows_with_the_updates(joins: bool) -> None:
+    def work(count: int) -> int:
+        spec = Spec((4,), np.dtype(np.float32))
+        graph = graph_of(lambda g, *ws: [w - g * 0.5 for w in ws], spec, *[spec] * count)
+        steps = [make_step(_upstream(w), [w], True, "") for w in graph.outputs]
+        kernel = Kernel(lambda *_, **__: None)
+        calls = [Call(tuple(steps), kernel)] if joins else [Call((s,), kernel) for s in steps]
+        updates = {k: k + 1 for k in range(count)}
+        places = plan_memory(graph, calls, updates).places
+        assert [place.update for place in places.values()] == list(updates.values())
+        return _python_lines(lambda: plan_memory(graph, calls, updates))
+
+    assert work(400) < 5 * work(100)
+
+
+def _upstream(node: Node) -> list[Node]:
+    return [n for n in Graph((), (node,)).nodes if n.op is not INPUT]
+
+
+def _python_lines(function: Callable[[], object]) -> int:
+    """How many lines of Python a call runs, those of comprehensions once for each element."""
+    count = 0
+
+    def trace_line(_frame: object, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event in ("line", "call")
+        return trace_line
+
+    before = sys.gettrace()
+    sys.settrace(trace_line)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 def test_graphs_are_deeper_than_the_stack_of_python() -> None:

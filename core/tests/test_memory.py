@@ -99,17 +99,35 @@ def test_the_pool_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.stats().pooled == 0
 
 
+class Holder:
+    """Keeps `nbytes`."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes, self.used = nbytes, memory.next_use()
+        memory.release_idle(self)
+
+    def idle_bytes(self) -> int:
+        return self.nbytes
+
+    def release(self) -> None:
+        self.nbytes = 0
+
+
 def test_empty_cache_releases_holders() -> None:
-    class Holder:
-        released = 0
-
-        def release(self) -> None:
-            self.released += 1
-
-    holder = Holder()
-    memory.release_on_empty(holder)
+    holder = Holder(7)
     memory.empty_cache()
-    assert holder.released == 1
+    assert holder.nbytes == 0
+
+
+def test_trim_releases_who_was_not_needed_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_POOL_BYTES", "100")
+    holders = [Holder(nbytes) for nbytes in (10, 60, 20, 30)]
+    memory.trim()
+    assert [h.nbytes for h in holders] == [10, 0, 20, 30]
+    holders[0].used = memory.next_use()
+    large = Holder(1000)
+    memory.trim()
+    assert [h.nbytes for h in (*holders, large)] == [0, 0, 0, 0, 1000]
 
 
 def test_threads_never_share_an_array() -> None:

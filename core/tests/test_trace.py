@@ -821,3 +821,81 @@ def test_without_host_updates_in_place() -> None:
     assert [w._data.ctypes.data for w in weights] == places
     for weight, value in zip(weights, wanted, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("detached", [True, False])
+@pytest.mark.parametrize("argument", [True, False])
+def test_a_grad_that_is_a_value_from_outside_is_bound_at_every_call(
+    argument: bool, detached: bool, mode: dict
+) -> None:
+    last, outside = tensor([0.0]), tensor([0.0])
+
+    @trace(**mode)
+    def step(x):
+        source = x if argument else outside
+        last.grad = source.detach() if detached else source
+        return source * 2.0
+
+    for call in range(4):
+        x = tensor([float(call)])
+        outside._reset(x)
+        last.grad = None
+        assert step(x).item() == 2 * call
+        assert last.grad.item() == call
+        assert detached is (last.grad is not (x if argument else outside))
+        last.grad += 1  # of the Tensor itself, which is no copy
+        assert (x if argument else outside).item() == call + (not detached)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_a_tensor_reset_to_a_value_from_outside_has_it_at_every_call(mode: dict) -> None:
+    last, older, outside = tensor([0.0]), tensor([0.0]), tensor([0.0])
+
+    @trace(**mode)
+    def step(x):
+        before = last * 1.0
+        older._reset(last)
+        last._reset(x)
+        x.grad._reset(outside.detach())
+        return before + last * 10.0
+
+    for call in range(1, 5):
+        x = tensor([float(call)])
+        x.grad = tensor([-1.0])
+        outside._reset(tensor([100.0 * call]))
+        assert step(x).item() == call - 1 + 10 * call
+        assert (older.item(), last.item(), x.grad.item()) == (call - 1, call, 100 * call)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_two_tensors_from_outside_change_places_at_every_call(mode: dict) -> None:
+    a, b = tensor([1.0]), tensor([2.0])
+
+    @trace(**mode)
+    def swap():
+        old = a.detach()
+        a._reset(b)
+        b._reset(old)
+        return a - b
+
+    for call in range(4):
+        assert swap().item() == (-1) ** call
+        assert (a.item(), b.item()) == ((2, 1) if call % 2 == 0 else (1, 2))
+
+
+@pytest.mark.parametrize("keep", ["_reset", "grad"])
+def test_without_host_refuses_to_keep_what_only_the_body_could_make(keep: str) -> None:
+    last = tensor([0.0])
+
+    @trace(without_host=True)
+    def step(x):
+        made = tensor(np.ones(1, np.float32))
+        if keep == "grad":
+            last.grad = made
+        else:
+            last._reset(made)
+        return x * 2.0
+
+    with pytest.raises(UnknownInputError, match="have some unknown input tensors in trace result"):
+        step(tensor([1.0]))

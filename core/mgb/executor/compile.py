@@ -9,7 +9,7 @@ from .. import config, passes, plugins
 from ..backend import Backend, Kernel
 from ..device import device_type
 from ..errors import CompileError
-from ..fusion import FusionConfig, Step, detect, duplicate, recompute
+from ..fusion import FusionConfig, Step, detect, duplicate, place_extents, recompute
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
 from .generate import generate
@@ -93,7 +93,9 @@ def _allowed(options: Options) -> FusionConfig:
 
 
 def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
-    return graph if backend is None else duplicate(graph, backend.traits, _allowed(options))
+    if backend is None:
+        return graph
+    return duplicate(place_extents(graph), backend.traits, _allowed(options))
 
 
 def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:

@@ -18,7 +18,7 @@ from ..apply import evaluate
 from ..backend import Backend, Kernel, Strided
 from ..device import array_module, place
 from ..dtypes import HALVES
-from ..fusion import Step
+from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
 from .plan import MemoryPlan, Place, is_given_memory
 from .program import Workspaces, allocator
@@ -117,7 +117,7 @@ class _Writer:
         outside = dict(zip(step.graph.outputs, step.writes, strict=True))
         for node in step.graph.nodes:
             value = outside.get(node, node)
-            if node.op is CONST:
+            if node.op in (CONST, NUMBER):
                 inside[node] = self.names[value] = self.bind("c", constant(node), unique=True)
                 continue
             args = [inside[i] for i in node.inputs]
@@ -222,7 +222,8 @@ def origin(nodes: Iterable[Node]) -> str:
 
 def constant(node: Node) -> Any:
     """The row-major read-only array of a constant, on its device."""
-    array = np.ascontiguousarray(node.params["value"]).reshape(node.spec.shape)
+    value = np.broadcast_to(np.asarray(node.params["value"], node.spec.dtype), node.spec.shape)
+    array = np.ascontiguousarray(value).reshape(node.spec.shape)
     array.flags.writeable = False
     return place(array, node.spec.device)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from ..dtypes import HALVES
 from ..fusion import Step
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import stretches
+from .packing import aligned, pack
 from .schedule import Call, may_alias
 
 _IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.LEAF})
@@ -87,13 +87,14 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
     temporary = [n for n in given if lives.ends(n) < len(calls)]
     offsets, arena_bytes = pack([(lives.start[n], lives.ends(n), n.spec.nbytes) for n in temporary])
     places |= {n: Place(offset=offset) for n, offset in zip(temporary, offsets, strict=True)}
+    taken = set()
     for output, position in updates.items():
         old, new = graph.inputs[position], graph.outputs[output]
-        taken = {p.update for p in places.values()}
         if places.get(new) == Place() and position not in taken and lives.may_overwrite(old, new):
             places[new] = Place(update=position)
-    fresh = sum(_aligned(n.spec.nbytes) for n, place in places.items() if place == Place())
-    before = sum(_aligned(n.spec.nbytes) for n in given)
+            taken.add(position)
+    fresh = sum(aligned(n.spec.nbytes) for n, place in places.items() if place == Place())
+    before = sum(aligned(n.spec.nbytes) for n in given)
     return MemoryPlan(places, arena_bytes, lives.dropped(), before, arena_bytes + fresh)
 
 
@@ -101,40 +102,6 @@ def is_given_memory(call: Call) -> bool:
     """Is a call told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
     large = all(n.spec.nbytes >= memory.SMALL for n in call.writes)
     return call.kernel is not None or (large and _is_ufunc(call.steps[0]))
-
-
-def pack(intervals: Sequence[tuple[int, int, int]]) -> tuple[list[int], int]:
-    """Place ``(first, last, nbytes)`` so that those which live at the same time do not overlap.
-
-    Greedy by size, the largest first, each in the lowest gap that it fits in (Y. Pisarchyk and J. Lee,
-    "Efficient memory management for deep neural net inference", 2020).
-
-    Returns
-    -------
-    offsets : list of int
-        Multiples of `memory.ALIGNMENT`.
-    nbytes : int
-        The size of the whole.
-    """
-    offsets = [0] * len(intervals)
-    placed: list[int] = []  # by offset
-    total = 0
-    for i in sorted(range(len(intervals)), key=lambda i: -intervals[i][2]):
-        first, last, _ = intervals[i]
-        size = _aligned(intervals[i][2])
-        offset = 0
-        for j in placed:
-            together = intervals[j][0] <= last and first <= intervals[j][1]
-            if together and offsets[j] < offset + size:
-                offset = max(offset, offsets[j] + _aligned(intervals[j][2]))
-        offsets[i] = offset
-        insort(placed, i, key=offsets.__getitem__)
-        total = max(total, offset + size)
-    return offsets, total
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // memory.ALIGNMENT) * memory.ALIGNMENT
 
 
 def _is_ufunc(step: Step) -> bool:
@@ -155,10 +122,13 @@ class _Lives:
             for n in call.writes:
                 own = frozenset({n} if is_given_memory(call) else ())
                 self.memory_of[n] = own.union(*operands)
-        self.readers: dict[Node, list[int]] = {}
+        self.step = {n: step for call in calls for step in call.steps for n in step.writes}
+        self.readers: dict[Node, list[int]] = {}  # the calls, in order, once for each operand
         for k, call in enumerate(calls):
-            for owner in {o for n in call.reads for o in self._memory_of(n)}:
-                self.readers.setdefault(owner, []).append(k)
+            for n in call.reads:
+                for owner in self._memory_of(n):
+                    self.readers.setdefault(owner, []).append(k)
+        self.last_to_fail = max((k for k, call in enumerate(calls) if _may_fail(call)), default=-1)
         self.returned = frozenset(o for n in graph.outputs for o in self._memory_of(n))
 
     def _memory_of(self, node: Node) -> frozenset[Node]:
@@ -168,7 +138,8 @@ class _Lives:
         """The last call that needs the memory of `owner`; one past the last call when it is returned."""
         if owner in self.returned:
             return len(self.calls)
-        return max(self.readers.get(owner, ()), default=self.start[owner])
+        readers = self.readers.get(owner)
+        return readers[-1] if readers else self.start[owner]
 
     def dropped(self) -> tuple[tuple[Node, ...], ...]:
         """For each call the eager results that no later one reads."""
@@ -183,19 +154,12 @@ class _Lives:
         """Is the input `old`, views included, not wanted any more when `new` is written over it?"""
         if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
             return False
-        at = self.start[new]
-        if any(map(_may_fail, self.calls[at + 1 :])):
+        at, step, readers = self.start[new], self.step[new], self.readers.get(old, [])
+        if self.last_to_fail > at or (readers and readers[-1] > at):
             return False
-        readers = self.readers.get(old, [])
-        if any(k > at for k in readers):
-            return False
-        if at not in readers:
+        if not readers or readers[-1] < at:
             return True
-        call = self.calls[at]
-        if sum(old in self._memory_of(n) for n in call.reads) > 1 or old not in call.reads:
-            return False
-        step = next(s for s in call.steps if new in s.writes)
-        if old not in step.reads:
+        if readers[-2:-1] == [at] or old not in step.reads:  # read twice, or a view of it
             return False
         source = step.graph.inputs[step.reads.index(old)]
         target = step.graph.outputs[step.writes.index(new)]

@@ -92,6 +92,8 @@ class Program:
 class Workspaces:
     """The arenas of a program: one for each call that runs at the same time, kept between calls.
 
+    Programs that were not called for long give theirs up: see `memory.trim`.
+
     Parameters
     ----------
     nbytes : int
@@ -104,7 +106,8 @@ class Workspaces:
     def __init__(self, nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> None:
         self._nbytes, self._layout, self._device = nbytes, tuple(layout), device
         self._idle: list[tuple[Any, ...]] = []
-        memory.release_on_empty(self)
+        self.used = memory.next_use()
+        memory.release_idle(self)
 
     def take(self) -> tuple[Any, ...]:
         """The temporaries of an arena that no other call uses."""
@@ -116,12 +119,18 @@ class Workspaces:
     def give(self, workspace: tuple[Any, ...]) -> None:
         """Let the next call have it."""
         self._idle.append(workspace)
+        self.used = memory.next_use()
+
+    def idle_bytes(self) -> int:
+        """How much memory no call uses."""
+        return self._nbytes * len(self._idle)
 
     def release(self) -> None:
         """Drop the arenas that no call uses."""
         self._idle.clear()
 
     def _new(self) -> tuple[Any, ...]:
+        memory.trim()
         allocate = allocator(self._device)
         arena = allocate((self._nbytes,), _BYTE)
         parts = ((arena[offset : offset + spec.nbytes], spec) for offset, spec in self._layout)

@@ -60,8 +60,8 @@ def schedule(
     kernels : sequence of Kernel or None
         One for each step.
     updates : mapping
-        From results to the inputs that they replace: such a result is not written before or beside a step
-        that reads the input, or it could not be written in place.
+        From results to the inputs that they replace: such a result is written after all that reads the
+        input where that is possible, never beside it, or it could not be written in place.
     backend : Backend or None
         Whose kernels they are.
 
@@ -69,6 +69,8 @@ def schedule(
     -------
     tuple of Call
     """
+    late = _late(steps, updates)
+    steps, kernels = [steps[k] for k in late], [kernels[k] for k in late]
     calls = []
     for batch in _batches(steps, updates, backend is not None and backend.traits.joins):
         members = tuple(steps[k] for k in batch)
@@ -107,8 +109,31 @@ def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -
 
 def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]]:
     """For each step the earlier ones whose results it reads or whose operands it replaces."""
-    start = {n: k for k, step in enumerate(steps) for n in step.writes}
-    readers: dict[Node, set[int]] = {}  # of the value itself or of a view of it
+    start, readers = _start(steps), _readers(steps)
+    waits = [{start[n] for n in step.reads if n in start} for step in steps]
+    for new, old in updates.items():
+        if new in start:
+            waits[start[new]] |= {k for k in readers.get(old, ()) if k < start[new]}
+    return waits
+
+
+def _late(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[int]:
+    """The numbers of the steps, those that only replace inputs not before the last step that reads one."""
+    start, readers = _start(steps), _readers(steps)
+    after = list(range(len(steps)))
+    for new, old in updates.items():
+        if new in start and readers.keys().isdisjoint(steps[start[new]].writes):
+            after[start[new]] = max((after[start[new]], *readers.get(old, ())))
+    return sorted(range(len(steps)), key=lambda k: (after[k], after[k] > k))
+
+
+def _start(steps: Sequence[Step]) -> dict[Node, int]:
+    return {n: k for k, step in enumerate(steps) for n in step.writes}
+
+
+def _readers(steps: Sequence[Step]) -> dict[Node, set[int]]:
+    """The steps that read each value, or a view of it."""
+    readers: dict[Node, set[int]] = {}
     seen_through: dict[Node, set[Node]] = {}
     for k, step in enumerate(steps):
         owners = set(step.reads).union(*(seen_through.get(n, ()) for n in step.reads))
@@ -116,11 +141,7 @@ def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]
             readers.setdefault(n, set()).add(k)
         if may_alias(step):
             seen_through |= dict.fromkeys(step.writes, owners)
-    waits = [{start[n] for n in step.reads if n in start} for step in steps]
-    for new, old in updates.items():
-        if new in start:
-            waits[start[new]] |= {k for k in readers.get(old, ()) if k < start[new]}
-    return waits
+    return readers
 
 
 def may_alias(step: Step) -> bool:

@@ -1,7 +1,7 @@
 """Normalisation: shift and scale by statistics of the data.
 
 All are spelt in reductions that keep their axes, so that a fused group is one kernel. 16-bit floats are
-normalised in float32 and rounded once.
+normalised in float32 and rounded once. The gradient is a closed form of the input: it stores nothing else.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import dtypes
+from ..autodiff import Function
 from ..errors import ShapeError
 from ..ops.elementwise import rsqrt
 from ..ops.layout import reshape
 from ..ops.methods import average
 from ..ops.primitives import cast, maximum
-from ..ops.reduce import Axes, extent
+from ..ops.reduce import Axes, extent, reduce_sum, sum_to
 from ..tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
@@ -24,21 +25,59 @@ def _wide(x: Tensor) -> Tensor:
     return cast(x, dtype=dtypes.float32) if x.dtype in dtypes.HALVES else x
 
 
-def _moments(x: Tensor, axis: Axes) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean over `axis`, the deviation from it, and the biased variance."""
-    mean = average(x, axis)
-    deviation = x - mean
-    return mean, deviation, average(deviation * deviation, axis)
+class _Normalize(Function):
+    """``(x - mean) / sqrt(variance + eps)`` over `axis`, times a weight that does not vary along it.
+
+    Not `centred`, the mean is taken to be 0, and the variance is the mean square.
+
+    With ``d = x - mean`` and ``s = 1 / sqrt(variance + eps)`` the gradient of ``w d s`` for `x` is
+    ``w s (g - mean(g) - d s**2 mean(g d))``. Its sums need no result of each other but the mean: one
+    reading of `x` and `g` gives them and the variance, a second one the gradient.
+
+    Attributes
+    ----------
+    mean, variance : Tensor
+        The statistics of the last call, for those who follow them; `mean` is None when it is not taken.
+    """
+
+    def __init__(self, axis: Axes, eps: float, centred: bool = True) -> None:
+        self.axis, self.eps, self.centred = axis, eps, centred
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        self.x, *self.weight = inputs
+        self.mean, deviation, self.variance = self._moments()
+        scale = rsqrt(self.variance + self.eps)
+        for weight in self.weight:
+            scale = scale * _wide(weight)
+        return _narrow(deviation * scale, *inputs)
+
+    def backward(self, *output_grads: Tensor) -> list[Tensor]:
+        g = _wide(output_grads[0])
+        _mean, deviation, variance = self._moments()
+        scale = rsqrt(variance + self.eps)
+        slope = average(g * deviation, self.axis) / (variance + self.eps)
+        inner = g - deviation * slope
+        if self.centred:
+            inner = inner - average(g, self.axis)
+        grads = []
+        for weight in self.weight:
+            along = reduce_sum(g * deviation, axis=self.axis) * scale
+            grads.append(_narrow(sum_to(along, weight.shape), weight))
+            scale = scale * _wide(weight)
+        return [_narrow(inner * scale, self.x), *grads]
+
+    def _moments(self) -> tuple[Tensor | None, Tensor, Tensor]:
+        """The mean, the deviation from it, and the biased variance; of `x`, so `backward` has them too."""
+        x = _wide(self.x)
+        mean = average(x, self.axis) if self.centred else None
+        deviation = x if mean is None else x - mean
+        return mean, deviation, average(deviation * deviation, self.axis)
 
 
-def _standardized(x: Tensor, axis: Axes, eps: float) -> Tensor:
-    """`x` with mean 0 and variance 1 over `axis`."""
-    _mean, deviation, variance = _moments(_wide(x), axis)
-    return _narrow(deviation * rsqrt(variance + eps), x)
-
-
-def _narrow(out: Tensor, like: Tensor) -> Tensor:
-    return out if out.dtype == like.dtype else cast(out, dtype=like.dtype)
+def _narrow(out: Tensor, *like: Tensor) -> Tensor:
+    """`out` in the dtype that arithmetic on tensors `like` these gives."""
+    dtype = dtypes.common([t.dtype for t in like])
+    return out if out.dtype == dtype else cast(out, dtype=dtype)
 
 
 def _checked(
@@ -113,11 +152,12 @@ def batch_norm(
         scale = rsqrt(_along_channels(running_var, inp.ndim) + eps)
         return _by_channel(_narrow((x - _along_channels(running_mean, inp.ndim)) * scale, inp), weight, bias)
     axis = tuple(i for i in range(inp.ndim) if i != 1)
-    mean, deviation, variance = _moments(x, axis)
-    out = _by_channel(_narrow(deviation * rsqrt(variance + eps), inp), weight, bias)
+    normalize = _Normalize(axis, eps)
+    weights = () if weight is None else (_along_channels(weight, inp.ndim),)
+    out = _by_channel(normalize(inp, *weights), None, bias)
     count = extent(x, axis=axis)
-    new_mean = _followed(running_mean, mean, momentum)
-    new_var = _followed(running_var, variance * (count / maximum(count - 1, 1)), momentum)
+    new_mean = _followed(running_mean, normalize.mean, momentum)
+    new_var = _followed(running_var, normalize.variance * (count / maximum(count - 1, 1)), momentum)
     if not inplace and (running_mean is not None or running_var is not None):
         return out, new_mean, new_var
     for old, new in ((running_mean, new_mean), (running_var, new_var)):
@@ -126,9 +166,9 @@ def batch_norm(
     return out
 
 
-def _followed(running: Tensor | None, batch: Tensor, momentum: float) -> Tensor | None:
+def _followed(running: Tensor | None, batch: Tensor | None, momentum: float) -> Tensor | None:
     """The running statistic after one more batch."""
-    if running is None:
+    if running is None or batch is None:
         return None
     batch = reshape(cast(batch.detach(), dtype=running.dtype), shape=running.shape)
     out: Tensor = running.detach() * momentum + batch * (1 - momentum)
@@ -162,7 +202,7 @@ def layer_norm(
     """
     axis = _trailing("layer_norm", inp, normalized_shape)
     weight, bias = _checked("layer_norm", affine, weight, bias)
-    out = _standardized(inp, axis, eps)
+    out: Tensor = _Normalize(axis, eps)(inp)
     if weight is not None:
         out = out * weight
     return out if bias is None else out + bias
@@ -176,8 +216,7 @@ def rms_norm(
     See `layer_norm`; there is no mean to subtract, hence no bias.
     """
     axis = _trailing("rms_norm", inp, normalized_shape)
-    x = _wide(inp)
-    out = _narrow(x * rsqrt(average(x * x, axis) + eps), inp)
+    out: Tensor = _Normalize(axis, eps, centred=False)(inp)
     return out if weight is None else out * weight
 
 
@@ -192,7 +231,7 @@ def instance_norm(
 
     `weight` and `bias` have one number for each channel and are needed when `affine`.
     """
-    out = _standardized(inp, tuple(range(2, inp.ndim)), eps)
+    out = _Normalize(tuple(range(2, inp.ndim)), eps)(inp)
     return _by_channel(out, *_checked("instance_norm", affine, weight, bias))
 
 
@@ -217,5 +256,5 @@ def group_norm(
     if channels % num_groups:
         raise ShapeError(f"group_norm: {channels} channels do not divide into {num_groups} groups")
     groups = reshape(inp, shape=(inp.shape[0], num_groups, channels // num_groups, *inp.shape[2:]))
-    out = reshape(_standardized(groups, tuple(range(2, groups.ndim)), eps), shape=inp.shape)
+    out = reshape(_Normalize(tuple(range(2, groups.ndim)), eps)(groups), shape=inp.shape)
     return _by_channel(out, *_checked("group_norm", affine, weight, bias))

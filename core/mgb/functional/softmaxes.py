@@ -1,7 +1,8 @@
 """Softmax and its logarithm, without overflow: the maximum is subtracted first, and gets no gradient.
 
 The gradients are closed forms: that of softmax reads its result, that of logsumexp its operand and its
-result. So a training step stores no exponentials for them.
+maximum. So a training step stores no exponentials for them, and where both ways are one kernel, it takes each
+exponential once.
 """
 
 from __future__ import annotations
@@ -64,16 +65,22 @@ class _LogSumExp(Function):
         self.axes = axes
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        (x,) = inputs
-        top = reduce_max(x, axis=self.axes)
-        top = where(isfinite(top), top, 0)
-        self.x, self.y = x, log(reduce_sum(exp(x - top), axis=self.axes)) + top
-        return self.y
+        (self.x,) = inputs
+        top = reduce_max(self.x, axis=self.axes)
+        self.top = where(isfinite(top), top, 0)
+        _weights, total = self._weights()
+        return log(total) + self.top
 
     def backward(self, *output_grads: Tensor) -> Tensor:
         (dy,) = output_grads
-        out: Tensor = dy * exp(self.x - self.y)
+        weights, total = self._weights()
+        out: Tensor = weights * (dy / total)
         return out
+
+    def _weights(self) -> tuple[Tensor, Tensor]:
+        """Exponentials in proportion to the softmax, and their sum; any constant `top` gives the same."""
+        weights = exp(self.x - self.top)
+        return weights, reduce_sum(weights, axis=self.axes)
 
 
 def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:

@@ -2,8 +2,11 @@
 
 from .detect import detect
 from .duplicate import duplicate
+from .extents import NUMBER, place_extents
 from .legality import FusionConfig, accepts
 from .recompute import recompute
 from .step import Step
 
-__all__ = ["FusionConfig", "Step", "accepts", "detect", "duplicate", "recompute"]
+__all__ = [
+    "NUMBER", "FusionConfig", "Step", "accepts", "detect", "duplicate", "place_extents", "recompute",
+]  # fmt: skip

@@ -78,10 +78,15 @@ class _Detection:
     # merging
 
     def join_readers(self) -> None:
-        """Each node, from the last to the first, joins its readers."""
+        """Each node, from the last to the first, joins its readers, those with the largest domain first.
+
+        A number for each row, which the row's elements need and the loss's sum over the rows: it belongs with
+        the elements. The other group reads it, and it is small.
+        """
         for i in reversed(range(len(self.nodes))):
             if i in self.groups:
-                for reader in self.fused_readers(self.nodes[i]):
+                readers = self.fused_readers(self.nodes[i])
+                for reader in sorted(readers, key=lambda g: -prod(self.groups[g].domain)):
                     problem = self.join(self.quotient.find(i), self.quotient.find(reader))
                     if problem:
                         self.ends.setdefault(self.nodes[i], problem)

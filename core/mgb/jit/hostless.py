@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..apply import caller
+from ..device import of_array
 from ..errors import TraceOutputError
 from ..ir import Spec
 from ..memory import Seen, picker
 from ..tensor import Parameter, Tensor, wrap
-from .record import Binding, Expected, External, Literal, external_ref
+from .record import Binding, Expected, External, Literal, Outside, Ref, external_ref
 from .recording import Recording
 from .tree import LEAF, Structure, flatten
 from .variant import Variant
@@ -85,7 +86,9 @@ class _Writer:
         self._outputs = variant.segments[0].outputs
         self._reads = reads
         self._updated = frozenset(variant.record.updates().values())
-        self._kept: frozenset[int | None] = frozenset()  # refs that are wanted after the program ran
+        self._kept: frozenset[Ref | Outside | None] = (
+            frozenset()
+        )  # refs that are wanted after the program ran
         self._owners: dict[int, str] = {}
         self._names: dict[str, Any] = {
             "MISS": MISS,
@@ -101,7 +104,7 @@ class _Writer:
         self, leaves: Sequence[Any], structure: Structure, results: Sequence[int | None]
     ) -> tuple[str, Callable[[Sequence[Any]], Any]]:
         """The source and the function."""
-        self._kept = frozenset((*results, *(b.step for b in self._record.bindings)))
+        self._kept = frozenset((*results, *(b.source for b in self._record.bindings)))
         tensors = [n for n, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         fed = {e.leaf for e in self._record.externals}
         self._lines.append(f"if len(leaves) != {len(leaves)}: return MISS")
@@ -177,7 +180,7 @@ class _Writer:
             self._lines.append(f"if not {self._name(_Fits(guarded, specs))}(arrays): return MISS")
         self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
 
-    def _tensor(self, place: External | Expected) -> str:
+    def _tensor(self, place: External | Expected | Outside) -> str:
         """The Tensor outside that `place` is about."""
         if place.leaf is not None:
             return f"t{place.leaf}"
@@ -193,14 +196,20 @@ class _Writer:
         if tensor is None:
             tensor, condition = f"o{number}", f"if o{number} is not None: "
             self._lines.append(f"{tensor} = {self._name(binding.owner)}()")
-        new = self._wrapped(binding.step) if binding.step is not None else "None"
+        new = self._bound(binding.source)
         if binding.is_grad:
             self._lines.append(f"{condition}{tensor}._grad = {new}")
             return
+        assert isinstance(binding.source, int | Literal)
         place = f"{tensor}._grad" if binding.of_grad else tensor
-        if not condition and binding.step is not None:  # written in place, it is there already
-            condition = f"if {place}._data is not {self._value(binding.step)} or {place}._tape: "
+        if not condition:  # written in place, it is there already
+            condition = f"if {place}._data is not {self._value(binding.source)} or {place}._tape: "
         self._lines.append(f"{condition}{place}._reset({new})")
+
+    def _bound(self, source: Ref | Outside | None) -> str:
+        if source is None:
+            return "None"
+        return self._tensor(source) if isinstance(source, Outside) else self._wrapped(source)
 
     def _result(self, structure: Structure, refs: Any) -> str:
         if structure == LEAF:
@@ -210,11 +219,19 @@ class _Writer:
         parts = "".join(f"{self._result(LEAF, refs)}, " for _ in range(count))
         return f"{self._name(structure)}.build(iter(({parts})))"
 
-    def _wrapped(self, ref: int) -> str:
-        spec = self._record.entries[ref].spec if ref >= 0 else self._record.externals[-1 - ref].node.spec
-        return f"wrap({self._value(ref)}, {spec.device!r})"
+    def _wrapped(self, ref: Ref) -> str:
+        return f"wrap({self._value(ref)}, {self._device(ref)!r})"
 
-    def _value(self, ref: int) -> str:
+    def _device(self, ref: Ref) -> str:
+        if isinstance(ref, Literal):
+            return of_array(ref.array)
+        return (
+            self._record.entries[ref].spec if ref >= 0 else self._record.externals[-1 - ref].node.spec
+        ).device
+
+    def _value(self, ref: Ref) -> str:
+        if isinstance(ref, Literal):
+            return self._name(ref.array)
         return f"v{ref}" if ref >= 0 else self._arrays[-1 - ref]
 
     def _name(self, value: Any) -> str:

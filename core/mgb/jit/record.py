@@ -25,7 +25,7 @@ END = Op("end", Kind.OPAQUE, _no_spec)
 CUTS = frozenset({READ, EXCLUDE, END})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Literal:
     """A constant operand: `array` as the op saw it, `raw` the Python scalar it was made of, if known."""
 
@@ -111,14 +111,22 @@ class External:
     of_grad: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class Outside:
+    """A Tensor that lives outside the body, or `leaf`, which is another one at the next call."""
+
+    owner: weakref.ref[Tensor]
+    leaf: int | None
+
+
 @dataclass(slots=True)
 class Binding:
     """A Tensor outside that the call leaves with a new value or a new ``grad``.
 
     Attributes
     ----------
-    step : int or None
-        Where the new value comes from; None leaves ``grad`` None.
+    source : Ref, Outside or None
+        Where the new value comes from, or the very Tensor that becomes the ``grad``; None leaves it None.
     owner : weak reference
         The Tensor.
     leaf : int or None
@@ -131,7 +139,7 @@ class Binding:
         The ``grad`` that the Tensor has gets the new value.
     """
 
-    step: int | None
+    source: Ref | Outside | None
     owner: weakref.ref[Tensor]
     leaf: int | None = None
     external: int | None = None
@@ -174,8 +182,12 @@ class Record:
 
     def escaping(self, results: Iterable[int | None]) -> frozenset[int]:
         """The steps whose values Python keeps elsewhere: neither among `results` nor bound."""
-        return frozenset(self.entries[-1].required) - {b.step for b in self.bindings} - frozenset(results)
+        return frozenset(self.entries[-1].required) - {b.source for b in self.bindings} - frozenset(results)
 
     def updates(self) -> Mapping[int, int]:
         """For each step that replaces the value of an external input: which one."""
-        return {b.step: b.external for b in self.bindings if b.step is not None and b.external is not None}
+        return {
+            b.source: b.external
+            for b in self.bindings
+            if isinstance(b.source, int) and b.source >= 0 and b.external is not None
+        }

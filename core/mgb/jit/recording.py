@@ -21,6 +21,7 @@ from .record import (
     Expected,
     External,
     Literal,
+    Outside,
     Record,
     Ref,
     decisive,
@@ -111,8 +112,10 @@ class Recording(CallSession):
         if original._session is None:
             self._originals[id(alias)] = (self._root(original), original._data)
 
-    def rebound(self, tensor: Tensor) -> None:
-        super().rebound(tensor)
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+        super().rebound(tensor, value)
+        if value._session is None:
+            self._originals[id(tensor)] = (self._root(value), value._data)
         if id(tensor) not in self._own:
             self._rebound.append(weakref.ref(tensor))
             self._remember(tensor)
@@ -191,25 +194,31 @@ class Recording(CallSession):
             owner = external.owner() if external.owner is not None else None
             if owner is not None:
                 owners[id(owner)] = number
-        found = {id(t): t for r in self._rebound if (t := r()) is not None and t._session is self}
+        found = {id(t): t for r in self._rebound if (t := r()) is not None}
         holders = self._holders()
         bindings = []
         for key, t in found.items():
             holder = holders.get(key, t)
             leaf = self._leaf_tensors.get(id(holder))
             of_grad = holder is not t
-            bindings.append(Binding(t._index, weakref.ref(holder), leaf, owners.get(key), of_grad=of_grad))
+            source = self.ref(t)
+            bindings.append(Binding(source, weakref.ref(holder), leaf, owners.get(key), of_grad=of_grad))
         return bindings
 
     def _grad_bindings(self) -> list[Binding]:
         bindings = []
         for tensor, before, _ in self._grads.values():
             grad = tensor._grad
-            if grad is None or (grad is not before and grad._session is self):
-                step = grad._index if grad is not None else None
+            if grad is None or grad is not before:
+                source = self._source_of_grad(grad) if grad is not None else None
                 leaf = self._leaf_tensors.get(id(tensor))
-                bindings.append(Binding(step, weakref.ref(tensor), leaf, is_grad=True))
+                bindings.append(Binding(source, weakref.ref(tensor), leaf, is_grad=True))
         return bindings
+
+    def _source_of_grad(self, grad: Tensor) -> Ref | Outside:
+        if id(grad) in self._own:
+            return self.ref(grad)
+        return Outside(weakref.ref(grad), self._leaf_tensors.get(id(grad)))
 
     def _holders(self) -> dict[int, Tensor]:
         """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""

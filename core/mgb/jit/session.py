@@ -50,7 +50,7 @@ class CallSession(ABC):
         if alias._session is self:
             self._tensors.append(weakref.ref(alias))
 
-    def rebound(self, tensor: Tensor) -> None:
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
         reference = weakref.ref(tensor)
         self._tensors.append(reference)
         self._replaced.append((reference, tensor._index if tensor._session is self else self.outside(tensor)))

@@ -235,7 +235,7 @@ class trace:
         try:
             if self.capture_as_const:
                 results_of(result, session)
-            return result, self._close(session)
+            return result, self._close(session, session.finish())
         except BaseException:
             session.abandon()
             raise
@@ -247,10 +247,11 @@ class trace:
         result = self._run_body(session, args, kwargs)
         try:
             if session.reads:
-                return result, self._close(session), None
+                return result, self._close(session, session.finish()), None
             structure, refs = results_of(result, session)
+            record = session.finish()
             session.check_known()
-            variant = self._close(session)
+            variant = self._close(session, record)
         except BaseException:
             session.abandon()
             raise
@@ -262,8 +263,8 @@ class trace:
             leaves, symbolic=self.symbolic, capture_as_const=self.capture_as_const, without_host=without_host
         )
 
-    def _close(self, session: Recording) -> Variant:
-        variant = Variant(session.finish(), self._compile)
+    def _close(self, session: Recording, record: Record) -> Variant:
+        variant = Variant(record, self._compile)
         if self.symbolic:
             for number in range(len(variant.segments)):
                 variant.run(number, session.fed, session.values)

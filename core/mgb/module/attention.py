@@ -90,11 +90,10 @@ class MultiHeadAttention(Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        q, k, v = (
-            self._split(projection(x))
-            for projection, x in ((self.query, query), (self.key, key), (self.value, value))
-        )
-        weights = self.dropout(attention_weights(q, k, attn_mask, is_causal))
+        factor = (self.embed_dim // self.num_heads) ** -0.5
+        q = self._split(self.query(query) * factor)  # scaled here, it is one kernel with the bias
+        k, v = self._split(self.key(key)), self._split(self.value(value))
+        weights = self.dropout(attention_weights(q, k, attn_mask, is_causal, scale=1))
         heads = F.transpose(F.matmul(weights, v), (0, 2, 1, 3))
         out: Tensor = self.out(F.reshape(heads, query.shape))
         return out

@@ -50,7 +50,7 @@ def _matmul_eager(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool =
     left = a.swapaxes(-1, -2) if transpose_a else a
     right = b.swapaxes(-1, -2) if transpose_b else b
     if right.ndim == 2 < left.ndim and left.flags.c_contiguous:  # one product of many rows, not many products
-        flat = np.matmul(left.reshape(-1, left.shape[-1]), right)
+        flat = np.matmul(left.reshape(math.prod(left.shape[:-1]), left.shape[-1]), right)
         return flat.reshape(*left.shape[:-1], flat.shape[-1])
     return np.matmul(left, right)
 

@@ -116,6 +116,13 @@ def exponential(x: Tensor, tail: Tensor | float = 0.0, shift: int = 0) -> Tensor
     return where(vanishes, 0.0, scale(_exp_reduced(r), n))
 
 
+def times_exponential(factor: Tensor, x: Tensor, tail: Tensor | float = 0.0) -> Tensor:
+    """``factor * exp(x + tail)`` for ``x <= 0``, rounded less often than the product of the two."""
+    vanishes = lt(x, EXP_RANGE[x.dtype][0])
+    r, n = reduce_exponent(where(vanishes, 0.0, x), 2)
+    return where(vanishes, 0.0, scale(fma(factor, _expm1_reduced(r + tail), factor), n))
+
+
 @widen_halves
 def exp(x: Tensor) -> Tensor:
     """Within 1 ULP; underflow is gradual."""
@@ -126,9 +133,10 @@ def exp(x: Tensor) -> Tensor:
 def exp2(x: Tensor) -> Tensor:
     """Within 1 ULP, and exact at whole numbers."""
     lowest, highest = EXP_RANGE[x.dtype]
-    x = at_most(at_least(x, lowest * LOG2_E), highest * LOG2_E)
+    vanishes = lt(x, lowest * LOG2_E)
+    x = at_most(where(vanishes, 0.0, x), highest * LOG2_E)
     whole, n = round_scaled(x, 1.0, 2)
-    return scale(_exp_reduced((x - whole) * (1 / LOG2_E)), n)
+    return where(vanishes, 0.0, scale(_exp_reduced((x - whole) * (1 / LOG2_E)), n))
 
 
 @widen_halves

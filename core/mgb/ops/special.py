@@ -5,9 +5,11 @@ Polynomials are minimax fits by the Remez exchange (``docs/minimax.py``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .. import dtypes
 from ..tensor import Tensor
-from .exponential import exp_wide, exponential, log
+from .exponential import exp_wide, log, times_exponential
 from .floats import Body, at_most, flip_sign, magnitude, polynomial, sign_bit, upper_half, widen_halves
 from .primitives import cast, fma, lt, neg, sqrt, where
 
@@ -59,6 +61,17 @@ ERFC = {
         -7.886716399392516e-09, -1.2115495924908007e-09,
     ),
 }  # fmt: skip
+# (a + c) * exp(a**2 / 2) * Phi(-a), c = NORMAL_CENTRE, in (a - c) / (a + c): ERFC again, of a / sqrt(2)
+NORMAL = {
+    dtypes.float32: (
+        0.72236806, -0.48589614, 0.19761616, -0.025764005, -0.015204325, 0.004550206, 0.002149962,
+        -0.00051401317, -0.00037215173, -3.1846033e-05,
+    ),
+    dtypes.float64: tuple(0.5**0.5 * c for c in ERFC[dtypes.float64]),
+}  # fmt: skip
+NORMAL_CENTRE = 8**0.5
+#: The normal distribution function is 0 below the negative.
+NORMAL_HIGHEST = {dtypes.float32: 14.5, dtypes.float64: 38.9}
 #: erfc is 0 above.
 ERFC_HIGHEST = {dtypes.float32: 10.2, dtypes.float64: 27.5}
 
@@ -104,25 +117,50 @@ ERFINV_FAR: Pieces = (
         -1937934370234.0354, 19888541203495.336,
     )),
 )  # fmt: skip
+# in float32: in w up to ERFINV_END, then in sqrt(w), each minus the number in front
+ERFINV_SINGLE = (1.5, (
+    1.2520639, 0.25036246, 0.0008796953, -0.0020923105, 0.00017778004, 2.3241071e-05, -5.4253082e-06,
+    -2.8331383e-08, 1.1941442e-07, -1.5002149e-08, 6.377566e-10,
+))  # fmt: skip
+ERFINV_SINGLE_FAR = (3.299999952316284, (
+    3.1341615, 1.0057685, 0.004843969, -0.0032824087, 0.0020994435, -0.001472047, 0.00085290096,
+    -0.0002485107,
+))  # fmt: skip
+ERFINV_END = 6.25
 
 
-def _slow_factor(a: Tensor) -> Tensor:
-    """``exp(a**2) * erfc(a)`` for a float64 ``a >= 0``.
-
-    The map of all magnitudes to an interval is that of Shepherd and Laframboise (1981).
-    """
-    inverse = 1 / (a + 2)
-    rest = fma(neg(inverse), a, fma(-2, inverse, 1))  # of the division and of the sum, relative to `inverse`
-    t = fma(-4 * inverse, rest, fma(-4, inverse, 1))
-    return polynomial(t, ERFC[a.dtype]) * fma(inverse, rest, inverse)
+def _minus_square(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Two terms whose sum is ``-a**2`` to nearly twice the digits: the first is exact."""
+    leading = upper_half(a)
+    return neg(leading * leading), (leading - a) * (leading + a)
 
 
 def _erfc_of_magnitude(a: Tensor) -> Tensor:
-    """``erfc(a)`` for a float64 ``a >= 0``: an exponential, its square having all digits, times a factor."""
+    """``erfc(a)`` for a float64 ``a >= 0``: ``exp(-a**2)`` times a factor that falls slowly.
+
+    The map of all magnitudes to an interval is that of Shepherd and Laframboise (1981).
+    """
     a = at_most(a, ERFC_HIGHEST[a.dtype])
-    leading = upper_half(a)
-    square, rest = neg(leading * leading), (leading - a) * (leading + a)
-    return exponential(square, rest) * _slow_factor(a)
+    inverse = 1 / (a + 2)
+    rest = fma(neg(inverse), a, fma(-2, inverse, 1))  # of the division and of the sum, relative to `inverse`
+    t = fma(-4 * inverse, rest, fma(-4, inverse, 1))
+    square, square_rest = _minus_square(a)
+    return times_exponential(polynomial(t, ERFC[a.dtype]) * inverse, square, square_rest + rest)
+
+
+def normal_tail(a: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """The normal distribution next to ``-a``, ``a >= 0``, by two parts: a ratio and a factor.
+
+    Returns
+    -------
+    ratio : Tensor
+        ``(a + NORMAL_CENTRE) * exp(a**2 / 2) * Phi(-a)``, `Phi` being the distribution function.
+    damped : callable
+        A Tensor times ``exp(-a**2 / 2)``.
+    """
+    square, rest = _minus_square(a)
+    ratio = polynomial(fma(2, a / (a + NORMAL_CENTRE), -1), NORMAL[a.dtype])
+    return ratio, lambda x: times_exponential(x, 0.5 * square, 0.5 * rest)
 
 
 def _erf_near_zero(a: Tensor) -> Tensor:
@@ -184,10 +222,18 @@ def _in_double(function: Body) -> Body:
     return widened
 
 
-@_in_double
+def _erfinv_ratio_single(w: Tensor) -> Tensor:
+    """The same in float32, where `w` is at most 17."""
+    (centre, near), (far_centre, far) = ERFINV_SINGLE, ERFINV_SINGLE_FAR
+    inner = where(lt(w, ERFINV_END), polynomial(w - centre, near), polynomial(sqrt(w) - far_centre, far))
+    return where(lt(w, INF), inner, w)
+
+
+@widen_halves
 def erfinv(x: Tensor) -> Tensor:
-    """Within 2 ULP."""
-    return x * _erfinv_ratio(neg(log((1 - x) * (1 + x))))
+    """Within 3 ULP in float32, 2 in float64."""
+    ratio = _erfinv_ratio_single if x.dtype == dtypes.float32 else _erfinv_ratio
+    return x * ratio(neg(log((1 - x) * (1 + x))))
 
 
 @_in_double

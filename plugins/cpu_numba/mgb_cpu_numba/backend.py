@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -11,6 +13,7 @@ from mgb.ir import Graph, Kind
 from .frame import Frame
 from .launch import Launcher, Unit
 from .machine import Code, build, load, toolchain
+from .native import MACHINES
 from .source import source
 from .words import VOCABULARY
 from .writer import Source
@@ -35,6 +38,9 @@ class CpuNumba(Backend):
     def probe(self) -> str | None:
         if find_spec("numba") is None:
             return "Numba is not installed; python -m pip install numba"
+        if sys.platform != "linux" or platform.machine() not in MACHINES:
+            here = f"{sys.platform} on {platform.machine()}"
+            return f"it runs on Linux ({', '.join(MACHINES)}), this is {here}; export MGB_JIT_BACKEND=EAGER"
         return None
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:

@@ -16,12 +16,10 @@ from mgb.ir import CONST, Graph, Node
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
-#: The head of the plan. A row is cut in `units`: a step of the outer folded loops, and in it a piece of the
-#: inner loop; the steps of one piece follow each other, so that a transposed input is read in cache lines.
-#: `group` units make a chunk, whose partial sums do not depend on who computes it.
-HEAD = (
-    "n", "piece", "pieces", "steps", "group", "units", "chunks", "extent", "stream",
-)  # fmt: skip
+#: The head of the plan. A row is cut in `units`: a piece of the inner loop at one place of the outer folded
+#: loops. `group` units make a chunk, whose partial sums do not depend on who computes it. Rows of transposed
+#: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none.
+HEAD = ("n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class Buffer:
     dtype : str
     size : str
         How many elements, in the words of the plan: ``"piece"``, ``"chunks"``, ``"chunks *
-        piece"``, ``"row"`` or ``"units * piece"``.
+        piece"`` or ``"units * piece"``.
     shared : bool
         Whether all threads that work on one row share it.
     node : Node
@@ -110,7 +108,8 @@ class Frame:
         named = [(f"x{i}", v) for i, v in enumerate((*self.graph.inputs, *consts))]
         named += [(f"y{i}", v) for i, v in enumerate(self.graph.outputs)]
         named += [(f"i{i}", v) for i, v in enumerate(v for v in leaves if v.op is not CONST)]
-        width, start = 1 + 2 * self.ndim, len(HEAD) + 2 * self.ndim
+        loops = sum(self.loops.values())
+        width, start = 1 + loops, len(HEAD) + loops
         return tuple(
             Operand(name, v, self.inner is not None and self.span[v][self.inner], start + i * width)
             for i, (name, v) in enumerate(named)
@@ -144,27 +143,53 @@ class Frame:
         folded = tuple(a for a in axes if a in self.folded_axes)
         return {"kept": tuple(a for a in axes if a not in folded), "folded": folded}
 
+    @cached_property
+    def loops(self) -> dict[str, int]:
+        """How many kept and how many folded loops there are around the innermost one.
+
+        Where the lanes run along the row, one of the folded loops is over the pieces of the inner axis.
+        """
+        return {"kept": len(self.outer["kept"]), "folded": len(self.outer["folded"]) + (not self.columns)}
+
     @property
     def lengths_at(self) -> dict[str, int]:
         """The first slot of the lengths of the kept and of the folded loops, innermost first."""
-        return {"kept": len(HEAD), "folded": len(HEAD) + self.ndim}
+        return {"kept": len(HEAD), "folded": len(HEAD) + self.loops["kept"]}
 
     def strides_at(self, o: Operand, kind: str) -> range:
-        """The slots of an operand's strides along the outer loops of a kind; none when they are all 0."""
-        first = o.at + 1 + (0 if kind == "kept" else self.ndim)
-        axes = self.outer[kind]
-        return range(first, first + len(axes) * any(self.span[o.node][a] for a in axes))
+        """The slots of an operand's strides along the loops of a kind; none when they are all 0."""
+        first = o.at + 1 + (0 if kind == "kept" else self.loops["kept"])
+        varies = any(self.span[o.node][a] for a in self.outer[kind])
+        pieces = kind == "folded" and o.moves and not self.columns
+        return range(first, first + self.loops[kind] * (varies or pieces))
+
+    @property
+    def starts_at(self) -> range:
+        """The slots of how far the folded loops go along the inner axis, where they do."""
+        loops = sum(self.loops.values())
+        first = len(HEAD) + loops + len(self.operands) * (1 + loops)
+        return range(first, first + self.loops["folded"])
+
+    @cached_property
+    def tiled(self) -> dict[Operand, int]:
+        """The inputs that may be laid out in tiles: the slot of the distance of an element from the next in
+        the row, 0 for one that is not.
+        """
+        if self.columns or self.flat or not self.loops["kept"]:
+            return {}
+        found = [o for o in self.operands if o.moves and not o.is_output and not o.is_iota]
+        found = [o for o in found if self.strides_at(o, "kept")]
+        return {o: self.starts_at.stop + i for i, o in enumerate(found)}
 
     @property
     def buffers_at(self) -> int:
         """The first slot of the buffers' offsets."""
-        return len(HEAD) + 2 * self.ndim + len(self.operands) * (1 + 2 * self.ndim)
+        return self.starts_at.stop + len(self.tiled)
 
     def _buffers(self) -> tuple[Buffer, ...]:
         folds = [f for p in self.schedule.passes for f in p.folds]
         keeps = [v for p in self.schedule.passes for v in p.keeps]
-        row = "units * piece" if self.columns else "row"
-        found = [_buffer(f"k{i}", v, row, True) for i, v in enumerate(keeps)]
+        found = [_buffer(f"k{i}", v, "units * piece", True) for i, v in enumerate(keeps)]
         if self.columns:
             found += [_buffer(f"p{i}", f, "chunks * piece", True) for i, f in enumerate(folds)]
             found += [_buffer(f"t{i}", f, "piece", False) for i, f in enumerate(folds)]

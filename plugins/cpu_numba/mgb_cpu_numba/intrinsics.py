@@ -80,6 +80,17 @@ def _any_order(floats: str, integers: str) -> Emit:
     return emit
 
 
+def _frozen(builder: Any, value: Any) -> Any:
+    """`value`, hidden from rewrites.
+
+    LLVM turns the maximum of p and ``select(mask, x, -inf)`` into ``select(mask, maximum(p, x), p)``, which
+    it does not know for a reduction and does not vectorise.
+    """
+    instruction = ir.Instruction(builder.block, value.type, "freeze", (value,))
+    builder._insert(instruction)  # llvmlite has no word for it
+    return instruction
+
+
 def _extreme_of_all(swap: bool) -> Emit:
     """A step of a maximum or minimum (`swap`), in a form that LLVM knows to have no order; NaN stays."""
     name, compare = ("minimum", "<") if swap else ("maximum", ">")
@@ -88,7 +99,7 @@ def _extreme_of_all(swap: bool) -> Emit:
         if _is_float(type_):
             signature = ir.FunctionType(a.type, [a.type] * 2)
             function = builder.module.declare_intrinsic(f"llvm.{name}", [a.type], signature)
-            return builder.call(function, (a, b), fastmath=("nsz",))
+            return builder.call(function, (a, _frozen(builder, b)), fastmath=("nsz",))
         order = builder.icmp_signed if _is_signed(type_) else builder.icmp_unsigned
         return builder.select(order(compare, a, b), a, b)
 
@@ -308,6 +319,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "load": memory.load,
     "store": memory.store,
     "gather": memory.gather,
+    "tile": memory.tile,
     "flush": memory.flush,
     "cast": cast,
     "bitcast": bitcast,

@@ -21,8 +21,8 @@ from .halves import narrow, widen
 BYTE = ir.IntType(8)
 WORD = ir.IntType(64)
 
-#: Bytes of a cache line.
-LINE = 64
+#: Bytes of a cache line, and how many lines of a transposed input are asked for before they are read.
+LINE, AHEAD = 64, 24
 
 # fmt: off
 #: For each dtype: Numba's type of the value in a kernel, LLVM's type in memory, its bytes.
@@ -102,6 +102,53 @@ def _copy_function(module: Any, size: int) -> Any:
         builder.store(found, _pointer(builder, (target, loop.index), element), align=size)
     builder.ret_void()
     return function
+
+
+def tile(size: int) -> Any:
+    """``tile(buffer, address, step, count, across, rows, pitch)``: lay out `rows` rows of `count` elements of
+    `size` bytes in `buffer`, `pitch` elements apart. Elements are `step` bytes apart, rows `across`; nothing
+    is done for a `step` of 0.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        with builder.if_then(builder.icmp_unsigned("!=", args[2], WORD(0))):
+            builder.call(_tile_function(builder.module, size), args)
+        return context.get_dummy_value()
+
+    words = [types.int64] * 7
+    return intrinsic(
+        lambda _typing, buffer, address, step, count, across, rows, pitch: (types.void(*words), emit)
+    )
+
+
+def _tile_function(module: Any, size: int) -> Any:
+    """The loops of `tile`: each turn of the outer one reads a cache line, which it asked for long before."""
+    name = f"mgb_tile_{size}"
+    if name in module.globals:
+        return module.globals[name]
+    function = _function(module, name, 7)
+    target, source, step, count, across, rows, pitch = function.args
+    element = ir.IntType(8 * size)
+    builder = ir.IRBuilder(function.append_basic_block())
+    loops: Any = cgutils.for_range
+    with loops(builder, count) as column:
+        place = builder.add(source, builder.mul(column.index, step))
+        _prefetch(builder, builder.add(place, builder.mul(step, WORD(AHEAD))))
+        with loops(builder, rows) as row:
+            at = builder.add(place, builder.mul(row.index, across))
+            found = builder.load(builder.inttoptr(at, element.as_pointer()), align=size)
+            to = builder.add(column.index, builder.mul(row.index, pitch))
+            builder.store(found, _pointer(builder, (target, to), element), align=size)
+    builder.ret_void()
+    return function
+
+
+def _prefetch(builder: Any, address: Any) -> None:
+    """Ask for a cache line that will be read; what is no memory is ignored."""
+    i32, pointer = ir.IntType(32), BYTE.as_pointer()
+    signature = ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], signature)
+    builder.call(function, [builder.inttoptr(address, pointer), i32(0), i32(3), i32(1)])
 
 
 def flush(size: int) -> Any:

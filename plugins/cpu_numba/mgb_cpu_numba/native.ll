@@ -710,7 +710,7 @@ python:
   ret ptr %answer
 }
 
-; A child process has no workers: forget them, and the job that they may have had.
+; There are no workers, at the start and in a child process: forget them, and the job that they may have had.
 define void @forget() {
   call void @llvm.memset.p0.i64(ptr @cores, i8 -1, i64 4096, i1 false)
   store i64 0, ptr @workers

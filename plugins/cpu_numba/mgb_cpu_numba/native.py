@@ -73,6 +73,7 @@ class Native:
         self.work = library["work"]
         self.launch = ctypes.PYFUNCTYPE(ctypes.c_int, POINTER, POINTER)(library["launch"])
         forget = ctypes.PYFUNCTYPE(None)(library["forget"])
+        forget()
         doc = b"run(*inputs, out)\n--\n\nFill the arrays in the tuple `out`."
         self.method = _Method(b"run", library["run"], _FASTCALL_KEYWORDS, doc)
         self.workers = WORD.from_address(library["workers"])

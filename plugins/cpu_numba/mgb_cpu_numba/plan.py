@@ -20,6 +20,12 @@ PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
 #: The same when an input's elements lie `FAR` bytes apart or more: few enough lines to stay in cache.
 SPREAD, FAR = 1 << 6, 1 << 8
 
+#: Rows of a tile, and the longest: a tile is in cache when it is read.
+TILE, TILED = 16, 1 << 14
+
+#: Bytes from row to row up to which rows are neighbours in cache lines, and elements in a line, roughly.
+NEAR, LANES = 16, 16
+
 #: Bytes that a call reads and writes from which its outputs go past the caches, and elements of a piece then.
 #: Of a server's last cache a guest of it has only a share.
 STREAM, STREAMED = 1 << 27, 1 << 9
@@ -91,6 +97,13 @@ class Planner:
         self.folded = [a for a in range(inner - 1, -1, -1) if self.loops.folded[a]]
         self.n = self.loops.shape[inner] if self.loops.shape else 1
         self.streams = self.traffic() >= STREAM
+        self.inner = [steps[-1] if steps else 0 for steps in self.loops.strides]
+        self.steps = math.prod(self.loops.shape[a] for a in self.folded)
+        self.tiled = self.transposed()
+        for i in self.tiled:
+            self.inner[i] = frame.operands[i].itemsize
+        self.piece = max(1, min(self.n, self.longest()))
+        self.pieces = -(-self.n // self.piece)
         self.words = np.zeros(frame.buffers_at + len(frame.buffers) + 1, np.int64)
 
     def strides(self, o: Operand, i: int, shapes: Any, strides: Any) -> tuple[int, ...]:
@@ -117,34 +130,44 @@ class Planner:
 
     def sizes(self) -> dict[str, int]:
         """The head of the plan, and the number of rows."""
-        steps = math.prod(self.loops.shape[a] for a in self.folded)
         rows = math.prod(self.loops.shape[a] for a in self.kept)
-        n = self.n
-        piece = max(1, min(n, self.piece(steps)))
+        n, steps, piece, pieces = self.n, self.steps, self.piece, self.pieces
         if self.frame.columns:
             group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
         else:
-            group, units, extent = max(1, CHUNK // piece), steps * -(-n // piece), steps * n
-        pieces = -(-n // piece)
+            group, units, extent = max(1, CHUNK // piece), steps * pieces, steps * n
         return {
-            "n": n, "piece": piece, "pieces": pieces, "steps": steps, "group": group, "units": units,
+            "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
+            "tile": TILE if self.tiled else 0, "pitch": self.pitch,
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
-    def piece(self, steps: int) -> int:
+    def longest(self) -> int:
         """The most elements of the innermost loop that are worked on at once."""
         moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
-        far = max((abs(self.inner_step(i)) for i in moving), default=0) >= FAR
+        far = max((abs(self.inner[i]) for i in moving), default=0) >= FAR
         if not self.frame.columns:
             return SPREAD if far else STREAMED if self.streams else GATHERED if self.gathers() else PIECE
-        fits = CACHED // 8 // max(steps, 1)  # columns that the next pass still finds in cache
+        fits = CACHED // 8 // max(self.steps, 1)  # columns that the next pass still finds in cache
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
         return SPREAD if far else COLUMNS
 
-    def inner_step(self, i: int) -> int:
-        return self.loops.strides[i][-1] if self.loops.shape else 0
+    def transposed(self) -> tuple[int, ...]:
+        """The operands whose rows lie across cache lines that neighbouring rows share."""
+        if not self.kept or self.steps > 1 or self.n > TILED:
+            return ()
+        strides, across = self.loops.strides, self.kept[0]
+        candidates = (i for i, o in enumerate(self.frame.operands) if o in self.frame.tiled)
+        return tuple(
+            i for i in candidates if abs(strides[i][-1]) >= FAR and 0 < abs(strides[i][across]) <= NEAR
+        )
+
+    @property
+    def pitch(self) -> int:
+        """Elements from row to row of a tile: one line more than a row has, lest rows meet in a cache set."""
+        return (-(-self.n // LANES) + 1) * LANES
 
     def traffic(self) -> int:
         """The bytes of all operands."""
@@ -165,34 +188,54 @@ class Planner:
 
     def gathers(self) -> bool:
         operands = enumerate(self.frame.operands)
-        return any(o.moves and self.inner_step(i) != o.itemsize for i, o in operands)
+        return any(o.moves and self.inner[i] != o.itemsize for i, o in operands)
 
     def fill(self, sizes: dict[str, int]) -> tuple[int, int]:
         """Write every slot; returns the bytes of scratch memory, each thread's own and shared."""
         frame, words = self.frame, self.words
         words[: len(HEAD)] = [sizes[name] for name in HEAD]
-        for kind, axes in (("kept", self.kept), ("folded", self.folded)):
-            at = frame.lengths_at[kind]
-            words[at : at + frame.ndim] = 1
-            words[at : at + len(axes)] = [self.loops.shape[a] for a in axes]
+        kept = [self.loops.shape[a] for a in self.kept]
+        folded = [self.loops.shape[a] for a in self.folded]
+        self.write(frame.lengths_at["kept"], frame.loops["kept"], kept, 1)
+        self.write(frame.lengths_at["folded"], frame.loops["folded"], self.ordered(folded, self.pieces), 1)
         for i, o in enumerate(frame.operands):
-            steps = self.loops.strides[i]
-            words[o.at] = self.inner_step(i)
-            for at, axes in ((o.at + 1, self.kept), (o.at + 1 + frame.ndim, self.folded)):
-                words[at : at + len(axes)] = [steps[a] for a in axes]
+            steps, words[o.at] = self.loops.strides[i], self.inner[i]
+            self.write(o.at + 1, frame.loops["kept"], [steps[a] for a in self.kept])
+            folded = self.ordered([steps[a] for a in self.folded], self.piece * self.inner[i])
+            self.write(o.at + 1 + frame.loops["kept"], frame.loops["folded"], folded)
+        starts = self.ordered([0] * len(self.folded), self.piece)
+        self.write(frame.starts_at.start, frame.loops["folded"], starts)
+        for i in self.tiled:
+            words[frame.tiled[frame.operands[i]]] = self.loops.strides[i][-1]
         used = {True: 0, False: 0}
         for k, b in enumerate(frame.buffers):
             words[frame.buffers_at + k] = used[b.shared]
             used[b.shared] += -(-self.count(b, sizes) * b.itemsize // 64) * 64
         return used[False], used[True]
 
+    def ordered(self, folded: list[int], pieces: int) -> list[int]:
+        """What belongs to each folded loop, innermost first.
+
+        The pieces of a line follow each other. Where they are copied side by side, the lines of one piece
+        follow each other instead: those of a transposed input share its cache lines.
+        """
+        if self.frame.columns:
+            return folded
+        return [*folded, pieces] if self.gathers() or self.pieces == 1 else [pieces, *folded]
+
+    def write(self, at: int, count: int, values: list[int], rest: int = 0) -> None:
+        """Write `values` into `count` slots from `at` on, and `rest` behind them."""
+        self.words[at : at + count] = [*values, *[rest] * (count - len(values))]
+
     def count(self, b: Buffer, sizes: dict[str, int]) -> int:
         """How many elements buffer `b` holds."""
+        if b.name.startswith("g") and self.tiled:
+            return TILE * self.pitch
         if (b.name.startswith("g") and not self.gathers()) or (b.name.startswith("s") and not self.streams):
             return 0
         return {
             "piece": sizes["piece"], "chunks": sizes["chunks"],
-            "row": sizes["extent"], "chunks * piece": sizes["chunks"] * sizes["piece"],
+            "chunks * piece": sizes["chunks"] * sizes["piece"],
             "units * piece": sizes["units"] * sizes["piece"],
         }[b.size]  # fmt: skip
 

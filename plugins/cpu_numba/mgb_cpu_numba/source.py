@@ -16,13 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import numpy as np
 from mgb.codegen import Pass, statements
 from mgb.ir import CONST, Kind, Node
 
 from .frame import HEAD, SPAN, Buffer, Frame, Operand
 from .hazards import hazards, replaced
-from .words import FOLDERS, held
+from .words import FOLDERS, held, identity, wide
 from .writer import Source, Writer
 
 Names = dict[Node, str]
@@ -45,6 +44,9 @@ class _Printer(Writer):
         parameters = [o.name for o in self.frame.arrays]
         self.depth = 1
         self.extents()
+        if self.frame.tiled:
+            self.line("tile0 = row0")
+            self.line("tile1 = row0")
         with self.block("for row in range(row0, row1):"):
             self.row()
         if any(o.is_output and o.moves for o in self.frame.operands):
@@ -114,23 +116,27 @@ class _Printer(Writer):
             self.row_values(part.after, f"w{k}_")
         self.row_stores()
 
-    def places(self, index: str, kind: str) -> list[str]:
-        """Split `index` into its places along the loops of a kind, "kept" or "folded", innermost first."""
-        count, at = len(self.frame.outer[kind]), self.frame.lengths_at[kind]
+    def places(self, index: str, kind: str, first: int = 0) -> list[str]:
+        """Split `index` into its places along the loops of a kind, "kept" or "folded", from `first` out."""
+        count, at = self.frame.loops[kind], self.frame.lengths_at[kind]
         names = []
-        for axis in range(count - 1):
+        for axis in range(first, count - 1):
             length = f"slot(plan, {at + axis})"
             self.line(f"{kind}{axis} = remainder({index}, {length})")
             self.line(f"{kind}_rest{axis} = quotient({index}, {length})")
             names.append(f"{kind}{axis}")
             index = f"{kind}_rest{axis}"
-        return [*names, index][:count]
+        return [*names, index][: count - first]
 
-    def address(self, o: Operand, start: str, moves: Iterable[tuple[int, str]], count: str) -> str:
-        """`start`, moved by steps of the strides in slots; laid side by side if `count` elements are read."""
-        for at, place in moves:
+    def moved(self, start: str, slots: Iterable[int], places: Iterable[str]) -> str:
+        """`start`, moved to `places` by the strides in `slots`."""
+        for at, place in zip(slots, places, strict=False):
             start = f"move({start}, {place}, slot(plan, {at}))"
-        if not count or not o.moves or o.is_iota or o.is_output:
+        return start
+
+    def lined_up(self, o: Operand, start: str, count: str) -> str:
+        """Where the `count` elements that an input has at `start` lie side by side."""
+        if not o.moves or o.is_iota or o.is_output:
             return start
         gather = self.function(f"gather_{o.itemsize}", "gather", o.itemsize)
         return f"{gather}(g{o.name}, {start}, slot(plan, {o.at}), {count})"
@@ -144,14 +150,32 @@ class _Printer(Writer):
         places = self.places(index, "kept")
         read = self.frame.schedule.row_reads
         for o in self.frame.operands:
-            moves = [(o.at, "column")] if self.frame.columns and o.moves else []
-            moves += zip(self.frame.strides_at(o, "kept"), places, strict=False)
-            self.line(f"{o.name}_row = {self.address(o, o.name, moves, count if o.node in read else '')}")
+            start = self.moved(o.name, self.frame.strides_at(o, "kept"), places)
+            if self.frame.columns and o.moves:
+                start = self.moved(start, [o.at], ["column"])
+            self.line(f"{o.name}_row = {self.lined_up(o, start, count) if o.node in read else start}")
+        if self.frame.tiled:
+            self.tiles(places[0])
         if not self.frame.columns:
             for node in read:
                 o = self.frame.source_of[node]
                 self.names[node] = f"{o.name}_value"
                 self.line(f"{o.name}_value = {self.element(o, f'{o.name}_row', '0')}")
+
+    def tiles(self, place: str) -> None:
+        """Lay out rows that lie across cache lines, as many together as share a line."""
+        length = f"slot(plan, {self.frame.lengths_at['kept']})"
+        with self.block("if tile != 0:"), self.block("if row >= tile1:"):
+            self.line("tile0 = row")
+            self.line(f"tile1 = minimum(row1, row + minimum(tile, {length} - {place}))")
+            for o, step in self.frame.tiled.items():
+                tile = self.function(f"tile_{o.itemsize}", "tile", o.itemsize)
+                across = self.frame.strides_at(o, "kept").start
+                found = f"{o.name}_row, slot(plan, {step}), n, slot(plan, {across})"
+                self.line(f"{tile}(g{o.name}, {found}, tile1 - tile0, pitch)")
+        for o, step in self.frame.tiled.items():
+            laid = f"g{o.name} + (row - tile0) * pitch * {o.itemsize}"
+            self.line(f"{o.name}_row = where(slot(plan, {step}) != 0, {laid}, {o.name}_row)")
 
     def element(self, o: Operand, address: str, index: str) -> str:
         index = index if o.moves else "0"
@@ -162,13 +186,36 @@ class _Printer(Writer):
     # passes
 
     def loop(self, k: int, part: Pass) -> None:
-        with self.block("for chunk in range(chunk0, chunk1):"):
+        with self.block("for turn in range(chunk0, chunk1):"):
+            # Every other pass runs backwards: it begins with what the one before has left in cache.
+            self.line("chunk = chunk0 + (chunk1 - 1 - turn)" if k % 2 else "chunk = turn")
             self.begin_chunk(part)
-            with self.block("for unit in range(chunk * group, minimum(units, chunk * group + group)):"):
-                self.unit(part)
-                self.elements(k, part)
-                self.flush(part)
+            self.line("unit0 = chunk * group")
+            self.line("unit1 = minimum(units, unit0 + group)")
+            self.units(k, part)
             self.end_chunk(part)
+
+    def units(self, k: int, part: Pass) -> None:
+        """The units of a chunk. Only runs along the innermost of several folded loops take divisions."""
+        operands = [*(self.frame.source_of[v] for v in part.reads), *self.written(part)]
+        if self.frame.loops["folded"] < 2:
+            with self.block("for unit in range(unit0, unit1):"):
+                self.unit(k, part, {o: f"{o.name}_row" for o in operands}, "0", "unit")
+            return
+        length = f"slot(plan, {self.frame.lengths_at['folded']})"
+        self.line(f"run0 = quotient(unit0, {length})")
+        self.line(f"run1 = quotient(unit1 + {length} - 1, {length})")
+        with self.block("for run in range(run0, run1):"):
+            places = self.places("run", "folded", 1)
+            for o in operands:
+                slots = self.frame.strides_at(o, "folded")[1:]
+                self.line(f"{o.name}_run = {self.moved(f'{o.name}_row', slots, places)}")
+            if not self.frame.columns:
+                self.line(f"start = {self.moved('0', self.frame.starts_at[1:], places)}")
+            self.line(f"origin = run * {length}")
+            with self.block(f"for unit in range(maximum(unit0, origin), minimum(unit1, origin + {length})):"):
+                self.line("place = unit - origin")
+                self.unit(k, part, {o: f"{o.name}_run" for o in operands}, "start", "place")
 
     def begin_chunk(self, part: Pass) -> None:
         if self.frame.columns:
@@ -198,26 +245,22 @@ class _Printer(Writer):
                     b = self.frame.buffer(prefix, fold)
                     self.store(b.name, b.dtype, address, "i", self.literal(identity(fold), held(fold)))
 
-    def unit(self, part: Pass) -> None:
-        operands = [*(self.frame.source_of[v] for v in part.reads), *self.written(part)]
-        step, count = "unit", "width"
+    def unit(self, k: int, part: Pass, bases: dict[Operand, str], start: str, place: str) -> None:
+        """One unit: the operands are at `place` of the innermost folded loop from `bases`."""
         if not self.frame.columns:
-            step, count = "step", "count"
-            self.line("step = remainder(unit, steps)")
-            self.line("start = quotient(unit, steps) * piece")
-            self.line("count = minimum(piece, n - start)")
-        places = self.places(step, "folded")
-        for o in operands:
-            moves = [(o.at, "start")] if o.moves and not self.frame.columns else []
-            moves += zip(self.frame.strides_at(o, "folded"), places, strict=False)
-            self.line(f"{o.name}_at = {self.address(o, f'{o.name}_row', moves, count)}")
+            start = self.moved(start, self.frame.starts_at[:1], [place])
+            self.line(f"count = minimum(piece, n - {start})")
+        for o, base in bases.items():
+            address = self.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
+            self.line(f"{o.name}_at = {self.lined_up(o, address, self.count)}")
         for v in (*part.restores, *part.keeps):
             b = self.frame.buffer("k", v)
-            place = "unit * piece" if self.frame.columns else "(step * n + start)"
-            self.line(f"{b.name}_at = {b.name} + {place} * {b.itemsize}")
+            self.line(f"{b.name}_at = {b.name} + unit * piece * {b.itemsize}")
         for o in self.written(part):
             if o.moves:
                 self.line(f"{o.name}_to = where(stream_{o.name} != 0, s{o.name}, {o.name}_at)")
+        self.elements(k, part)
+        self.flush(part)
 
     def written(self, part: Pass) -> list[Operand]:
         """The outputs that a pass writes."""
@@ -360,22 +403,3 @@ class _Printer(Writer):
                 self.load_lanes(names, (), [o.node for o in outputs], "o")
                 for o in outputs:
                     self.store(o.name, o.dtype, f"{o.name}_row", "i" if o.moves else "0", names[o.node])
-
-
-def wide(fold: Node) -> str:
-    """The dtype in which chunks are added up: float64 for float32, which costs nothing."""
-    sums = fold.op.name in ("reduce_sum", "reduce_prod")
-    return "float64" if sums and fold.spec.dtype.name == "float32" else held(fold)
-
-
-def identity(fold: Node) -> float:
-    """What a reduction of nothing is."""
-    dtype = fold.spec.dtype
-    if fold.op.name in ("reduce_sum", "reduce_prod"):
-        return int(fold.op.name == "reduce_prod")
-    least = fold.op.name == "reduce_max"
-    if dtype.kind == "b":
-        return not least
-    if dtype.kind in "fV":
-        return -np.inf if least else np.inf
-    return int(np.iinfo(dtype).min if least else np.iinfo(dtype).max)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from mgb.codegen import Spelling
 from mgb.ir import Node
 
@@ -83,3 +84,22 @@ FOLDERS = {
 
 #: A reduction that folds nothing is its operand.
 SPELLINGS: dict[str, Spelling] = {**WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": _cast}
+
+
+def wide(fold: Node) -> str:
+    """The dtype in which chunks are added up: float64 for float32, which costs nothing."""
+    sums = fold.op.name in ("reduce_sum", "reduce_prod")
+    return "float64" if sums and fold.spec.dtype.name == "float32" else held(fold)
+
+
+def identity(fold: Node) -> float:
+    """What a reduction of nothing is."""
+    dtype = fold.spec.dtype
+    if fold.op.name in ("reduce_sum", "reduce_prod"):
+        return int(fold.op.name == "reduce_prod")
+    least = fold.op.name == "reduce_max"
+    if dtype.kind == "b":
+        return not least
+    if dtype.kind in "fV":
+        return -np.inf if least else np.inf
+    return int(np.iinfo(dtype).min if least else np.iinfo(dtype).max)

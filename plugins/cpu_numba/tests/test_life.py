@@ -116,3 +116,10 @@ def test_a_damaged_blob_is_an_exception() -> None:
 def test_the_version_names_the_toolchain_and_the_processor() -> None:
     version = BACKEND.version()
     assert "numba" in version and "llvmlite" in version and "+" in version
+
+
+def test_probe_names_the_machines_it_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert BACKEND.probe() is None
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    reason = BACKEND.probe()
+    assert reason is not None and "riscv64" in reason and "export MGB_JIT_BACKEND=EAGER" in reason

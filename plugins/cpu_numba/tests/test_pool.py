@@ -178,6 +178,21 @@ def test_python_ends_while_workers_sleep_spin_and_work() -> None:
     )
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not bind threads to cores")
+def test_the_first_call_leaves_the_caller_on_its_cores() -> None:
+    """Once the caller was sent away in place of a worker that had not begun: in every second process."""
+    for _ in range(4):
+        run_python(
+            """
+            cores = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {0} & cores or cores)
+            os.sched_setaffinity(0, cores)
+            check()
+            assert os.sched_getaffinity(0) == cores
+            """
+        )
+
+
 def test_a_forked_child_has_workers_of_its_own() -> None:
     printed = run_python(
         """

@@ -15,10 +15,11 @@ from mgb.libraries import Layout, LibraryError, OpLibrary, empty
 
 from .chain import Chain
 from .convolution import ROLES, convolution
+from .layouts import Axes, inverse
 from .native import DATA_TYPES, OPENMP, WHEEL, native, path
 from .pooling import OPS as POOLING
 from .pooling import pooling
-from .product import factors, is_product, product
+from .product import factors, is_product, order_of_product, product
 
 _log = logging.getLogger("mgb.libraries")
 _lock = threading.Lock()  # primitives are made one after the other: each takes milliseconds of all threads
@@ -85,17 +86,22 @@ def _product(
 ) -> Callable[..., Any] | None:
     a, b = factors(operands, params)
     chain = product(native(), a, b, num_threads()) if is_product(a, b) else None
-    return chain and _writing(chain, output)
+    return chain and _writing(chain, output, order_of_product(b) if len(b.shape) == output.ndim else None)
 
 
-def _writing(chain: Chain, output: Spec) -> Callable[..., Any] | None:
-    """`chain` as a function of its inputs; None when the library has only its slow reference code for it."""
-    shape, dtype = output.shape, output.dtype
+def _writing(chain: Chain, output: Spec, order: Axes | None = None) -> Callable[..., Any] | None:
+    """`chain` as a function of its inputs; None when the library has only its slow reference code for it.
+
+    `order` is that of the output's axes in memory; None is row-major.
+    """
+    shape, dtype, axes = output.shape, output.dtype, tuple(range(output.ndim))
+    order = axes if order is None else order
+    stored, back = tuple(shape[axis] for axis in order), inverse(order)
 
     def call(first: Any, second: Any) -> Any:
-        out = empty(shape, dtype)
+        out = empty(stored, dtype)
         chain(first, second, out)
-        return out
+        return out if back == axes else out.transpose(back)
 
     return None if is_slow(chain) else call
 

@@ -10,7 +10,7 @@ from typing import Any
 from mgb.libraries import Layout
 
 from .chain import Chain
-from .layouts import Shape, row_major
+from .layouts import Axes, Shape, memory_order, strides_in
 from .native import Arg, Native
 
 #: Multiplications below which a product is NumPy's: BLAS answers sooner, and on one thread.
@@ -46,8 +46,18 @@ def collapsed(a: Layout) -> Layout | None:
     return Layout((math.prod(a.shape[:-1]), a.shape[-1]), a.strides[-2:], a.dtype)
 
 
+def order_of_product(b: Layout) -> Axes:
+    """The order in memory of the axes of ``a @ b``: that of `b` where rows of `b` are dense, else row-major.
+
+    Heads of attention are a view of (batch, time, heads, width): so is then what is computed from them, and
+    to put the heads side by side again costs nothing.
+    """
+    order = memory_order(b)
+    return order if order[-1] == len(order) - 1 else tuple(range(len(order)))
+
+
 def product(native: Native, a: Layout, b: Layout, threads: int) -> Chain | None:
-    """A chain over `a`, `b` and a row-major output; None when rows of `a` lie too far apart."""
+    """A chain over `a`, `b` and an output in `order_of_product`; None when rows of `a` lie too far apart."""
     rows = a
     if len(b.shape) < len(a.shape):
         found = collapsed(a)
@@ -56,7 +66,9 @@ def product(native: Native, a: Layout, b: Layout, threads: int) -> Chain | None:
         rows = found
     shape: Shape = (*rows.shape[:-1], b.shape[-1])
     item = a.dtype.itemsize
-    layouts = [(o.shape, [s // item for s in o.strides]) for o in (rows, b)] + [(shape, row_major(shape))]
+    layouts = [(o.shape, [s // item for s in o.strides]) for o in (rows, b)] + [
+        (shape, strides_in(order_of_product(b), shape))
+    ]
     described = [native.layout(*layout, a.dtype.name) for layout in layouts]
     left, right, out = described
     with native.threads(threads):

@@ -157,6 +157,22 @@ def test_matmul_reads_heads_where_they_lie():
     near(rule_of(contract.matmul)(q[:, :, ::2], k[:, :, ::-1], transpose_b=True), expected[:, :, ::2, ::-1])
 
 
+@pytest.mark.parametrize("transpose_a", [False, True])
+def test_heads_that_are_multiplied_lie_as_they_did(transpose_a):
+    """Then to put heads side by side is a view. Broadcasts and mirrors are as right."""
+    p, v = random(2, 4, 64, 64), random(2, 64, 4, 32).transpose(0, 2, 1, 3)
+    left = (p.swapaxes(-1, -2) if transpose_a else p).astype(np.float64)
+    together = rule_of(contract.matmul)(p, v, transpose_a=transpose_a)
+    near(together, left @ v.astype(np.float64))
+    assert together.transpose(0, 2, 1, 3).flags.c_contiguous
+    for other in (np.broadcast_to(v[:, :1], v.shape), v[:, ::-1], v[:, :, ::-1], v[..., ::-1], v[:1, :1]):
+        p_of = p[: len(other), : other.shape[1]]
+        near(
+            rule_of(contract.matmul)(p_of, other, transpose_a=transpose_a),
+            left[: len(other), : other.shape[1]] @ other.astype(np.float64),
+        )
+
+
 POOLINGS = {
     "halved": ((4, 3, 8, 8), (2, 2), (2, 2), (0, 0)),
     "overlapping": ((2, 20, 9, 7), (3, 3), (2, 2), (1, 1)),

@@ -1,0 +1,137 @@
+"""How a kernel walks through memory: pieces, runs, chunks and tiles, all cut so short that a few thousand
+elements have many of each.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from cpu_numba_helpers import BACKEND, SENTINEL, VIEWS, call, run, traced, view
+from mgb.ops.primitives import maximum
+from mgb.ops.reduce import reduce_max, reduce_sum
+from mgb.ops.transcendental import exp
+from mgb_cpu_numba import plan
+from mgb_cpu_numba.frame import Frame
+
+RNG = np.random.default_rng(5)
+
+
+def whole(*shape: int, dtype: Any = np.float32) -> Any:
+    """Small whole numbers, whose sums are exact in any order."""
+    return RNG.integers(-8, 9, shape).astype(dtype)
+
+
+@pytest.fixture(params=[(8, 24), (64, 64), (100, 1000)], ids=str)
+def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces and chunks of few elements."""
+    piece, chunk = request.param
+    monkeypatch.setattr(plan, "PIECE", piece)
+    monkeypatch.setattr(plan, "GATHERED", piece)
+    monkeypatch.setattr(plan, "STREAMED", piece)
+    monkeypatch.setattr(plan, "CHUNK", chunk)
+
+
+@pytest.fixture(params=[False, True], ids=["cached", "streamed"])
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to store."""
+    if request.param:
+        monkeypatch.setattr(plan, "STREAM", 0)
+
+
+BROADCASTS = [
+    ((40, 103), (1, 103)),
+    ((40, 103), (40, 1)),
+    ((4, 5, 7, 9), (1, 5, 1, 1)),
+    ((4, 5, 28, 28), (1, 5, 1, 1)),
+    ((4, 5, 6, 100), (1, 1, 6, 100)),
+    ((3, 4, 50, 30), (3, 1, 50, 1)),
+    ((2, 3, 4, 5, 60), (1, 3, 1, 5, 1)),
+]
+
+
+@pytest.mark.usefixtures("short", "stored")
+@pytest.mark.parametrize(("shape", "small"), BROADCASTS, ids=str)
+def test_broadcasts(shape: tuple[int, ...], small: tuple[int, ...]) -> None:
+    bias = whole(*small)
+    graph = traced(lambda x, b: (maximum(x + b, 0.0), x * b), [whole(*shape), bias])
+    kernel = BACKEND.compile(graph)
+    for layout in VIEWS:
+        x = view(whole(*shape), layout)
+        got = call(kernel, graph, [x, bias])
+        np.testing.assert_array_equal(got[0], np.maximum(x + bias, 0))
+        np.testing.assert_array_equal(got[1], x * bias)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("axis", [(0, 2, 3), (1, 3), (0, 3), (3,), (0, 1, 2)], ids=str)
+def test_passes_that_keep_values(axis: tuple[int, ...]) -> None:
+    """Passes run to and fro, and the later ones find what the earlier ones kept."""
+    shape = (3, 4, 10, 33)
+
+    def function(x: Any) -> Any:
+        e = exp(x - reduce_max(x, axis=axis))
+        return e / reduce_sum(e, axis=axis)
+
+    graph = traced(function, [whole(*shape)])
+    kernel = BACKEND.compile(graph)
+    for layout in VIEWS:
+        x = view(whole(*shape), layout)
+        true = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
+        (got,) = call(kernel, graph, [x])
+        np.testing.assert_allclose(got, true / true.sum(axis, keepdims=True), rtol=1e-5)
+
+
+def test_pieces_of_a_line_follow_each_other() -> None:
+    """A line is read in one go, unless its elements lie apart."""
+    arrays = [np.ones((8, 4096), np.float32), np.ones((1, 4096), np.float32)]
+    frame = Frame(traced(lambda x, b: x + b, arrays))
+    x = next(o for o in frame.operands if o.name == "x0")
+    (first, *_) = frame.strides_at(x, "folded")
+    shapes = [a.shape for a in (*arrays, arrays[0])]
+    for array, step in [(arrays[0], plan.PIECE * 4), (np.asfortranarray(arrays[0]), 4)]:
+        planner = plan.Planner(frame, shapes, [a.strides for a in (array, arrays[1])])
+        planner.piece, planner.pieces = plan.PIECE, 2
+        planner.plan()
+        assert planner.words[first] == step
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+def test_tiles_of_transposed_rows(dtype: str) -> None:
+    graph = traced(lambda x, y: reduce_sum(x * y, axis=(1,)), [whole(5, 9, dtype=dtype)] * 2)
+    kernel = BACKEND.compile(graph)
+    for rows, length in itertools.product((2, 15, 16, 17, 70), (300, 301, 1000)):
+        x, y = (whole(rows, length, dtype=dtype) for _ in range(2))
+        true = (x.astype(np.float64) * y).sum(1, keepdims=True).astype(dtype if dtype != "int8" else "i8")
+        for left, right in itertools.product(VIEWS, VIEWS):
+            got = np.full((rows, 1), SENTINEL, dtype)
+            kernel.run(view(x, left), view(y, right), out=(got,))
+            np.testing.assert_array_equal(got, true.astype(dtype))
+
+
+def test_tiles_end_where_their_axis_ends() -> None:
+    for shape, order in [((6, 90, 70), (0, 2, 1)), ((3, 2, 90, 21), (1, 0, 3, 2)), ((70, 30, 5), (1, 2, 0))]:
+        x = whole(*shape).transpose(order)
+        axis = (x.ndim - 1,)
+        top, moved = run(lambda x, a=axis: (reduce_max(x, axis=a), x - reduce_max(x, axis=a)), x)
+        np.testing.assert_array_equal(top, x.max(-1, keepdims=True))
+        np.testing.assert_array_equal(moved, x - x.max(-1, keepdims=True))
+
+
+def test_tiles_are_shared_among_threads() -> None:
+    x = np.asfortranarray(whole(1500, 700))
+    y = whole(1500, 1)
+    total, moved = run(lambda x, y: (reduce_sum(x, axis=(1,)), x * y - reduce_sum(x, axis=(1,))), x, y)
+    np.testing.assert_array_equal(total, x.sum(1, keepdims=True))
+    np.testing.assert_array_equal(moved, x * y - x.sum(1, keepdims=True))
+
+
+def test_only_transposed_rows_are_tiled() -> None:
+    x = np.ones((64, 640), np.float32)
+    frame = Frame(traced(lambda x: reduce_sum(x * 2.0, axis=(1,)), [x]))
+    tiled = {
+        layout: plan.Planner(frame, [x.shape, (64, 1)], [view(x, layout).strides]).tiled for layout in VIEWS
+    }
+    assert tiled == {"plain": (), "transposed": (0,), "reversed": (), "strided": ()}
