@@ -153,6 +153,15 @@ def fits() -> Iterator[Fit]:
         slow = _slow_factor(2)
         top = mpmath.mpf(end - 2) / (end + 2)
         yield Fit("ERFC", dtype, slow, (-1, top), degree, lambda t, slow=slow: 1 / slow(t))  # type: ignore[misc]
+    centre = mpmath.mpf(float(np.float32(8**0.5)))
+    tail = _normal_tail(centre)
+    yield Fit("NORMAL", "float32", tail, (-1, (14.5 - centre) / (14.5 + centre)), 9, lambda t: 1 / tail(t))
+    near = _shifted(_erfinv_ratio, mpmath.mpf(1.5))
+    yield Fit("ERFINV_SINGLE", "float32", near, (-1.5, 6.25 - 1.5), 10, lambda u: 1 / near(u))
+    middle = (mpmath.sqrt(6.25) + mpmath.mpf("4.1")) / 2
+    far = _shifted(lambda root: _erfinv_ratio(root**2), middle)
+    ends = (mpmath.sqrt(6.25) - middle, mpmath.mpf("4.1") - middle)
+    yield Fit("ERFINV_SINGLE_FAR", "float32", far, ends, 7, lambda u: 1 / far(u))
 
 
 def _odd_tail(function: Function, third: Any) -> tuple[Function, Function]:
@@ -166,7 +175,7 @@ def _odd_tail(function: Function, third: Any) -> tuple[Function, Function]:
     return safe, cache(lambda z: z / (1 + z * safe(z)))
 
 
-def _shifted(function: Function, centre: int) -> Function:
+def _shifted(function: Function, centre: Any) -> Function:
     return cache(lambda u: function(centre + u))
 
 
@@ -178,6 +187,25 @@ def _slow_factor(centre: int) -> Function:
         return (a + centre) * mpmath.exp(a * a) * mpmath.erfc(a)
 
     return cache(slow)
+
+
+def _normal_tail(centre: Any) -> Function:
+    """``(a + centre) * exp(a**2 / 2) * Phi(-a)`` of ``t = (a - centre) / (a + centre)``."""
+
+    def tail(t: Any) -> Any:
+        a = centre * (1 + t) / (1 - t)
+        return (a + centre) * mpmath.exp(a * a / 2) * mpmath.erfc(a / mpmath.sqrt(2)) / 2
+
+    return cache(tail)
+
+
+@cache
+def _erfinv_ratio(w: Any) -> Any:
+    """``erfinv(x) / x`` of ``w = -log(1 - x**2)``."""
+    if w == 0:
+        return mpmath.sqrt(mpmath.pi) / 2
+    x = mpmath.sqrt(-mpmath.expm1(-w))
+    return mpmath.erfinv(x) / x
 
 
 def main(wanted: str | None) -> None:

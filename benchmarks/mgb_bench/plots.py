@@ -79,7 +79,7 @@ def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
 def _marks(highest: float) -> list[float]:
     """Four to eight round numbers from 0 on."""
     step = 10 ** math.floor(math.log10(highest))
-    step = next(step * f for f in (0.1, 0.2, 0.5, 1) if highest / (step * f) <= 8)
+    step = next(step * f for f in (0.2, 0.5, 1, 2) if highest / (step * f) <= 8)
     return [step * i for i in range(int(highest / step) + 1)]
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mgb_bench.page import page
-from mgb_bench.plots import bars, lines
+from mgb_bench.plots import _marks, bars, lines
 from mgb_bench.report import duration, markdown
 from mgb_bench.results import Results, parse
 from mgb_bench.run import environment, suites
@@ -212,3 +214,10 @@ def test_a_terminated_run_ends_its_child(tmp_path: Path) -> None:
     run.terminate()
     assert run.wait(timeout=60) == 143
     assert not (tmp_path / "results.json").exists() or not (tmp_path / "results.json").stat().st_size
+
+
+@given(st.floats(1e-6, 1e9))
+def test_marks_are_few_round_numbers_that_reach_almost_to_the_top(highest: float) -> None:
+    marks = _marks(highest)
+    assert marks[0] == 0 and 4 <= len(marks) <= 9
+    assert marks[-1] <= highest * (1 + 1e-9) and highest - marks[-1] <= marks[1] * (1 + 1e-9)
