@@ -206,7 +206,7 @@ class Launcher:
         together: list[Part] = []
         apart: list[list[Part]] = []
         for unit, plan, first in zip(self.units, plans, self._firsts(), strict=True):
-            if plan.span is not None:
+            if not plan.parallel:
                 together.append(unit.whole(plan, first))
             elif plan.rows >= threads or plan.chunks < threads:
                 together.extend(unit.by_rows(plan, first, parts))

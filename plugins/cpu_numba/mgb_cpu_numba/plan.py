@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 
-from .frame import HEAD, SPAN, Buffer, Frame, Operand
+from .frame import HEAD, Buffer, Frame, Operand
 
 Array = np.ndarray[Any, Any]
 
@@ -55,29 +54,24 @@ class Plan:
         What the kernel reads by ``slot``.
     address : int
         Of `words`.
-    span : ctypes array or None
-        The whole work, for a call on this thread that keeps the GIL; None when the work is for several
-        threads.
-    span_address : int
-        Of `span`, or 0.
     rows, chunks, own, shared : int
         The number of rows, of chunks in a row, and bytes of scratch memory.
-    memory : array or None
-        Scratch memory of `span`. The GIL is held, so no other call uses it at the same time.
     work : float
         Nanoseconds that it takes one thread, roughly.
     """
 
     words: Array
     address: int
-    span: Any
-    span_address: int
     rows: int
     chunks: int
     own: int
     shared: int
-    memory: Array | None
-    work: float = 0.0
+    work: float
+
+    @property
+    def parallel(self) -> bool:
+        """Whether the work is for several threads; else a call keeps the GIL."""
+        return self.work >= PARALLEL
 
 
 class Planner:
@@ -118,15 +112,7 @@ class Planner:
         sizes = self.sizes()
         own, shared = self.fill(sizes)
         rows, chunks = sizes["rows"], sizes["chunks"]
-        address = self.words.ctypes.data
-        work = self.work(sizes)
-        if work >= PARALLEL:
-            return Plan(self.words, address, None, 0, rows, chunks, own, shared, None, work)
-        memory, start = scratch(own + shared) if own + shared else (None, 0)
-        span = (ctypes.c_int64 * len(SPAN))(0, self.frame.stages, 0, rows, 0, chunks, start, start + own)
-        return Plan(
-            self.words, address, span, ctypes.addressof(span), rows, chunks, own, shared, memory, work
-        )
+        return Plan(self.words, self.words.ctypes.data, rows, chunks, own, shared, self.work(sizes))
 
     def sizes(self) -> dict[str, int]:
         """The head of the plan, and the number of rows."""
@@ -238,9 +224,3 @@ class Planner:
             "chunks * piece": sizes["chunks"] * sizes["piece"],
             "units * piece": sizes["units"] * sizes["piece"],
         }[b.size]  # fmt: skip
-
-
-def scratch(size: int) -> tuple[Array, int]:
-    """Memory of `size` bytes and its first address on a cache line; the memory lives as long as the array."""
-    memory = np.empty(size + 64, np.uint8)
-    return memory, -(-memory.ctypes.data // 64) * 64

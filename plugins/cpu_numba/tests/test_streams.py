@@ -102,7 +102,7 @@ def test_large_results_are_streamed_and_small_ones_are_not() -> None:
 def test_threads_are_woken_for_work_and_not_for_elements() -> None:
     def wakes(function: Any, length: int) -> bool:
         frame = Frame(traced(function, [np.ones(9, np.float32)]))
-        return plan.Planner(frame, [(length,), (length,)], [(4,)]).plan().span is None
+        return plan.Planner(frame, [(length,), (length,)], [(4,)]).plan().parallel
 
     assert not wakes(lambda x: x + 1.0, 1000)
     assert wakes(lambda x: x + 1.0, 1 << 20)
