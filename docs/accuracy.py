@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,10 +212,9 @@ def arguments(row: Row, dtype: Any, count: int) -> tuple[Any, ...]:
 def worst_narrow(row: Row, dtype: Any, step: int = 1, pairs: int = 0, start: int = 0) -> tuple[float, Any]:
     """The largest error in at most 32 bits, judged by float64, and where it is."""
     call, worst, place = compiled(row), 0.0, None
-    blocks = ((x,) for x in patterns(dtype, step, start))
+    blocks: Iterable[tuple[np.ndarray, ...]] = ((x,) for x in patterns(dtype, step, start))
     if row.inputs == 2:
-        pair = arguments(row, np.float32, pairs)
-        blocks = (tuple(a.astype(dtype) for a in pair) for _ in range(1))  # type: ignore[assignment]
+        blocks = [tuple(a.astype(dtype) for a in arguments(row, np.float32, pairs))]
     with np.errstate(all="ignore"):
         for xs in blocks:
             error = errors(call(*xs), row.double(*(x.astype(np.float64) for x in xs)))
