@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -59,3 +60,11 @@ def check_gradient() -> Callable[..., None]:
             function = gradient
 
     return check
+
+
+@pytest.fixture
+def no_cyclic_gc() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
