@@ -30,6 +30,14 @@ ALIGNMENT = 64
 #: Below this the C library's own free lists are as good, and NumPy is faster to ask.
 SMALL = 64 * 1024
 
+#: Memory of at least so many bytes begins near a multiple of it, so that large pages can back all of it;
+#: NumPy asks the system for them.
+LARGE_PAGE = 1 << 21
+
+#: How far from that multiple: arrays at the same place of a page would contend for the same sets of a cache.
+#: An odd number of cache lines, times 0 up to `PLACES` - 1.
+STEP, PLACES = 17 * ALIGNMENT, 16
+
 _BYTE = np.dtype(np.uint8)
 
 
@@ -161,16 +169,21 @@ def _from_system(size: int) -> _Memory:
             _live -= size
         raise
     memory.bytes = size
-    memory.start = -memory.ctypes.data % ALIGNMENT
+    if size < LARGE_PAGE:
+        memory.start = -memory.ctypes.data % ALIGNMENT
+    else:
+        memory.start = -memory.ctypes.data % LARGE_PAGE + _misses % PLACES * STEP
     return memory
 
 
 def _allocate(size: int) -> _Memory:
+    """`size` bytes and room to align them; the room is never touched, so that no page stands behind it."""
+    room = ALIGNMENT if size < LARGE_PAGE else LARGE_PAGE + PLACES * STEP
     try:
-        return _Memory(size + ALIGNMENT, _BYTE)
+        return _Memory(size + room, _BYTE)
     except MemoryError:
         empty_cache()
-    return _Memory(size + ALIGNMENT, _BYTE)
+    return _Memory(size + room, _BYTE)
 
 
 def _give_back(memory: Any) -> None:

@@ -25,6 +25,7 @@ from mgb.ir import Graph, Kind, Node, Spec, const_node
 from mgb.ops import layout, primitives, reduce
 from mgb.ops.contract import matmul
 from mgb.ops.declare import OPS
+from mgb.ops.index import gather_
 from mgb.ops.primitives import iota
 from mgb.tensor import Tensor
 from mgb.tracing import graph_of
@@ -521,6 +522,35 @@ def test_a_step_waits_for_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None
     fused = [[s.writes[0].spec.shape for s in c.steps] for c in program.calls if c.kernel is not None]
     assert fused[-1][0] == (3, 2) and [len(shapes) for shapes in fused if (9,) in shapes] == [2]
     check(graph, DEFAULT)
+
+
+def test_pairs_that_wait_for_each_other_share_two_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Adam: each parameter is updated with the help of a count of its own, which comes first."""
+    use(monkeypatch, Fold(joins=True))
+
+    def body(*xs: Tensor) -> list[Tensor]:
+        pairs = zip(xs[: len(SHAPES)], xs[len(SHAPES) :], strict=True)
+        counts = [(w, count + 1.0) for w, count in pairs]
+        return [y for w, count in counts for y in (count, w - layout.reshape(count * 2.0, shape=()) * w)]
+
+    graph = graph_of(body, *(spec(*shape) for shape in SHAPES), *(spec(1) for _ in SHAPES))
+    program = compile_program(graph)
+    joined = [len(call.steps) for call in program.calls if call.kernel is not None]
+    assert len(joined) == 2 and joined[1] == len(SHAPES)
+    check(graph, DEFAULT)
+
+
+def test_an_update_stays_behind_what_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it, the parameter could not be updated in place: the call may yet refuse its indices."""
+    use(monkeypatch, Fold(joins=True))
+
+    def body(w: Tensor, g: Tensor, x: Tensor, index: Tensor) -> list[Tensor]:
+        taken = gather_(x * 2.0 - 1.0, index, axis=0)
+        return [taken * 3.0 + 1.0, w - g * 0.5]
+
+    integers = Spec((3, 8), np.dtype(np.int32), S.device)
+    program = compile_program(graph_of(body, S, S, S, integers), updates={1: 0})
+    assert [p.update for p in program.memory_plan.places.values() if p.update is not None] == [0]
 
 
 def test_an_update_stays_behind_who_reads_a_view(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,16 @@ def test_empty(shape: tuple[int, ...], dtype: type) -> None:
     assert (array == 1).all()
 
 
+def test_large_memory_begins_near_a_large_page() -> None:
+    arrays = [memory.empty((count, memory.LARGE_PAGE), np.dtype(np.uint8)) for count in (1, 1, 3, 4)]
+    offsets = [address(array) % memory.LARGE_PAGE for array in arrays]
+    assert all(offset < memory.PLACES * memory.STEP for offset in offsets)
+    assert len(set(offsets)) == len(arrays)  # not all in the same sets of a cache
+    for array in arrays:
+        array[...] = 7  # up to the last byte of what was asked for
+        assert (array == 7).all()
+
+
 def test_memory_is_used_again() -> None:
     before = memory.stats()
     first = memory.empty(LARGE, FLOAT)

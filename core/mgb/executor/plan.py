@@ -14,7 +14,7 @@ from ..fusion import Step
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import stretches
 from .packing import aligned, pack
-from .schedule import Call, may_alias
+from .schedule import Call, may_alias, may_fail
 
 _IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.LEAF})
 
@@ -167,8 +167,8 @@ class _Lives:
 
 
 def _may_fail(call: Call) -> bool:
-    """May the values it reads make a call raise, as indices do? Then no input may have changed yet."""
-    return any(n.op.kind is Kind.OPAQUE for step in call.steps for n in step.graph.nodes)
+    """May the values it reads make a call raise? Then no input may have changed yet."""
+    return any(map(may_fail, call.steps))
 
 
 def reads_in_place(group: Graph, old: Node, new: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,34 +87,40 @@ def schedule(
 def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -> list[list[int]]:
     """The numbers of the steps, those together that may run at the same time and are small.
 
-    A step joins the latest batch of small steps that comes after all it waits for.
+    A step joins the first batch of small steps that comes after all it waits for. In the latest one it would
+    hold up those that wait for it: hundreds of pairs that wait for each other would be a batch each.
     """
     waits = _waits(steps, updates)
     batches: list[list[int]] = []
     place: list[int] = []  # of each step, its batch
-    small: int | None = None  # the latest batch of small steps
+    small: list[int] = []  # the batches of small steps
     for k, step in enumerate(steps):
         first = 1 + max((place[j] for j in waits[k]), default=-1)
-        if not (joins and _is_small(step)):
-            place.append(len(batches))
-        elif small is not None and small >= first:
-            place.append(small)
-        else:
-            small = len(batches)
-            place.append(small)
-        if place[k] == len(batches):
+        batch = len(batches)
+        if joins and _is_small(step):
+            found = bisect_left(small, first)
+            if found < len(small):
+                batch = small[found]
+            else:
+                small.append(batch)
+        if batch == len(batches):
             batches.append([])
-        batches[place[k]].append(k)
+        batches[batch].append(k)
+        place.append(batch)
     return batches
 
 
 def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]]:
-    """For each step the earlier ones whose results it reads or whose operands it replaces."""
+    """For each step the earlier ones whose results it reads or whose operands it replaces.
+
+    What replaces an operand also waits for those that may fail: else it could not be written in place.
+    """
     start, readers = _start(steps), _readers(steps)
+    failing = {k for k, step in enumerate(steps) if may_fail(step)}
     waits = [{start[n] for n in step.reads if n in start} for step in steps]
     for new, old in updates.items():
         if new in start:
-            waits[start[new]] |= {k for k in readers.get(old, ()) if k < start[new]}
+            waits[start[new]] |= {k for k in failing.union(readers.get(old, ())) if k < start[new]}
     return waits
 
 
@@ -150,6 +157,11 @@ def may_alias(step: Step) -> bool:
         return False
     node = step.graph.outputs[0]
     return node.op.kind in _ALIASING and not isinstance(node.op.eager, np.ufunc)
+
+
+def may_fail(step: Step) -> bool:
+    """May the values it reads make a step raise, as indices do?"""
+    return any(n.op.kind is Kind.OPAQUE for n in step.graph.nodes)
 
 
 def _is_small(step: Step) -> bool:

@@ -44,7 +44,7 @@ class _Softmax(Function):
     def forward(self, *inputs: Tensor) -> Tensor:
         (x,) = inputs
         weights = exp(x - reduce_max(x, axis=self.axes))
-        self.y: Tensor = weights / reduce_sum(weights, axis=self.axes)
+        self.y: Tensor = weights * (1 / reduce_sum(weights, axis=self.axes))  # one division a row
         return self.y
 
     def backward(self, *output_grads: Tensor) -> Tensor:

@@ -108,7 +108,8 @@ def direction(grad: Tensor, state: State, numbers: dict[str, Tensor], correct: b
     """Update the running means and give the step before `lr`: mean over root mean square.
 
     Both means start at 0; `correct` divides them by ``1 - beta ** step``, the share that they have seen,
-    written as ``-expm1(step * log(beta))``.
+    written as ``-expm1(step * log(beta))``. It multiplies by the reciprocals, which are two numbers: dividing
+    each element would take longer than all the rest.
     """
     assign(state["step"], state["step"] + 1)
     mean = numbers["keep"] * state["exp_avg"] + numbers["take"] * grad
@@ -116,8 +117,8 @@ def direction(grad: Tensor, state: State, numbers: dict[str, Tensor], correct: b
     assign(state["exp_avg"], mean)
     assign(state["exp_avg_sq"], square)
     if correct:
-        mean = mean / -F.expm1(state["step"] * numbers["log"])
-        square = square / -F.expm1(state["step"] * numbers["log_sq"])
+        mean = mean * (-1.0 / F.expm1(state["step"] * numbers["log"]))
+        square = square * (-1.0 / F.expm1(state["step"] * numbers["log_sq"]))
     return mean / (F.sqrt(square) + numbers["eps"])
 
 

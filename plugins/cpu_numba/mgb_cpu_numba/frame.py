@@ -18,8 +18,9 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
 #: The head of the plan. A row is cut in `units`: a piece of the inner loop at one place of the outer folded
 #: loops. `group` units make a chunk, whose partial sums do not depend on who computes it. Rows of transposed
-#: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none.
-HEAD = ("n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch")
+#: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none. Before a
+#: short row is read, memory is asked for the row `ahead` rows later; `ahead` is 0 where that is of no use.
+HEAD = ("n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead")
 
 
 @dataclass(frozen=True, slots=True)

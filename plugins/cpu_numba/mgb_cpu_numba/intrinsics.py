@@ -241,6 +241,7 @@ WORDS: dict[str, Any] = {
     "data": memory.data(),
     "move": memory.move(),
     "any_is": memory.any_is(),
+    "ask": memory.ask(),
     "fence": memory.fence(),
 }
 

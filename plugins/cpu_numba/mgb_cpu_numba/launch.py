@@ -16,8 +16,9 @@ from .machine import Code
 from .native import Program, Site, native
 from .plan import PARALLEL, Array, Plan, Planner
 
-#: Parts for each thread, so that a late one does not keep the others waiting.
-PARTS = 4
+#: The most parts for each thread, so that a late one does not keep the others waiting, and the nanoseconds
+#: that a part takes at least.
+PARTS, SHORTEST = 16, 5_000
 
 #: Plans kept for each kernel, programs for each launcher, and of these those that native code looks through.
 PLANS, PROGRAMS, RECENT = 1024, 256, 8
@@ -75,6 +76,11 @@ class Unit:
         for row in range(plan.rows):
             for k in range(self.frame.stages):
                 yield [self.part(plan, first, (k, k + 1, row, row + 1, *cut), shares=True) for cut in cuts]
+
+
+def _parts(plan: Plan, threads: int) -> int:
+    """Into how many parts the work of a plan is cut for so many threads."""
+    return max(1, min(PARTS, int(plan.work / threads / SHORTEST))) * threads if threads > 1 else 1
 
 
 def _cut(count: int, parts: int) -> Iterator[tuple[int, int]]:
@@ -202,10 +208,10 @@ class Launcher:
 
     def _phases(self, plans: Iterable[Plan], threads: int) -> list[list[Part]]:
         """One phase for all that is cut by rows, then those of the kernels that are cut by chunks."""
-        parts = PARTS * threads if threads > 1 else 1
         together: list[Part] = []
         apart: list[list[Part]] = []
         for unit, plan, first in zip(self.units, plans, self._firsts(), strict=True):
+            parts = _parts(plan, threads)
             if not plan.parallel:
                 together.append(unit.whole(plan, first))
             elif plan.rows >= threads or plan.chunks < threads:

@@ -151,6 +151,19 @@ def _prefetch(builder: Any, address: Any) -> None:
     builder.call(function, [builder.inttoptr(address, pointer), i32(0), i32(3), i32(1)])
 
 
+def ask() -> Any:
+    """``ask(address, bytes)``: have the cache lines from `address` on on their way when they are read."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address, size = args
+        loops: Any = cgutils.for_range_slice
+        with loops(builder, WORD(0), size, WORD(LINE), WORD) as (offset, _):
+            _prefetch(builder, builder.add(address, offset))
+        return context.get_dummy_value()
+
+    return intrinsic(lambda _typing, address, size: (types.void(types.int64, types.int64), emit))
+
+
 def flush(size: int) -> Any:
     """``flush(target, buffer, count)``: copy `count` elements of `size` bytes past the caches."""
 

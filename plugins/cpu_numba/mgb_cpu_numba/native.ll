@@ -72,6 +72,7 @@ declare i32 @clock_gettime(i32, ptr)
 declare i64 @syscall(i64, ...)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @gettid()
+declare i32 @sched_yield()
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
@@ -100,7 +101,8 @@ define internal i64 @now() {
   ret i64 %sum
 }
 
-; Wait until `word` is no longer `value`: awake for a short while, then asleep, and counted in `sleepers`.
+; Wait until `word` is no longer `value`: awake for a short while, for a longer one awake as far as nobody else
+; wants the core, then asleep, and counted in `sleepers`.
 define internal void @wait(ptr %word, i32 %value, ptr %sleepers) {
 entry:
   %start = call i64 @now()
@@ -110,11 +112,19 @@ spin:
   %changed = icmp ne i32 %seen, %value
   br i1 %changed, label %done, label %rest
 rest:
-  call void <pause>
   %time = call i64 @now()
   %spent = sub i64 %time, %start
-  %long = icmp ugt i64 %spent, <spin>
-  br i1 %long, label %tire, label %spin
+  %short = icmp ult i64 %spent, <spin>
+  br i1 %short, label %stay, label %linger
+stay:
+  call void <pause>
+  br label %spin
+linger:
+  %long = icmp ugt i64 %spent, <linger>
+  br i1 %long, label %tire, label %yield
+yield:
+  call i32 @sched_yield()
+  br label %spin
 tire:
   atomicrmw add ptr %sleepers, i32 1 seq_cst
   br label %look

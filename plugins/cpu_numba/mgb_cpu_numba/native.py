@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 #: Nanoseconds that an idle thread stays awake: longer than the Python code between two kernels, as a rule,
-#: and too short to be much in the way of the threads of a BLAS that run next.
-SPIN = 50_000
+#: and too short to be much in the way of the threads of a BLAS that run next. Up to `LINGER` it stays awake
+#: but leaves the core to whoever wants it: to wake takes as long as a kernel over a megabyte.
+SPIN, LINGER = 50_000, 300_000
 
 #: Bytes of scratch memory that a thread keeps for its next call.
 KEEP = 1 << 20
@@ -121,7 +122,8 @@ def _text() -> str:
     futex, pause = MACHINES[platform.machine()]
     header = object.__basicsize__  # what each object begins with
     values = {
-        "futex": futex, "pause": pause, "spin": SPIN, "keep": KEEP, "none": id(None), "tuple": id(tuple),
+        "futex": futex, "pause": pause, "spin": SPIN, "linger": LINGER, "keep": KEEP,
+        "none": id(None), "tuple": id(tuple),
         "type": header - 8, "size": header, "items": tuple.__basicsize__,
         "data": header, "ndim": header + 8, "shape": header + 16, "strides": header + 24,
     }  # fmt: skip

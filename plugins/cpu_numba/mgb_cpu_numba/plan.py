@@ -27,7 +27,11 @@ NEAR, LANES = 16, 16
 
 #: Bytes that a call reads and writes from which its outputs go past the caches, and elements of a piece then.
 #: Of a server's last cache a guest of it has only a share.
-STREAM, STREAMED = 1 << 27, 1 << 9
+STREAM, STREAMED = 1 << 26, 1 << 9
+
+#: Elements of a row that is too short for the processor to run ahead of its sum, how many bytes ahead memory
+#: is asked for then, and the bytes of a call from which they are not in cache.
+SHORT, AHEAD, DISTANT = 1 << 9, 1 << 12, 1 << 21
 
 #: Columns of a block, the fewest that are worth a block, and the bytes that several passes find in cache.
 COLUMNS, NARROW, CACHED = 512, 16, 1 << 18
@@ -36,7 +40,7 @@ COLUMNS, NARROW, CACHED = 512, 16, 1 << 18
 GROUP = 128
 
 #: Nanoseconds of work from which several threads are worth waking.
-PARALLEL = 20_000
+PARALLEL = 40_000
 
 #: Nanoseconds that a byte of an operand, a byte of what an op computes, and an innermost loop take one
 #: thread, roughly; and how many ops an op is worth.
@@ -126,8 +130,16 @@ class Planner:
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
             "tile": TILE if self.tiled else 0, "pitch": self.pitch,
+            "ahead": self.ahead(),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
+
+    def ahead(self) -> int:
+        """How many rows ahead memory is asked for; 0: not at all."""
+        near = self.n > SHORT or self.steps > 1 or self.traffic() < DISTANT
+        if near or self.tiled or self.gathers():
+            return 0
+        return -(-AHEAD // (self.n * max(o.itemsize for o in self.frame.operands)))
 
     def longest(self) -> int:
         """The most elements of the innermost loop that are worked on at once."""

@@ -155,12 +155,20 @@ class _Printer(Writer):
                 start = self.moved(start, [o.at], ["column"])
             self.line(f"{o.name}_row = {self.lined_up(o, start, count) if o.node in read else start}")
         if self.frame.tiled:
+            self.ask()
             self.tiles(places[0])
         if not self.frame.columns:
             for node in read:
                 o = self.frame.source_of[node]
                 self.names[node] = f"{o.name}_value"
                 self.line(f"{o.name}_value = {self.element(o, f'{o.name}_row', '0')}")
+
+    def ask(self) -> None:
+        """Have the elements of a later row on their way from memory."""
+        with self.block("if ahead != 0:"):
+            for o in self.frame.tiled:
+                later = self.moved(f"{o.name}_row", self.frame.strides_at(o, "kept"), ["ahead"])
+                self.line(f"ask({later}, n * {o.itemsize})")
 
     def tiles(self, place: str) -> None:
         """Lay out rows that lie across cache lines, as many together as share a line."""
@@ -180,7 +188,10 @@ class _Printer(Writer):
     def element(self, o: Operand, address: str, index: str) -> str:
         index = index if o.moves else "0"
         if o.is_iota:
-            return f"{self.function(f'cast_{o.dtype}', 'cast', o.dtype)}({address} + {index})"
+            cast = self.function(f"cast_{o.dtype}", "cast", o.dtype)
+            if o.node.spec.dtype.kind in "iu":  # which vectors of its own width can count in
+                return f"add({cast}({address}), {cast}({index}))"
+            return f"{cast}({address} + {index})"
         return self.load("in", o.dtype, address, index)
 
     # passes

@@ -165,6 +165,15 @@ def test_iota_counts_its_own_elements() -> None:
     np.testing.assert_array_equal(got.ravel(), [5, 11, 17, 23])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float32", "float64"])
+def test_iota_is_an_address_in_its_dtype(dtype: str) -> None:
+    """Integers wrap; floats are the rounded address, not a sum of rounded ones."""
+    shape = (300, 60_000 if dtype == "float32" else 700)  # past what the dtype counts exactly
+    x = np.ones((300, 1), dtype)
+    (got,) = run(lambda x: x * ops.iota(shape=shape, dtype=np.dtype(dtype)), x)
+    np.testing.assert_array_equal(got, np.arange(300 * shape[1]).reshape(shape).astype(dtype))
+
+
 def test_a_constant_array_is_an_operand() -> None:
     x, table = normal(5, 7), normal(7)
     (got,) = run(lambda x: ops.add(x, table), x)

@@ -135,3 +135,38 @@ def test_only_transposed_rows_are_tiled() -> None:
         layout: plan.Planner(frame, [x.shape, (64, 1)], [view(x, layout).strides]).tiled for layout in VIEWS
     }
     assert tiled == {"plain": (), "transposed": (0,), "reversed": (), "strided": ()}
+
+
+@pytest.mark.parametrize("ahead", [64, 1 << 12, 1 << 20])
+@pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
+def test_short_rows_ask_ahead(monkeypatch: pytest.MonkeyPatch, ahead: int, stream: int) -> None:
+    """Asking changes no result, and may reach beyond the end of an array."""
+    for name, value in [("DISTANT", 0), ("AHEAD", ahead), ("STREAM", stream)]:
+        monkeypatch.setattr(plan, name, value)
+
+    def function(x: Any, b: Any) -> Any:
+        total = reduce_sum(x * b, axis=(2,))
+        return total, x - total
+
+    small = [whole(2, 3, 4), whole(1, 3, 4)]
+    kernel = BACKEND.compile(traced(function, small))
+    for shape in [(2, 3, 4), (5, 7, 2), (3, 50, 65), (1, 90, 512)]:
+        x, b = whole(*shape), whole(1, *shape[1:])
+        true = (x * b).sum(2, keepdims=True)
+        for layout in VIEWS:
+            out = np.empty_like(true), np.empty_like(x)
+            kernel.run(view(x, layout), b, out=out)
+            np.testing.assert_array_equal(out[0], true)
+            np.testing.assert_array_equal(out[1], x - true)
+
+
+def test_only_short_rows_far_from_cache_ask_ahead() -> None:
+    frame = Frame(traced(lambda x: reduce_sum(x * 2.0, axis=(1,)), [np.ones((9, 9), np.float32)]))
+
+    def ahead(rows: int, length: int, layout: str = "plain") -> int:
+        shapes = [(rows, length), (rows, 1)]
+        strides = view(np.ones((2, length), np.float32), layout).strides
+        return plan.Planner(frame, shapes, [strides]).ahead()
+
+    assert ahead(1 << 16, 64) == plan.AHEAD // 256
+    assert ahead(100, 64) == ahead(1 << 10, 4096) == ahead(1 << 16, 64, "strided") == 0
