@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import config
+from .device import is_gpu
 from .errors import LibraryError
 from .ir import Spec
 from .memory import Array, empty
@@ -63,6 +65,12 @@ class Layout:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: np.dtype[Any]
+
+    @classmethod
+    def row_major(cls, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
+        """That of a new array."""
+        strides = (dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        return cls(shape, tuple(strides), dtype)
 
     @property
     def is_row_major(self) -> bool:
@@ -152,20 +160,44 @@ class Rule:
         out = found(*arrays)
         return self.rule(*arrays, **params) if out is None else out
 
+    def is_served(self, *operands: Spec, **params: Any) -> bool:
+        """Would a library take new arrays like these?
+
+        Extents of 0 count as 1: what a function chooses by the answer is part of its trace, which arrays of
+        other shapes must fit. For the same reason a library answers by dtypes and parameters alone for an op
+        that is asked about.
+        """
+        if any(is_gpu(o.device) for o in operands):
+            return False
+        layouts = [Layout.row_major(tuple(max(1, d) for d in o.shape), o.dtype) for o in operands]
+        key = (*[(np.ndarray, o.shape, o.strides, o.dtype) for o in layouts], *params.items())
+        found = self.found.get(key) or self._keep(key, self._offer(layouts, params), params)
+        return not isinstance(found, _Fallback)
+
     def _find(self, key: Any, arrays: Sequence[Any], params: Mapping[str, Any]) -> Callable[..., Any]:
+        offer: Callable[..., Any] | None = None
+        if all(type(a) is np.ndarray and a.size for a in arrays):
+            offer = self._offer([Layout(a.shape, a.strides, a.dtype) for a in arrays], params)
+        return self._keep(key, offer, params)
+
+    def _offer(self, layouts: Sequence[Layout], params: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """What the first library that takes the operands offers."""
+        output = self.infer(*(Spec(o.shape, o.dtype) for o in layouts), **params)
+        able = (library for library in _chosen() if self.op in library.ops)
+        offers = (library.implement(self.op, layouts, output, params) for library in able)
+        return next((offer for offer in offers if offer is not None), None)
+
+    def _keep(
+        self, key: Any, offer: Callable[..., Any] | None, params: Mapping[str, Any]
+    ) -> Callable[..., Any]:
         if len(self.found) >= KEPT:
             self.found.clear()
-        found: Callable[..., Any] | None = None
-        if all(type(a) is np.ndarray and a.size for a in arrays):
-            layouts = [Layout(a.shape, a.strides, a.dtype) for a in arrays]
-            output = self.infer(*(Spec(a.shape, a.dtype) for a in arrays), **params)
-            able = (library for library in _chosen() if self.op in library.ops)
-            offers = (library.implement(self.op, layouts, output, params) for library in able)
-            found = next((offer for offer in offers if offer is not None), None)
-        if found is None:
-            found = functools.partial(self.rule, **params)
-        self.found[key] = found
+        found = self.found[key] = _Fallback(self.rule, **params) if offer is None else offer
         return found
+
+
+class _Fallback(functools.partial[Any]):
+    """The rule over NumPy, where no library takes the operands."""
 
 
 _rules: list[Rule] = []

@@ -7,19 +7,13 @@ import numpy as np
 from .. import dtypes
 from ..apply import literal
 from ..errors import ShapeError
+from ..ops.attention import below
 from ..ops.creation import zeros
 from ..ops.index import index_get, index_set
-from ..ops.primitives import iota, le, where
+from ..ops.primitives import where
 from ..tensor import Tensor
 
 __all__ = ["diag", "tril", "triu"]
-
-
-def below(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Which elements of the matrices in `x` stand on or below a diagonal."""
-    rows, columns = x.shape[-2:]
-    row = iota(shape=(rows, 1), dtype=dtypes.int32, device=x.device)
-    return le(iota(shape=(1, columns), dtype=dtypes.int32, device=x.device), row + diagonal)
 
 
 def tril(inp: Tensor, diagonal: int = 0) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import dtypes
 from ..errors import ShapeError
 from ..ops import contract, pooling
+from ..ops.attention import attention, below, is_served
 from ..ops.index import index_get
 from ..ops.layout import reshape
 from ..ops.methods import average
@@ -19,7 +20,6 @@ from . import activation, ctc, loss, normalization, softmaxes
 from .activation import *
 from .ctc import *
 from .loss import *
-from .matrices import below
 from .normalization import *
 from .softmaxes import *
 from .softmaxes import softmax
@@ -326,7 +326,11 @@ def scaled_dot_product_attention(
     Tensor
         Of shape (..., L, V).
     """
-    return contract.matmul(attention_weights(query, key, mask, is_causal, scale), value)
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    query = query if factor == 1 else query * factor
+    if mask is None and is_served(query, key, value, is_causal):
+        return attention(query, key, value, causal=is_causal)
+    return contract.matmul(attention_weights(query, key, mask, is_causal, scale=1), value)
 
 
 def attention_weights(
@@ -334,7 +338,7 @@ def attention_weights(
 ) -> Tensor:
     """How much each query takes of each key's value, (..., L, S); see `scaled_dot_product_attention`."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = contract.matmul(query * factor, key, transpose_b=True)
+    scores = contract.matmul(query if factor == 1 else query * factor, key, transpose_b=True)
     if mask is not None:
         scores = where(mask, scores, -math.inf) if mask.dtype == dtypes.bool_ else scores + mask
     if is_causal:

@@ -93,8 +93,12 @@ class MultiHeadAttention(Module):
         factor = (self.embed_dim // self.num_heads) ** -0.5
         q = self._split(self.query(query) * factor)  # scaled here, it is one kernel with the bias
         k, v = self._split(self.key(key)), self._split(self.value(value))
-        weights = self.dropout(attention_weights(q, k, attn_mask, is_causal, scale=1))
-        heads = F.transpose(F.matmul(weights, v), (0, 2, 1, 3))
+        if self.dropout.drop_prob and (self.training or self.dropout.training):
+            weights = self.dropout(attention_weights(q, k, attn_mask, is_causal, scale=1))
+            attended = F.matmul(weights, v)
+        else:
+            attended = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal=is_causal, scale=1)
+        heads = F.transpose(attended, (0, 2, 1, 3))
         out: Tensor = self.out(F.reshape(heads, query.shape))
         return out
 

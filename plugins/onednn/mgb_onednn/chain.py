@@ -1,8 +1,4 @@
-"""A chain: one primitive, between the reorders that bring its operands into the layouts it asked for.
-
-What a primitive is given lies as NumPy lays it out; what it wants is its own affair: blocks of 16 channels,
-as a rule. The reorders cost far less than what the layout gains.
-"""
+"""What a call does: primitives that run one after the other, and buffers between them."""
 
 from __future__ import annotations
 
@@ -39,11 +35,14 @@ class Operand:
         A memory descriptor.
     place : int
         The number of the array that it is, or ``~k`` for buffer k.
+    offset : int
+        Where in there it begins, in bytes.
     """
 
     arg: Arg
     layout: int
     place: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,70 +51,55 @@ class _Stage:
     operands: tuple[Operand, ...]
 
 
-class Chain:
-    """``chain(*arrays)`` runs a primitive on arrays; the last one is written. Any thread may call it.
+class Work:
+    """``work(*arrays)`` runs primitives one after the other. Any thread may call it.
 
     Parameters
     ----------
     op : str
         The name of the op, for messages.
     native : Native
-    description : int
-        A primitive descriptor; the chain owns it from now on.
-    operands : sequence of (Arg, int)
-        For each array which operand it is, and its memory descriptor, which the chain owns as well.
     threads : int
         How many it runs on; the library divides the work by it when a primitive is made.
     """
 
-    def __init__(
-        self,
-        op: str,
-        native: Native,
-        description: int,
-        operands: Sequence[tuple[Arg, int]],
-        threads: int,
-    ) -> None:
+    def __init__(self, op: str, native: Native, threads: int) -> None:
         self.op, self.native, self.threads = op, native, threads
-        self.implementation = native.implementation(description)
+        self.implementations: list[str] = []
+        self._stages: list[_Stage] = []
         self._sizes: list[int] = []
-        self._owned = [("dnnl_primitive_desc_destroy", description)]
-        self._owned += [("dnnl_memory_desc_destroy", layout) for _arg, layout in operands]
+        self._owned: list[Owned] = []
         self._idle: list[_Arguments] = []
+        self._scratch = self.buffer(0)  # for all primitives: one runs at a time
         weakref.finalize(self, _destroy, native, self._owned, self._idle)
-        with native.threads(threads):
-            self.stages = self._stages(description, operands)
 
-    def _stages(self, description: int, operands: Sequence[tuple[Arg, int]]) -> tuple[_Stage, ...]:
-        given = [Operand(arg, layout, k) for k, (arg, layout) in enumerate(operands)]
-        wanted = [self._wanted(description, o) for o in given]
-        before = [self._reorder(g, w) for g, w in zip(given[:-1], wanted[:-1], strict=True) if g != w]
-        after = [self._reorder(wanted[-1], given[-1])] if wanted[-1] != given[-1] else []
-        return (*before, self._stage(description, wanted), *after)
+    def buffer(self, nbytes: int) -> int:
+        """The place of memory that each call has to itself."""
+        self._sizes.append(nbytes)
+        return ~(len(self._sizes) - 1)
 
-    def _wanted(self, description: int, given: Operand) -> Operand:
-        layout = self.native.wanted(description, given.arg)
-        if self.native.functions.dnnl_memory_desc_equal(layout, given.layout):
-            return given
-        return Operand(given.arg, layout, self._buffer(layout))
+    def keep_layout(self, layout: int) -> int:
+        """`layout`, a memory descriptor that lives as long as this object from now on."""
+        self._owned.append(("dnnl_memory_desc_destroy", layout))
+        return layout
 
-    def _reorder(self, source: Operand, target: Operand) -> _Stage:
-        native, create = self.native, "dnnl_reorder_primitive_desc_create"
-        sides = source.layout, native.engine, target.layout, native.engine
-        description = native.make(create, *sides, native.attributes)
+    def keep_description(self, description: int) -> int:
+        """`description`, a primitive descriptor that lives as long as this object from now on."""
         self._owned.append(("dnnl_primitive_desc_destroy", description))
-        ends = Operand(Arg.SRC, source.layout, source.place), Operand(Arg.DST, target.layout, target.place)
-        return self._stage(description, ends)
+        return description
 
-    def _stage(self, description: int, operands: Sequence[Operand]) -> _Stage:
+    def add(self, description: int, operands: Sequence[Operand]) -> None:
+        """Run the primitive that `description` describes, after those that were added before.
+
+        `keep_description` has the description. To be called inside ``native.threads(threads)``.
+        """
         primitive = self.native.make("dnnl_primitive_create", description)
         self._owned.append(("dnnl_primitive_destroy", primitive))
+        self.implementations.append(self.native.implementation(description))
         scratch = self.native.wanted(description, Arg.SCRATCHPAD)
-        return _Stage(primitive, (*operands, Operand(Arg.SCRATCHPAD, scratch, self._buffer(scratch))))
-
-    def _buffer(self, layout: int) -> int:
-        self._sizes.append(self.native.functions.dnnl_memory_desc_get_size(layout))
-        return ~(len(self._sizes) - 1)
+        size = self.native.functions.dnnl_memory_desc_get_size(scratch)
+        self._sizes[~self._scratch] = max(size, self._sizes[~self._scratch])
+        self._stages.append(_Stage(primitive, (*operands, Operand(Arg.SCRATCHPAD, scratch, self._scratch))))
 
     def __call__(self, *arrays: Any) -> None:
         """Run on arrays of the layouts that were promised.
@@ -128,11 +112,66 @@ class Chain:
         try:
             arguments = self._idle.pop()
         except IndexError:
-            arguments = _Arguments(self.native, self.stages, self._sizes)
+            arguments = _Arguments(self.native, self._stages, self._sizes)
         status = arguments.run(arrays, self.threads)
         self._idle.append(arguments)
         if status:
-            raise LibraryError(f"{self.op}: {self.implementation} of oneDNN failed: {describe(status)}")
+            used = ", ".join(dict.fromkeys(self.implementations))
+            raise LibraryError(f"{self.op}: {used} of oneDNN failed: {describe(status)}")
+
+
+class Chain(Work):
+    """One primitive, between the reorders that bring its operands into the layouts it asked for.
+
+    What a primitive is given lies as NumPy lays it out; what it wants is its own affair: blocks of 16
+    channels, as a rule. The reorders cost far less than what the layout gains. The last array is written.
+
+    Parameters
+    ----------
+    op : str
+    native : Native
+    description : int
+        A primitive descriptor; the chain owns it from now on.
+    operands : sequence of (Arg, int)
+        For each array which operand it is, and its memory descriptor, which the chain owns as well.
+    threads : int
+        See `Work`.
+    """
+
+    def __init__(
+        self,
+        op: str,
+        native: Native,
+        description: int,
+        operands: Sequence[tuple[Arg, int]],
+        threads: int,
+    ) -> None:
+        super().__init__(op, native, threads)
+        self.implementation = native.implementation(self.keep_description(description))
+        given = [Operand(arg, self.keep_layout(layout), k) for k, (arg, layout) in enumerate(operands)]
+        wanted = [self._wanted(description, o) for o in given]
+        with native.threads(threads):
+            for source, target in zip(given[:-1], wanted[:-1], strict=True):
+                self._reorder(source, target)
+            self.add(description, wanted)
+            self._reorder(wanted[-1], given[-1])
+
+    def _wanted(self, description: int, given: Operand) -> Operand:
+        layout = self.native.wanted(description, given.arg)
+        if self.native.functions.dnnl_memory_desc_equal(layout, given.layout):
+            return given
+        size = self.native.functions.dnnl_memory_desc_get_size(layout)
+        return Operand(given.arg, layout, self.buffer(size))
+
+    def _reorder(self, source: Operand, target: Operand) -> None:
+        """Copy, where the two differ."""
+        if source == target:
+            return
+        native = self.native
+        sides = source.layout, native.engine, target.layout, native.engine
+        made = native.make("dnnl_reorder_primitive_desc_create", *sides, native.attributes)
+        ends = Operand(Arg.SRC, source.layout, source.place), Operand(Arg.DST, target.layout, target.place)
+        self.add(self.keep_description(made), ends)
 
 
 class _Arguments:
@@ -144,7 +183,7 @@ class _Arguments:
         self.owned: list[Owned] = [("dnnl_stream_destroy", self.stream)]
         lines = (-(-size // _CACHE_LINE) * _CACHE_LINE for size in sizes)
         *self.offsets, self.nbytes = itertools.accumulate(lines, initial=0)
-        self.of_arrays: list[tuple[int, int]] = []  # (memory object, number of the array)
+        self.of_arrays: list[tuple[int, int, int]] = []  # (memory object, number of the array, offset)
         self.of_buffers: list[tuple[int, int]] = []  # (memory object, offset)
         self.calls = [(stage.primitive, *self._arguments(stage)) for stage in stages]
 
@@ -154,9 +193,9 @@ class _Arguments:
             memory = self.native.make("dnnl_memory_create", operand.layout, self.native.engine, None)
             self.owned.append(("dnnl_memory_destroy", memory))
             if operand.place >= 0:
-                self.of_arrays.append((memory, operand.place))
+                self.of_arrays.append((memory, operand.place, operand.offset))
             else:
-                self.of_buffers.append((memory, self.offsets[~operand.place]))
+                self.of_buffers.append((memory, self.offsets[~operand.place] + operand.offset))
             slot.arg, slot.memory = operand.arg, memory
         return len(arguments), arguments
 
@@ -165,8 +204,9 @@ class _Arguments:
         native, status = self.native, 0
         workspace = empty((self.nbytes,), _BYTE)
         start = address(workspace)
-        for memory, number in self.of_arrays:
-            native.set_data(memory, address(arrays[number]))
+        starts = [address(array) for array in arrays]
+        for memory, number, offset in self.of_arrays:
+            native.set_data(memory, starts[number] + offset)
         for memory, offset in self.of_buffers:
             native.set_data(memory, start + offset)
         before = native.get_threads()

@@ -6,11 +6,12 @@ Names and numbers are those of ``oneapi/dnnl/dnnl.h`` and ``dnnl_types.h``.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -23,10 +24,17 @@ WHEEL, FILE = "onednn-cpu-gomp", "libdnnl.so.3"
 OPENMP = "libgomp.so.1"
 
 
+#: How often an idle OpenMP thread looks for work before it sleeps; about 0.2 ms. The runtime's own number is
+#: thirty times as large: its threads then stand in the way of those that run the kernels between two calls,
+#: and where another process has a core, most of each call is waiting.
+SPINS = 5000
+
+
 class Arg(IntEnum):
     """``DNNL_ARG_*``: the operands of a primitive."""
 
     SRC = 1
+    SRC_1 = 2
     DST = 17
     WEIGHTS = 33
     WORKSPACE = 64
@@ -42,6 +50,8 @@ DATA_TYPES = {"float32": 3}
 TRAINING = 64  # dnnl_forward_training
 DIRECT = 1  # dnnl_convolution_direct
 POOLING_MAX, POOLING_AVG_PADDED, POOLING_AVG = 0x1FF, 0x2FF, 0x3FF  # dnnl_pooling_*
+SOFTMAX = 0x30000  # dnnl_softmax_accurate
+MINIMUM = 0x1FFF3  # dnnl_binary_min
 _CPU, _IN_ORDER, _USER_SCRATCHPAD, _ANY = 1, 1, 1, 1
 _IMPLEMENTATION, _EXEC_ARG = 8, 255  # dnnl_query_t
 
@@ -68,6 +78,10 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "dnnl_memory_destroy": (c_void_p,),
     "dnnl_primitive_attr_create": (c_void_p,),
     "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
+    "dnnl_primitive_attr_set_post_ops": (c_void_p, c_void_p),
+    "dnnl_post_ops_create": (c_void_p,),
+    "dnnl_post_ops_destroy": (c_void_p,),
+    "dnnl_post_ops_append_sum": (c_void_p, c_float, c_int, c_int),
     "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
     "dnnl_primitive_desc_query_md": (c_void_p, c_int, c_int),
     "dnnl_primitive_desc_destroy": (c_void_p,),
@@ -76,6 +90,28 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "dnnl_primitive_execute": (c_void_p, c_void_p, c_int, c_void_p),
     "dnnl_reorder_primitive_desc_create": (c_void_p,) * 6,
     "dnnl_matmul_primitive_desc_create": (c_void_p,) * 7,
+    "dnnl_binary_primitive_desc_create": (c_void_p, c_void_p, c_int, *(c_void_p,) * 4),
+    "dnnl_softmax_forward_primitive_desc_create": (
+        c_void_p,
+        c_void_p,
+        c_int,
+        c_int,
+        c_void_p,
+        c_void_p,
+        c_int,
+        c_void_p,
+    ),
+    "dnnl_softmax_backward_primitive_desc_create": (
+        c_void_p,
+        c_void_p,
+        c_int,
+        c_void_p,
+        c_void_p,
+        c_void_p,
+        c_int,
+        c_void_p,
+        c_void_p,
+    ),
     "dnnl_convolution_forward_primitive_desc_create": (
         c_void_p,
         c_void_p,
@@ -112,6 +148,7 @@ class Native:
     """The loaded library, its one engine, and the attributes that all primitives share."""
 
     def __init__(self, path: str) -> None:
+        openmp = load_openmp()  # before the library brings it in
         self.functions = ctypes.CDLL(path)
         for name, types in _PROTOTYPES.items():
             function = self.functions[name]
@@ -121,11 +158,24 @@ class Native:
         self.execute = self.functions.dnnl_primitive_execute
         self.set_data = ctypes.PyDLL(path).dnnl_memory_set_data_handle  # too short to give the GIL away for
         self.set_data.argtypes = (c_void_p, c_void_p)
-        openmp = ctypes.PyDLL(OPENMP)
         self.get_threads, self.set_threads = openmp.omp_get_max_threads, openmp.omp_set_num_threads
         self.engine = self.make("dnnl_engine_create", _CPU, 0)
-        self.attributes = self.make("dnnl_primitive_attr_create")
-        self.call("dnnl_primitive_attr_set_scratchpad_mode", self.attributes, _USER_SCRATCHPAD)
+        self.attributes = self._attributes()
+
+    def _attributes(self) -> int:
+        """Attributes that primitives share: the caller gives the scratchpad."""
+        made = self.make("dnnl_primitive_attr_create")
+        self.call("dnnl_primitive_attr_set_scratchpad_mode", made, _USER_SCRATCHPAD)
+        return made
+
+    @cached_property
+    def adding(self) -> int:
+        """Attributes of a primitive that adds its result to what is there."""
+        added, made = self.make("dnnl_post_ops_create"), self._attributes()
+        self.call("dnnl_post_ops_append_sum", added, 1.0, 0, 0)  # times 1, no zero point, the same dtype
+        self.call("dnnl_primitive_attr_set_post_ops", made, added)
+        self.call("dnnl_post_ops_destroy", added)
+        return made
 
     def call(self, name: str, *args: object) -> None:
         """Call a function by its name.
@@ -198,6 +248,25 @@ class Native:
 def describe(status: int) -> str:
     """A ``dnnl_status_t`` in words."""
     return _STATUS.get(status, f"status {status}")
+
+
+@cache
+def load_openmp() -> ctypes.PyDLL:
+    """The OpenMP runtime, which reads the environment once, when it is loaded; what the user set stands.
+
+    Raises
+    ------
+    OSError
+        It cannot be loaded.
+    """
+    variables = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
+    if any(name in os.environ for name in variables):
+        return ctypes.PyDLL(OPENMP)
+    os.environ[variables[0]] = str(SPINS)
+    try:
+        return ctypes.PyDLL(OPENMP)
+    finally:
+        del os.environ[variables[0]]
 
 
 def path() -> str | None:

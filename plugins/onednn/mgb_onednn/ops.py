@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +12,12 @@ from mgb.backend import num_threads
 from mgb.ir import Spec
 from mgb.libraries import Layout, LibraryError, OpLibrary, empty
 
+from .attention import OPS as ATTENTION
+from .attention import Attention
 from .chain import Chain
 from .convolution import ROLES, convolution
 from .layouts import Axes, inverse
-from .native import DATA_TYPES, OPENMP, WHEEL, native, path
+from .native import DATA_TYPES, OPENMP, WHEEL, load_openmp, native, path
 from .pooling import OPS as POOLING
 from .pooling import pooling
 from .product import factors, is_product, order_of_product, product
@@ -26,20 +27,20 @@ _lock = threading.Lock()  # primitives are made one after the other: each takes 
 
 
 class OneDnn(OpLibrary):
-    """Convolutions and matrix products in float32 by oneDNN, on the layouts of NumPy.
+    """Convolutions, matrix products, attention and pooling in float32 by oneDNN, on the layouts of NumPy.
 
     Its OpenMP threads are as many as ``MGB_NUM_THREADS`` says when an op first meets a layout.
     """
 
     name = "onednn"
-    ops = frozenset({"matmul", *ROLES, *POOLING})
+    ops = frozenset({"matmul", *ROLES, *POOLING, *ATTENTION})
 
     def probe(self) -> str | None:
         """Whether wheel and OpenMP runtime are here."""
         if path() is None:
             return f"{WHEEL} is not installed: pip install {WHEEL}"
         try:
-            ctypes.CDLL(OPENMP)
+            load_openmp()
         except OSError:
             return f"{OPENMP} is missing: apt-get install libgomp1, or dnf install libgomp"
         return None
@@ -54,6 +55,8 @@ class OneDnn(OpLibrary):
         """A function around a chain; see `OpLibrary.implement`."""
         if any(o.dtype.name not in DATA_TYPES for o in operands):
             return None
+        if op in ATTENTION:
+            return Attention(native, op, operands, output, params, num_threads())
         make = _product if op == "matmul" else _pooling if op in POOLING else _convolution
         try:
             with _lock:
