@@ -37,6 +37,32 @@ OP_LIBRARIES = Variable(
 POOL_BYTES = Variable(
     "MGB_POOL_BYTES", str(1 << 30), "bytes that freed buffers may keep before they go back to the system"
 )
+SUBLINEAR_THRESH_NR_TRY = Variable(
+    "MGB_SUBLINEAR_MEMORY_THRESH_NR_TRY", "", "thresholds tried by sublinear checkpointing"
+)
+SUBLINEAR_GENETIC_NR_ITER = Variable(
+    "MGB_SUBLINEAR_MEMORY_GENETIC_NR_ITER", "", "rounds of its genetic search"
+)
+SUBLINEAR_GENETIC_POOL_SIZE = Variable(
+    "MGB_SUBLINEAR_MEMORY_GENETIC_POOL_SIZE", "", "candidates in a round of that search"
+)
+SUBLINEAR_LOWER_BOUND_MB = Variable(
+    "MGB_SUBLINEAR_MEMORY_LOWER_BOUND_MB", "", "MiB below which it stops saving memory"
+)
+SUBLINEAR_WORKERS = Variable("MGB_SUBLINEAR_MEMORY_WORKERS", "", "threads of that search")
 VERIFY = Variable("MGB_VERIFY", "0", "1 checks every graph after every pass")
 
-VARIABLES = (BACKEND, CACHE, CACHE_DIR, NUM_THREADS, OP_LIBRARIES, POOL_BYTES, VERIFY)
+VARIABLES = (
+    BACKEND,
+    CACHE,
+    CACHE_DIR,
+    NUM_THREADS,
+    OP_LIBRARIES,
+    POOL_BYTES,
+    SUBLINEAR_THRESH_NR_TRY,
+    SUBLINEAR_GENETIC_NR_ITER,
+    SUBLINEAR_GENETIC_POOL_SIZE,
+    SUBLINEAR_LOWER_BOUND_MB,
+    SUBLINEAR_WORKERS,
+    VERIFY,
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pickle import PicklingError
+
 
 class MgbError(Exception):
     """The root of every error that mgb raises on purpose."""
@@ -86,6 +88,66 @@ class FileFormatError(MgbError, ValueError):
     """A file that mgb did not write, or that is damaged."""
 
 
+class OnnxFileError(FileFormatError):
+    """An ONNX file that is truncated, damaged, or breaks ONNX's own rules; the message names the place."""
+
+
+class OnnxVersionError(OnnxFileError):
+    """An ONNX file of an opset, or of a format of ours, that this version does not read."""
+
+
+class OnnxUnsupportedError(MgbError, NotImplementedError):
+    """An ONNX file needs an operator or a type that mgb lacks; the message names the node."""
+
+
+class OnnxNodeError(MgbError, ValueError):
+    """A node of a loaded model cannot be computed on the values that reached it."""
+
+
+class OnnxInputError(MgbError, TypeError):
+    """Arguments that are not the inputs of a loaded model."""
+
+
+class OnnxMissingError(MgbError, ImportError):
+    """ONNX files need the `onnx` package, which is not installed."""
+
+
+class OnnxExportError(MgbError, NotImplementedError):
+    """ONNX cannot say what a traced function does."""
+
+
+class DumpError(MgbError):
+    """The root of what can be wrong with a call of `dump`."""
+
+
+class DumpStateError(DumpError, ValueError):
+    """What was traced cannot be written: nothing was, nothing was returned, or it was not captured whole."""
+
+
+class DumpOutputError(DumpError, TypeError):
+    """A traced function returned something that a file cannot name: no Tensors in a flat list or dict."""
+
+
+class DumpNameError(DumpError, ValueError):
+    """Names for inputs or outputs in the wrong number, twice, or empty."""
+
+
+class DumpNameTypeError(DumpError, TypeError):
+    """Names for outputs that have names already."""
+
+
+class DumpOptionError(DumpError, ValueError):
+    """An option of `dump` that means nothing for ONNX files or on mgb's backends."""
+
+
+class DumpTrainingError(DumpError, RuntimeError):
+    """A function that trains was to be written: it changes tensors outside, which a file cannot."""
+
+
+class FileCaseError(MgbError, ValueError):
+    """Data to run a file with that cannot be read, or does not fit its inputs."""
+
+
 class TraceError(MgbError, RuntimeError):
     """The root of what can go wrong while tracing."""
 
@@ -120,6 +182,38 @@ class TraceOutputError(TraceError, TypeError):
 
 class TraceInputError(TraceError, TypeError):
     """An argument that this kind of trace cannot take."""
+
+
+class MemoryConfigError(TraceError, ValueError):
+    """A trace was given both ways to save memory at once, or numbers for one that it cannot take."""
+
+
+class MemoryBudgetError(MgbError, MemoryError):
+    """A program does not fit into the memory that it was allowed, however often its steps run again.
+
+    Parameters
+    ----------
+    threshold : int
+        The bytes that were allowed.
+    smallest : int
+        The fewest that can be.
+    """
+
+    def __init__(self, threshold: int, smallest: int) -> None:
+        self.threshold, self.smallest = threshold, smallest
+        super().__init__(
+            f"eviction_threshold={threshold}: the program cannot run in so few bytes beside its inputs; the "
+            f"smallest that can be met is {smallest}: use DTRConfig(eviction_threshold={smallest}), smaller "
+            f"batches, or a smaller evictee_minimum_size"
+        )
+
+
+class RecordOnlyError(TraceError, ValueError):
+    """The value of a tensor was wanted that only a call which ran nothing would have computed."""
+
+
+class TracePicklingError(TraceError, PicklingError):
+    """A traced function that is not found again by its name was to be pickled."""
 
 
 class ForeignTensorError(TraceError):

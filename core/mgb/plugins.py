@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -122,7 +123,11 @@ def load_backend(name: str) -> Backend:
 
 def import_backend(name: str) -> Backend:
     """As `load_backend`, without asking whether it can run on this machine: for its traits."""
-    return _imported(name.strip().lower())
+    with _importing:  # a second thread waits for the first: a plugin is registered once
+        return _imported(name.strip().lower())
+
+
+_importing = threading.RLock()
 
 
 @cache

@@ -15,8 +15,10 @@ from ..ir import Graph
 from .generate import generate
 from .kernels import kernel_for
 from .options import Options
+from .peak import Arrangement
 from .plan import plan_memory
 from .program import Program
+from .rematerialize import rematerialize
 from .schedule import schedule
 
 DEFAULT = Options()
@@ -47,6 +49,8 @@ def compile_program(
         No backend, or it failed.
     GraphError
         With ``MGB_VERIFY=1``: a graph breaks the rules of the IR.
+    MemoryBudgetError
+        The threshold of ``options.memory`` cannot be met.
     """
     _verify(graph)
     simplified = _simplify(graph, options)
@@ -55,12 +59,44 @@ def compile_program(
     simplified = _duplicate(simplified, backend, options)
     _verify(simplified)
     steps = _steps(simplified, backend, options)
-    kernels = tuple(_kernel(step, backend) for step in steps)
-    updated = {simplified.outputs[o]: simplified.inputs[i] for o, i in (updates or {}).items()}
-    calls = schedule(steps, kernels, updated, backend)
-    plan = plan_memory(simplified, calls, updates or {})
-    source, call = generate(simplified, calls, plan, backend)
-    return Program(graph, simplified, steps, kernels, calls, plan, backend, source, call)
+    kernels = {step.graph: _kernel(step, backend) for step in steps}
+    arrange = _Arranger(simplified, kernels, updates or {}, backend)
+    plain = found = arrange(steps)
+    if options.memory is not None:
+        found = rematerialize(plain, arrange.updated, options.memory, arrange)
+    source, call = generate(simplified, found.calls, found.plan, backend)
+    return Program(
+        graph,
+        simplified,
+        found.steps,
+        tuple(kernels[step.graph] for step in found.steps),
+        found.calls,
+        found.plan,
+        backend,
+        source,
+        call,
+        None if found is plain else plain.peak,
+    )
+
+
+class _Arranger:
+    """Schedules steps of `graph` and plans their memory; steps that run again share a kernel."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        kernels: Mapping[Graph, Kernel | None],
+        updates: Mapping[int, int],
+        backend: Backend | None,
+    ) -> None:
+        self.graph, self.kernels, self.updates, self.backend = graph, kernels, updates, backend
+        self.updated = {graph.outputs[o]: graph.inputs[i] for o, i in updates.items()}
+
+    def __call__(self, steps: Sequence[Step]) -> Arrangement:
+        kernels = [self.kernels[step.graph] for step in steps]
+        calls = schedule(steps, kernels, self.updated, self.backend)
+        plan = plan_memory(self.graph, calls, self.updates)
+        return Arrangement(self.graph, tuple(steps), calls, plan)
 
 
 def _verify(graph: Graph) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import astuple, dataclass
+from typing import Any
 
 from .. import cache, passes, plugins
 from ..backend import API_VERSION, Backend, Kernel, Specialize
@@ -30,6 +34,17 @@ class Stats:
     disk_hits: int = 0
     seconds: float = 0.0
 
+    def __add__(self, other: Stats) -> Stats:
+        mine, more = astuple(self), astuple(other)
+        return Stats(*(a + b for a, b in zip(mine, more)))
+
+
+class Counted:
+    """What is counted inside a ``with counting()``: see `total`."""
+
+    def __init__(self) -> None:
+        self.total = Stats()
+
 
 #: Kernels are found under the group as it was cut and under their key. Groups, and kernels of backends that
 #: compile for one shape, are new with each shape that a program ever sees.
@@ -40,11 +55,23 @@ _counting = threading.Lock()
 _kernels: dict[tuple[Backend, str], Kernel] = {}  # the newest; a program keeps its own
 _busy: dict[tuple[Backend, str], threading.Lock] = {}
 _stats = Stats()
+_counted: ContextVar[Counted | None] = ContextVar("mgb_counted_kernels", default=None)
 
 
 def stats() -> Stats:
     """The counts so far."""
     return _stats
+
+
+@contextmanager
+def counting() -> Iterator[Counted]:
+    """Count how kernels are come by in this context: for one function among many."""
+    counted = Counted()
+    token = _counted.set(counted)
+    try:
+        yield counted
+    finally:
+        _counted.reset(token)
 
 
 def kernel_for(graph: Graph, backend: Backend) -> Kernel:
@@ -156,8 +183,12 @@ def _compile(graph: Graph, backend: Backend) -> Kernel:
     return kernel
 
 
-def _count(**more: float) -> None:
+def _count(**more: Any) -> None:
     """Add to the counts."""
     global _stats
+    added = Stats(**more)
     with _counting:
-        _stats = replace(_stats, **{name: getattr(_stats, name) + value for name, value in more.items()})
+        _stats = _stats + added
+    counted = _counted.get()
+    if counted is not None:
+        counted.total = counted.total + added

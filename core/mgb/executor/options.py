@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .memory_config import DTRConfig, SublinearMemoryConfig
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -19,6 +21,10 @@ class Options:
         Assume that every number is finite: ``x - x`` is 0.
     backend : str or None
         The backend's name, or several in order of preference; None: what ``MGB_JIT_BACKEND`` says.
+    memory : SublinearMemoryConfig, DTRConfig or None
+        Compute some values twice, to keep fewer.
+    profiling : bool
+        Measure each step at each call.
     """
 
     opt_level: int = 3
@@ -26,6 +32,8 @@ class Options:
     fuse_dimshuffle: bool | None = None
     fast_math: bool = False
     backend: str | None = None
+    memory: SublinearMemoryConfig | DTRConfig | None = None
+    profiling: bool = False
 
     @property
     def fuses(self) -> bool:

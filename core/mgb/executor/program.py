@@ -41,6 +41,8 @@ class Program:
         ``call(arrays) -> tuple of arrays``, over one list or tuple of arrays as `inputs` says. An input that
         is to be replaced is written in place only if `arrays` and one owner are all that refers to it: see
         `mgb.memory.owned_alone`. Several threads may call it at once.
+    planned_bytes : int or None
+        What a call would hold at most if each step ran once; None: each does. See `executor.peak`.
     """
 
     recorded: Graph
@@ -52,6 +54,7 @@ class Program:
     backend: Backend | None
     source: str = field(repr=False)
     call: Callable[[Sequence[Any]], tuple[Any, ...]] = field(repr=False)
+    planned_bytes: int | None = None
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
         """`call`, with the arrays one by one; nothing is ever written in place."""

@@ -1,10 +1,23 @@
-"""The options of `trace` that are objects of their own."""
+"""What `trace` takes besides numbers and switches."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from .. import config
+from ..errors import MemoryConfigError
+from ..executor import DTRConfig, SublinearMemoryConfig
 
 _SHOWN = {None: "UNSET", False: "OFF", True: "ON"}
+
+#: The fields of SublinearMemoryConfig that the environment overrides.
+_OVERRIDES = {
+    "thresh_nr_try": config.SUBLINEAR_THRESH_NR_TRY,
+    "genetic_nr_iter": config.SUBLINEAR_GENETIC_NR_ITER,
+    "genetic_pool_size": config.SUBLINEAR_GENETIC_POOL_SIZE,
+    "lb_memory_mb": config.SUBLINEAR_LOWER_BOUND_MB,
+    "num_worker": config.SUBLINEAR_WORKERS,
+}
 
 
 @dataclass(slots=True, repr=False)
@@ -28,3 +41,45 @@ class GraphOptimizationConfig:
             f"jit_fuse_dimshuffle = {_SHOWN[self.jit_fuse_dimshuffle]}, "
             f"jit_fuse_reduce = {_SHOWN[self.jit_fuse_reduce]} }}"
         )
+
+
+def memory_config(
+    sublinear: SublinearMemoryConfig | None, dtr: DTRConfig | None
+) -> SublinearMemoryConfig | DTRConfig | None:
+    """The one way to save memory that a trace was given, with what the environment says of it.
+
+    Parameters
+    ----------
+    sublinear : SublinearMemoryConfig, optional
+        Variables such as ``MGB_SUBLINEAR_MEMORY_THRESH_NR_TRY`` override its fields.
+    dtr : DTRConfig, optional
+
+    Raises
+    ------
+    MemoryConfigError
+        Both are given, one is of another class, or a variable holds what its field cannot take.
+    """
+    for name, given, wanted in (
+        ("sublinear_memory_config", sublinear, SublinearMemoryConfig),
+        ("dtr_config", dtr, DTRConfig),
+    ):
+        if given is not None and not isinstance(given, wanted):
+            raise MemoryConfigError(f"{name} is a {type(given).__name__}; give a mgb.jit.{wanted.__name__}")
+    if sublinear is not None and dtr is not None:
+        raise MemoryConfigError(
+            "sublinear_memory_config and dtr_config are two ways to the same end: give one of them"
+        )
+    return _overridden(sublinear) if sublinear is not None else dtr
+
+
+def _overridden(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
+    for field, variable in _OVERRIDES.items():
+        text = variable.get().strip()
+        if text:
+            try:
+                given = replace(given, **{field: int(text)})
+            except ValueError as error:
+                raise MemoryConfigError(
+                    f"{variable.name}={text!r}: {variable.meaning} ({error}); correct or unset it"
+                ) from error
+    return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..executor import Program
+from ..executor.peak import memory_report
 from .variant import Segment, Variant
 
 
@@ -38,7 +39,7 @@ def _segment(variant: Variant, number: int, segment: Segment, count: int) -> str
             _part("simplified", str(program.simplified)),
             _part("summary", _summary(program)),
             *_steps(program),
-            _part("memory", str(program.memory_plan)),
+            _part("memory", f"{program.memory_plan}\n{memory_report(program)}"),
             _part("program", program.source),
         ]
     )

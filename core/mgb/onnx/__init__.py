@@ -1,0 +1,1 @@
+"""ONNX files: writing traces, reading models. The `onnx` package is imported when it is first needed."""

@@ -1,0 +1,364 @@
+"""Matrix products, sums of products, convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from ... import dtypes
+from ...errors import OnnxFileError, OnnxUnsupportedError, ShapeError
+from ...functional import activation
+from ...ops import contract
+from ...ops.attention import below
+from ...ops.contract import window_count
+from ...ops.layout import concat, reshape, reverse, slice_, transpose, unslice
+from ...ops.primitives import add, cast, where
+from ...ops.reduce import reduce_sum
+from ...tensor import Tensor
+from .elementwise import ints, like
+from .reductions import without
+from .table import operator
+
+#: What is added before and after each axis of an image.
+Borders = list[tuple[int, int]]
+
+
+@operator("MatMul")
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    return activation.matmul(a, b)
+
+
+@operator("Gemm")
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    out = contract.matmul(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
+    if alpha != 1:
+        out = like(out * alpha, a)
+    if c is None or not beta:
+        return out
+    return out + (c if beta == 1 else like(c * beta, a))
+
+
+# Einstein's notation
+
+
+@operator("Einsum")
+def einsum(*xs: Tensor, equation: str) -> Tensor:
+    """Operands are multiplied from left to right; a letter is summed as soon as nothing further names it."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(xs):
+        raise OnnxFileError(f"Einsum: {equation!r} is for {len(terms)} operands, not {len(xs)}")
+    letters = _spare_letters(equation)
+    named = [_spelt(term, x.ndim, letters) for term, x in zip(terms, xs)]
+    dots = max((n[1] for n in named), key=len)
+    result = right.replace("...", dots) if arrow else _implicit(named, dots)
+    value, term = _diagonals(xs[0], named[0][0])
+    for n, x in enumerate(xs[1:], 1):
+        later = set(result).union(*(m[0] for m in named[n + 1 :]))
+        value, term = _product(value, term, *_diagonals(x, named[n][0]), later)
+    value, term = _summed(value, term, set(result))
+    if sorted(term) != sorted(result):
+        raise OnnxFileError(f"Einsum: {equation!r} gives a letter that no operand has, or one twice")
+    return transpose(value, axes=tuple(term.index(c) for c in result))
+
+
+def _spare_letters(equation: str) -> str:
+    """Letters that stand for the axes of an ellipsis."""
+    return "".join(c for c in map(chr, range(0x100, 0x200)) if c not in equation)
+
+
+def _spelt(term: str, ndim: int, letters: str) -> tuple[str, str]:
+    """`term` with its ellipsis spelt out, and the letters of that ellipsis; the last axes share letters."""
+    if "..." not in term:
+        if len(term) != ndim:
+            raise OnnxFileError(f"Einsum: {term!r} does not name the {ndim} axes of an operand")
+        return term, ""
+    count = ndim - len(term) + 3
+    dots = letters[len(letters) - count :] if count > 0 else ""
+    return term.replace("...", dots), dots
+
+
+def _implicit(named: Sequence[tuple[str, str]], dots: str) -> str:
+    """The result when none is named: the ellipsis, then every letter that stands once, in order."""
+    text = "".join(term for term, _ in named)
+    return dots + "".join(sorted(c for c in set(text) if text.count(c) == 1 and c not in dots))
+
+
+def _diagonals(x: Tensor, term: str) -> tuple[Tensor, str]:
+    """A letter that stands twice in one operand is its diagonal."""
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            i, j = [n for n, d in enumerate(term) if d == c][:2]
+            rest = [n for n in range(x.ndim) if n not in (i, j)]
+            x = transpose(x, axes=(*rest, i, j))
+            on = below(x, 0) & ~below(x, -1)
+            x = reduce_sum(where(on, x, 0), axis=(x.ndim - 1,))
+            x = reshape(x, shape=x.shape[:-1])
+            term = "".join(term[n] for n in rest) + c
+    return x, term
+
+
+def _summed(x: Tensor, term: str, kept: set[str]) -> tuple[Tensor, str]:
+    axis = tuple(i for i, c in enumerate(term) if c not in kept)
+    return (without(reduce_sum(x, axis=axis), axis) if axis else x), "".join(c for c in term if c in kept)
+
+
+def _product(a: Tensor, term_a: str, b: Tensor, term_b: str, later: set[str]) -> tuple[Tensor, str]:
+    """One matrix product: shared letters that live on are its batch, those that do not are summed."""
+    a, term_a = _summed(a, term_a, later | set(term_b))
+    b, term_b = _summed(b, term_b, later | set(term_a))
+    shared = [c for c in term_a if c in term_b]
+    batch = [c for c in shared if c in later]
+    summed = [c for c in shared if c not in later]
+    rows = [c for c in term_a if c not in shared]
+    columns = [c for c in term_b if c not in shared]
+    length = {**dict(zip(term_b, b.shape)), **{c: d for c, d in zip(term_a, a.shape) if d != 1}}
+    left = _arranged(a, term_a, (batch, rows, summed))
+    right = _arranged(b, term_b, (batch, summed, columns))
+    if summed and left.shape[-1] != right.shape[-2]:
+        raise ShapeError(f"Einsum: the lengths of {summed} differ: {a.shape} and {b.shape}")
+    out = contract.matmul(left, right)
+    shape = (*out.shape[: len(batch)], *(length[c] for c in rows), *(length[c] for c in columns))
+    return reshape(out, shape=shape), "".join((*batch, *rows, *columns))
+
+
+def _arranged(x: Tensor, term: str, groups: tuple[list[str], list[str], list[str]]) -> Tensor:
+    """`x` with each letter of the batch as an axis, and the two other groups as one axis each."""
+    order = [term.index(c) for group in groups for c in group]
+    x = transpose(x, axes=tuple(order))
+    batch, split = len(groups[0]), len(groups[0]) + len(groups[1])
+    sides = math.prod(x.shape[batch:split]), math.prod(x.shape[split:])
+    return reshape(x, shape=(*x.shape[:batch], *sides))
+
+
+@operator("Det")
+def determinant(x: Tensor) -> Tensor:
+    """By expansion along the first row."""
+    n = x.shape[-1]
+    if n == 1:
+        return reshape(x, shape=x.shape[:-2])
+    if n > 8:
+        raise OnnxUnsupportedError(f"Det: matrices of up to 8 rows are supported, got {n}")
+    minors: list[Tensor] = [
+        determinant(concat(x[..., 1:, :i], x[..., 1:, i + 1 :], axis=x.ndim - 1)) * x[..., 0, i] * (-1) ** i
+        for i in range(n)
+    ]
+    return reduce(add, minors)
+
+
+# convolution
+
+
+def borders(
+    size: Sequence[int],
+    reach: Sequence[int],
+    strides: Sequence[int],
+    auto_pad: str,
+    pads: Sequence[int] | None,
+) -> Borders:
+    """What to add before and after each axis, as `auto_pad` or `pads` say; `reach` is a window's length."""
+    n = len(size)
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        total = [max((-(-d // s) - 1) * s + r - d, 0) for d, r, s in zip(size, reach, strides)]
+        small = [t // 2 for t in total]
+        if auto_pad == "SAME_UPPER":
+            return [(a, t - a) for a, t in zip(small, total)]
+        return [(t - a, a) for a, t in zip(small, total)]
+    if auto_pad not in ("NOTSET", "VALID", ""):
+        raise OnnxFileError(f"auto_pad {auto_pad!r} is not one of ONNX's")
+    given = ints(pads) if pads is not None and auto_pad != "VALID" else (0,) * (2 * n)
+    if len(given) != 2 * n:
+        raise OnnxFileError(f"{len(given)} pads for {n} axes")
+    return list(zip(given[:n], given[n:]))
+
+
+def framed(x: Tensor, edges: Borders) -> Tensor:
+    """`x` (N, C, ...) with zeros around its images; a negative border is cut off."""
+    if not any(a or b for a, b in edges):
+        return x
+    inner: list[Any] = [(0, d, 1) for d in x.shape[:2]]
+    inner += [(max(-a, 0), d - max(-b, 0), 1) for (a, b), d in zip(edges, x.shape[2:])]
+    x = slice_(x, window=tuple(inner))
+    shape = (*x.shape[:2], *(max(a, 0) + d + max(b, 0) for (a, b), d in zip(edges, x.shape[2:])))
+    outer: list[Any] = [(0, d, 1) for d in x.shape[:2]]
+    outer += [(max(a, 0), max(a, 0) + d, 1) for (a, _), d in zip(edges, x.shape[2:])]
+    return unslice(x, shape=shape, window=tuple(outer))
+
+
+def convolved(
+    x: Tensor, w: Tensor, edges: Borders, strides: Sequence[int], dilations: Sequence[int], groups: int
+) -> Tensor:
+    """Cross-correlation over any number of axes: beyond two, a sum over the taps of the outer ones."""
+    if x.ndim == 3:
+        row = convolved(_outer(x), _outer(w), [(0, 0), *edges], (1, *strides), (1, *dilations), groups)
+        return reshape(row, shape=(*row.shape[:2], row.shape[3]))
+    if x.ndim > 4:
+        return _convolved_slices(x, w, edges, strides, dilations, groups)
+    if x.ndim < 3:
+        raise ShapeError(f"a convolution of images {x.shape}, which have no axis")
+    even = all(a == b and a >= 0 for a, b in edges)
+    padding = tuple(a for a, _ in edges) if even else (0, 0)
+    return contract.conv2d(
+        x if even else framed(x, edges), w,
+        stride=tuple(strides), padding=padding, dilation=tuple(dilations), groups=groups,
+    )  # fmt: skip
+
+
+def _outer(x: Tensor) -> Tensor:
+    """With an axis of length 1 before the first axis of the images."""
+    return reshape(x, shape=(*x.shape[:2], 1, *x.shape[2:]))
+
+
+def _convolved_slices(
+    x: Tensor, w: Tensor, edges: Borders, strides: Sequence[int], dilations: Sequence[int], groups: int
+) -> Tensor:
+    x = framed(x, [edges[0], *((0, 0) for _ in edges[1:])])
+    count = window_count(x.shape[2], w.shape[2], strides[0], 0, dilations[0])
+    parts = []
+    for tap in range(w.shape[2]):
+        first = tap * dilations[0]
+        rows = x[:, :, first : first + strides[0] * (count - 1) + 1 : strides[0]]
+        turned = rows.transpose(0, 2, 1, *range(3, x.ndim))
+        images = reshape(turned, shape=(x.shape[0] * count, x.shape[1], *x.shape[3:]))
+        parts.append(convolved(images, w[:, :, tap], edges[1:], strides[1:], dilations[1:], groups))
+    total = reduce(add, parts)
+    out = reshape(total, shape=(x.shape[0], count, *total.shape[1:]))
+    return out.transpose(0, 2, 1, *range(3, out.ndim))
+
+
+def with_bias(out: Tensor, bias: Tensor | None) -> Tensor:
+    """One number added to each channel."""
+    return out if bias is None else out + reshape(bias, shape=(bias.size, *(1,) * (out.ndim - 2)))
+
+
+def _ones(given: Sequence[int] | None, n: int) -> tuple[int, ...]:
+    return (1,) * n if given is None else ints(given)
+
+
+def _reaches(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    return [d * (k - 1) + 1 for k, d in zip(kernel, dilations)]
+
+
+@operator("Conv")
+def conv(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Tensor:
+    n = x.ndim - 2
+    steps, gaps = _ones(strides, n), _ones(dilations, n)
+    edges = borders(x.shape[2:], _reaches(w.shape[2:], gaps), steps, auto_pad, pads)
+    return with_bias(convolved(x, w, edges, steps, gaps, group), bias)
+
+
+@operator("ConvTranspose")
+def conv_transpose(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Tensor:
+    """The images spread out by the strides, framed, and convolved with the mirrored kernel."""
+    n = x.ndim - 2
+    steps, gaps = _ones(strides, n), _ones(dilations, n)
+    extra = (0,) * n if output_padding is None else ints(output_padding)
+    reach = _reaches(w.shape[2:], gaps)
+    full_size = [s * (d - 1) + r + e for d, s, r, e in zip(x.shape[2:], steps, reach, extra)]
+    wanted = ints(output_shape)[-n:] if output_shape is not None else None
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER") and wanted is None:
+        wanted = tuple(d * s for d, s in zip(x.shape[2:], steps))
+    if wanted is None:
+        cut = borders(x.shape[2:], reach, steps, auto_pad, pads)
+    else:
+        total = [f - d for f, d in zip(full_size, wanted)]
+        upper = auto_pad == "SAME_UPPER"
+        cut = [(t // 2, t - t // 2) if upper else (t - t // 2, t // 2) for t in total]
+    spread = _spread(x, steps)
+    edges = [(r - 1 - a, r - 1 - b + e) for (a, b), r, e in zip(cut, reach, extra)]
+    return with_bias(convolved(spread, _mirrored(w, group), edges, (1,) * n, gaps, group), bias)
+
+
+def _spread(x: Tensor, steps: Sequence[int]) -> Tensor:
+    """The pixels of `x`, zeros between them."""
+    if all(s == 1 for s in steps):
+        return x
+    shape = (*x.shape[:2], *((d - 1) * s + 1 for d, s in zip(x.shape[2:], steps)))
+    window = (*((0, d, 1) for d in x.shape[:2]), *((0, d, s) for d, s in zip(shape[2:], steps)))
+    return unslice(x, shape=shape, window=window)
+
+
+def _mirrored(w: Tensor, groups: int) -> Tensor:
+    """A kernel (C, O / groups, ...) turned round, as (O, C / groups, ...)."""
+    w = reverse(w, tuple(range(2, w.ndim)))
+    parts = reshape(w, shape=(groups, w.shape[0] // groups, *w.shape[1:]))
+    turned = transpose(parts, axes=(0, 2, 1, *range(3, parts.ndim)))
+    return reshape(turned, shape=(groups * w.shape[1], w.shape[0] // groups, *w.shape[2:]))
+
+
+# products of small integers
+
+
+def shifted(x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
+    """The integers of `x` less their zero point, one for all or one for each place along `axis`."""
+    wide = cast(x, dtype=dtypes.int32)
+    if zero is None:
+        return wide
+    point = cast(zero, dtype=dtypes.int32)
+    if point.ndim == 1 and point.size > 1:
+        point = reshape(point, shape=tuple(point.size if i == axis % x.ndim else 1 for i in range(x.ndim)))
+    elif point.size == 1:
+        point = reshape(point, shape=())
+    return wide - point
+
+
+@operator("MatMulInteger")
+def matmul_integer(
+    a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None
+) -> Tensor:
+    return activation.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
+
+
+@operator("ConvInteger")
+def conv_integer(
+    x: Tensor,
+    w: Tensor,
+    x_zero: Tensor | None = None,
+    w_zero: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Tensor:
+    return conv(
+        shifted(x, x_zero, 1), shifted(w, w_zero, 0),
+        auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Tools around whole models, under MegEngine's names."""
