@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import MgbError
+from .errors import FileCaseError, MgbError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +41,16 @@ def _parser() -> argparse.ArgumentParser:
         help="of the arguments, such as 'f32[64,784] i32[64]'; else FILE's example_inputs()",
     )
     explain.set_defaults(run=_explain)
+
+    run = commands.add_parser("run", help="run an ONNX file, or check it with its own test cases")
+    run.add_argument("file", metavar="FILE")
+    run.add_argument("--check", action="store_true", help="compare with the test cases in the file")
+    run.add_argument(
+        "--input", action="append", default=[], metavar="NAME=FILE", help="an array, as numpy.save writes it"
+    )
+    run.add_argument("--output", metavar="DIR", help="where the outputs go, each as NAME.npy")
+    run.add_argument("--backend", help="overrides MGB_JIT_BACKEND")
+    run.set_defaults(run=_run)
 
     backends = commands.add_parser(
         "backends", help="list the backends and op libraries, and why one cannot run here"
@@ -134,6 +144,63 @@ def _inputs(shapes: str) -> list[Any]:
         dtype = as_dtype(_SHORT.get(name, name))
         made.append(tensor(np.ones(shape, dtype), dtype=dtype))
     return made
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from .jit.load import load
+
+    try:
+        model = load(arguments.file, backend=arguments.backend)
+    except OSError as error:
+        print(f"mgb run: {error}", file=sys.stderr)
+        return 2
+    if arguments.check:
+        return _check(model)
+    outputs = _as_arrays(model.run(**dict(map(_array, arguments.input))))
+    for name, array in outputs.items():
+        print(f"{name}: {array.dtype}{list(array.shape)}")
+        if arguments.output:
+            import numpy as np
+
+            folder = Path(arguments.output)
+            folder.mkdir(parents=True, exist_ok=True)
+            np.save(folder / f"{name.replace('/', '_')}.npy", array)
+    return 0
+
+
+def _array(text: str) -> tuple[str, Any]:
+    """``NAME=FILE`` as a name and the array in the file."""
+    import numpy as np
+
+    name, _, path = text.partition("=")
+    try:
+        return name, np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise FileCaseError(
+            f"--input {text}: {error}; give NAME=FILE of an array that numpy.save wrote"
+        ) from error
+
+
+def _as_arrays(outputs: dict[str, Any]) -> dict[str, Any]:
+    return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+
+def _check(model: Any) -> int:
+    """Replay the test cases in a file; status 1 when one fails."""
+    from .onnx.testcases import CASES, Cases
+
+    if CASES not in model.metadata:
+        raise FileCaseError("the file has no test cases: write them with dump(..., input_data=...)")
+    cases = Cases.from_text(model.metadata[CASES])
+    failed = 0
+    for number, lines in enumerate(cases.failures(lambda inputs: _as_arrays(model.run(**inputs)))):
+        failed += bool(lines)
+        for line in lines:
+            print(f"case {number}: {line}", file=sys.stderr)
+        if not lines and not cases.silent:
+            print(f"case {number}: passed" if cases.check else f"case {number}: ran")
+    print(f"{len(cases.inputs) - failed} of {len(cases.inputs)} cases passed")
+    return int(failed > 0)
 
 
 def _backends(arguments: argparse.Namespace) -> int:

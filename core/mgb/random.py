@@ -23,7 +23,7 @@ from .ops.primitives import cast, iota, minimum, mulhi, shl, shr, sqrt, where
 from .ops.random_bits import philox
 from .ops.sort import argsort
 from .ops.transcendental import cos, log
-from .tensor import Tensor
+from .tensor import ACTIVE, Tensor
 
 Size = int | Sequence[int] | None
 
@@ -214,7 +214,11 @@ def generator(device: str | None = None) -> RNG:
     """The generator behind the functions of this module and `functional.dropout`, on `device`."""
     name = devices.canonical(device or devices.get_default_device())
     if name not in _generators:
-        _generators[name] = RNG(_first_seed(), name)
+        token = ACTIVE.set(None)  # it lives outside of the trace that happens to ask for it first
+        try:
+            _generators.setdefault(name, RNG(_first_seed(), name))
+        finally:
+            ACTIVE.reset(token)
     return _generators[name]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,9 +18,17 @@ from .ir import Op, Spec
 #: never feeds it.
 CONSTANT = -2
 
+_PACKAGE = __name__.partition(".")[0]
+
 
 class Session(Protocol):
     """A trace that is recording or replaying; `apply` and `Tensor` speak to it, `mgb.jit` implements it."""
+
+    #: Are shapes Tensors in the body?
+    symbolic_shape: bool
+
+    def shape_of(self, tensor: Tensor) -> Tensor:
+        """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
@@ -128,7 +137,14 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._data.shape if self._data is not None else self.spec.shape
+        """The lengths of the axes; an int32 Tensor of them in the body of ``trace(symbolic_shape=True)``.
+
+        mgb's own code always gets the tuple, and so does everyone for a Tensor without axes.
+        """
+        session = ACTIVE.get()
+        if session is not None and session.symbolic_shape and not _called_by_mgb() and self.ndim:
+            return session.shape_of(self)  # type: ignore[return-value]
+        return self._data.shape if self._data is not None else self.spec.shape  # as below, without a call
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -140,7 +156,7 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        return len(self.shape)
+        return len(self._tuple_shape)
 
     @property
     def size(self) -> int:
@@ -159,7 +175,8 @@ class Tensor:
 
     @property
     def _tuple_shape(self) -> tuple[int, ...]:
-        return self.shape
+        shape: tuple[int, ...] = self._data.shape if self._data is not None else self.spec.shape
+        return shape
 
     # its value
 
@@ -206,9 +223,9 @@ class Tensor:
         return int(self.item())
 
     def __len__(self) -> int:
-        if not self.shape:
+        if not self.ndim:
             raise TypeError("ndim is 0")
-        return self.shape[0]
+        return self._tuple_shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
@@ -328,6 +345,12 @@ class Parameter(Tensor):
     """A Tensor that a Module trains; results of ops are plain Tensors."""
 
     __slots__ = ()
+
+
+def _called_by_mgb() -> bool:
+    """Is the code that asks for an attribute of a Tensor mgb's own, and no traced body?"""
+    module: str = sys._getframe(2).f_globals.get("__name__", "")
+    return module.partition(".")[0] == _PACKAGE
 
 
 def wrap(array: Any, device: str) -> Tensor:

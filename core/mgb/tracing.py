@@ -13,6 +13,8 @@ from .tensor import ACTIVE, Tensor, place
 class Builder:
     """A session that only makes nodes; passes rewrite graphs with it."""
 
+    symbolic_shape = False
+
     def __init__(self) -> None:
         self._nodes: list[Node] = []
 
@@ -40,6 +42,9 @@ class Builder:
 
     def seen(self, tensor: Tensor) -> None:
         """Nothing to do: a pass may look at constants."""
+
+    def shape_of(self, tensor: Tensor) -> Tensor:
+        raise AssertionError("shapes are tuples where a graph is built")
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         """Nothing to do: values never arrive here."""

@@ -290,8 +290,13 @@ def test_a_refused_result_leaves_no_promise(mode):
 def test_options_and_arguments_of_trace_that_do_not_exist():
     with pytest.raises(errors.TraceInputError, match="trace has no option 'fuse'"):
         trace(lambda x: x, fuse=True)
-    with pytest.raises(errors.TraceInputError, match=r"trace\(profiling=True\) is not supported"):
-        trace(lambda x: x, profiling=True)
+    for method in (classmethod, staticmethod):
+        with pytest.raises(
+            errors.TraceInputError, match=f"write @{method.__name__} in the line above @trace"
+        ):
+            trace(method(lambda x: x))
+    with pytest.raises(errors.TraceInputError, match="trace takes a function, not a Tensor"):
+        trace(tensor(1.0))
     constant = trace(lambda x: x + 1.0, capture_as_const=True)
     with pytest.raises(errors.TraceInputError, match=r"args\[0\] is a float; pass it by keyword"):
         constant(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..apply import literal
 from ..errors import ShapeError
-from ..ops.creation import Shape, as_shape, full, ones_like
+from ..ops.creation import Shape, as_shape, full, is_single, ones_like
 from ..ops.declare import normalize_axis
 from ..ops.index import index_get
 from ..ops.layout import broadcast_to, concat, cut_along, reshape, reverse, unslice
@@ -21,14 +22,14 @@ from ..tensor import Tensor
 __all__ = ["flip", "pad", "repeat", "roll", "tile"]
 
 
-def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+def repeat(inp: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
     """Each element `repeats` times in a row, along `axis`; without `axis`, of the flattened `inp`.
 
     Parameters
     ----------
     inp : Tensor
         The elements.
-    repeats : int or sequence of int
+    repeats : int, sequence of int, or an integer Tensor of 0 axes or 1
         One number for all, or one for each place along `axis`.
     axis : int, optional
         None is the flattened `inp`.
@@ -36,9 +37,11 @@ def repeat(inp: Tensor, repeats: int | Sequence[int], axis: int | None = None) -
     if axis is None:
         inp, axis = flatten(inp), 0
     place = normalize_axis("repeat", axis, inp.ndim)[0]
-    if not isinstance(repeats, int):
-        rows = literal(np.repeat(np.arange(inp.shape[place]), np.asarray(repeats)), dtypes.int32, inp.device)
-        return index_get(inp, rows, axes=(place,), place=place)
+    if not is_single(repeats):
+        rows = np.repeat(np.arange(inp.shape[place]), np.asarray(repeats))
+        made = Tensor if isinstance(repeats, Tensor) else literal
+        return index_get(inp, made(rows, dtypes.int32, inp.device), axes=(place,), place=place)
+    repeats = operator.index(repeats)
     head, tail = inp.shape[: place + 1], inp.shape[place + 1 :]
     spread = broadcast_to(reshape(inp, shape=(*head, 1, *tail)), shape=(*head, repeats, *tail))
     return reshape(spread, shape=(*head[:-1], head[-1] * repeats, *tail))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from ..ops.creation import (
     eye,
     full,
     full_like,
+    is_single,
     linspace,
     ones,
     ones_like,
@@ -179,14 +181,14 @@ def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tens
     return concat([expand_dims(x, place) for x in tensors], place, device)
 
 
-def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
     """`inp` cut along `axis`.
 
     Parameters
     ----------
     inp : Tensor
         The elements.
-    nsplits_or_sections : int or sequence of int
+    nsplits_or_sections : int, sequence of int, or an integer Tensor of 0 axes or 1
         Into how many equal parts, or at which places.
     axis : int
         Which axis is cut.
@@ -198,11 +200,11 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     """
     place = _axis("split", axis, inp.ndim)
     length = inp.shape[place]
-    if isinstance(nsplits_or_sections, int):
-        if nsplits_or_sections < 1 or length % nsplits_or_sections:
-            raise ShapeError(f"split: axis {place} of {inp.shape} has no {nsplits_or_sections} equal parts")
-        step = length // nsplits_or_sections
-        cuts = [i * step for i in range(1, nsplits_or_sections)]
+    if is_single(nsplits_or_sections):
+        parts = operator.index(nsplits_or_sections)
+        if parts < 1 or length % parts:
+            raise ShapeError(f"split: axis {place} of {inp.shape} has no {parts} equal parts")
+        cuts = [i * (length // parts) for i in range(1, parts)]
     else:
         cuts = [slice(int(c)).indices(length)[1] for c in nsplits_or_sections]
     return [cut_along(inp, place, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, length])]

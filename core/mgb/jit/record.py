@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Kind, Node, Op, Spec
+from .. import dtypes
+from ..apply import caller, evaluate
+from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..tensor import Tensor
+from ..tracing import make_node
 
 
 def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
@@ -23,6 +26,15 @@ READ = Op("read of a value", Kind.OPAQUE, _no_spec)
 EXCLUDE = Op("exclude_from_trace", Kind.OPAQUE, _no_spec)
 END = Op("end", Kind.OPAQUE, _no_spec)
 CUTS = frozenset({READ, EXCLUDE, END})
+
+#: The shape of a value as an int32 Tensor. In a record shapes are known, so that its node is a constant.
+SHAPE = Op(
+    "shape_of",
+    Kind.OPAQUE,
+    lambda x: Spec((x.ndim,), dtypes.int32),
+    lambda x: np.array(x.shape, dtypes.int32),
+    differentiable=False,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -156,6 +168,10 @@ class Expected:
     is_none: bool
 
 
+def _value_of(node: Node, *arrays: Any) -> Any:
+    return node.params["value"] if node.op is CONST else evaluate(node.op, arrays, dict(node.params))
+
+
 def decisive(module: Any) -> dict[str, Any]:
     """The attributes of a module that say what its call does: its mode, numbers, Tensors and submodules."""
     return {
@@ -167,13 +183,64 @@ def decisive(module: Any) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Record:
-    """The recorded sequence for one set of input shapes."""
+    """The recorded sequence for one set of input shapes.
+
+    Attributes
+    ----------
+    statics : dict
+        The steps that depend on shapes and literals only, with their values once these were wanted.
+    """
 
     entries: list[Entry] = field(default_factory=list)
     externals: list[External] = field(default_factory=list)
     bindings: list[Binding] = field(default_factory=list)
     expected: list[Expected] = field(default_factory=list)
     modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    statics: dict[int, Any] = field(default_factory=dict)
+
+    def begun(self, steps: int) -> Record:
+        """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
+        statics = {step: value for step, value in self.statics.items() if step < steps}
+        return Record(self.entries[:steps], list(self.externals), self.bindings, statics=statics)
+
+    def cut(self, entry: Entry) -> None:
+        """Add a cut."""
+        self.entries.append(entry)
+
+    def step(self, op: Op, args: tuple[Ref, ...], params: dict[str, Any]) -> Entry:
+        """Add a step; `op` refuses operands of these shapes by an error that has the user's line."""
+        inputs = tuple([self.node(ref) for ref in args])
+        source = caller()
+        if op is SHAPE:
+            (of,) = inputs
+            node = const_node(of.spec.shape, dtypes.int32, of.spec.device)
+        else:
+            node = make_node(op, inputs, params, source)
+        index = len(self.entries)
+        if op is SHAPE or all(ref.__class__ is Literal or ref in self.statics for ref in args):
+            self.statics[index] = None
+        entry = Entry(op, args, params, node, source)
+        self.entries.append(entry)
+        return entry
+
+    def node(self, ref: Ref) -> Node:
+        """The node of a value."""
+        if isinstance(ref, Literal):
+            return const_node(ref.array, ref.array.dtype)
+        node = self.externals[-1 - ref].node if ref < 0 else self.entries[ref].node
+        assert node is not None
+        return node
+
+    def static_value(self, step: int) -> Any | None:
+        """The array that `step` makes at every call, or None when it depends on data."""
+        if step not in self.statics:
+            return None
+        if self.statics[step] is None:
+            (value,) = Graph((), (self.node(step),)).fold(_value_of, ())
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False  # every call shares it
+            self.statics[step] = value
+        return self.statics[step]
 
     @property
     def signature(self) -> tuple[Spec, ...]:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..apply import caller, evaluate
-from ..errors import SymbolicReadError, TraceError, UnknownInputError
-from ..ir import Node, Op, Spec, const_node, input_node
+from ..errors import RecordOnlyError, SymbolicReadError, TraceError, UnknownInputError
+from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place, wrap
-from ..tracing import make_node
 from .record import (
     CUTS,
     END,
@@ -43,12 +42,22 @@ class Recording(CallSession):
         Tensors that are not arguments become constants.
     without_host : bool
         The body will not run again: refuse what it alone could supply.
+    symbolic_shape : bool
+        Shapes are Tensors in the body.
     """
 
     def __init__(
-        self, leaves: Sequence[Any], *, symbolic: bool, capture_as_const: bool, without_host: bool
+        self,
+        leaves: Sequence[Any],
+        *,
+        symbolic: bool,
+        capture_as_const: bool,
+        without_host: bool,
+        symbolic_shape: bool = False,
     ) -> None:
         super().__init__(Record())
+        self.symbolic_shape = symbolic_shape
+        self._undone = False
         self._symbolic = symbolic
         self._capture_as_const = capture_as_const
         self._without_host = without_host
@@ -77,20 +86,20 @@ class Recording(CallSession):
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        args = self._refs(op, inputs)
-        node = make_node(op, tuple(self._node(r) for r in args), params, caller())
         index = len(self.record.entries)
-        self.record.entries.append(Entry(op, args, params, node, node.source))
+        spec = self.record.step(op, self._refs(op, inputs), params).spec
         if self._symbolic:
-            out = place(self, index, node.spec)
+            out = place(self, index, spec)
         else:
-            out = wrap(evaluate(op, [t._data for t in inputs], params), node.spec.device)
+            out = wrap(evaluate(op, [t._data for t in inputs], params), spec.device)
             out._session, out._index = self, index
         self._own.add(id(out))
         self._tensors.append(weakref.ref(out))
         return out
 
     def read(self, tensor: Tensor) -> Any:
+        if tensor._index in self.record.statics:
+            return tensor._data if tensor._data is not None else self.record.static_value(tensor._index)
         if self._symbolic and tensor._data is None:
             if self._finished:
                 raise self.unreadable(tensor)
@@ -138,7 +147,7 @@ class Recording(CallSession):
 
     def _cut(self, op: Op, steps: tuple[int, ...]) -> None:
         self._readable.update(steps)
-        self.record.entries.append(Entry(op, (), {}, None, caller(), steps))
+        self.record.cut(Entry(op, (), {}, None, caller(), steps))
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything alive gets its value."""
@@ -243,13 +252,22 @@ class Recording(CallSession):
             self._before.setdefault(id(tensor), (tensor, tensor._data, tensor._tape))
 
     def undo(self) -> None:
-        """Leave every Tensor outside as it was before the call."""
+        """Leave every Tensor outside as it was before the call: it was noted, not run."""
+        self._undone = True
         for tensor, data, tape in self._before.values():
             tensor._data, tensor._tape = data, tape
             tensor._session, tensor._index, tensor._spec = None, -1, None
         for tensor, grad, _ in self._grads.values():
             tensor._grad = grad
         self.settle()
+
+    def unreadable(self, tensor: Tensor) -> TraceError:
+        if self._undone:
+            return RecordOnlyError(
+                f"the result of step {tensor._index} ({self.entry(tensor._index)}) has no value: the call "
+                "was only recorded, as by trace(record_only=True); trace without that option to run it"
+            )
+        return super().unreadable(tensor)
 
     # operands
 
@@ -302,12 +320,3 @@ class Recording(CallSession):
         self.fed.append(array)
         self._numbers[id(tensor), id(array)] = len(self.fed) - 1
         return len(self.fed) - 1
-
-    def _node(self, ref: Ref) -> Node:
-        if isinstance(ref, Literal):
-            return const_node(ref.array, ref.array.dtype)
-        if ref < 0:
-            return self.record.externals[-1 - ref].node
-        node = self.record.entries[ref].node
-        assert node is not None
-        return node

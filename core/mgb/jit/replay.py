@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
 from ..apply import caller, constant, evaluate
 from ..apply import record as tell_tapes
 from ..errors import TraceMismatchError
-from ..ir import Node, Op, Spec, const_node, input_node
+from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place
-from ..tracing import make_node
+from .reasons import Difference
 from .record import END, EXCLUDE, READ, Entry, Literal, Record, Ref, external_ref
 from .session import CallSession
 from .variant import Variant
+from .variants import Variants
 
 _REMEDY = {
     "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant",
@@ -38,21 +39,38 @@ class Replay(CallSession):
     Parameters
     ----------
     variant : Variant
+    variants : Variants
+        Others, which the call may turn out to be one of.
     regrow : callable
         Makes the Variant of a record that grows over the segments of `variant`.
     imperative : bool
         Match, and run each op eagerly.
+
+    Attributes
+    ----------
+    reshaped : bool
+        Are the arguments of other shapes than any known? Then parameters and Python numbers may follow
+        from them.
+    grown : Difference or None
+        Where the call parted with every record there is.
     """
 
-    grown = False
+    grown: Difference | None = None
     _cursor = 0
     _segment = 0
+    reshaped = False
+    _looked = False  # has the body seen a value? Then parameters may follow from it
 
     def __init__(
-        self, variant: Variant, regrow: Callable[[Record, Variant], Variant], imperative: bool
+        self,
+        variant: Variant,
+        variants: Variants,
+        regrow: Callable[[Record, Variant], Variant],
+        imperative: bool,
     ) -> None:
         super().__init__(variant.record)
         self.variant = variant
+        self._variants = variants
         self._regrow = regrow
         self._imperative = imperative
         self._kept = range(len(variant.record.entries)) if imperative else variant.kept
@@ -118,17 +136,20 @@ class Replay(CallSession):
         self._fed_as[id(array)] = number
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        entry = self._expect(op, inputs, params)
+        entry = self._expect(op, inputs)
+        new: dict[int, Spec] = {}  # of external inputs that have another shape than recorded
         for tensor, ref in zip(inputs, entry.args, strict=True):
-            self._match(tensor, ref, entry)
+            self._match(tensor, ref, entry, new)
+        if not self.grown and (new or not _agrees(entry, inputs, params)):
+            entry = self._part(entry, inputs, params, new)
         if self.grown:
-            entry = self._grow_entry(entry, inputs, params)
-        elif entry.params != params:
-            self._mismatch("operator mismatch", entry, f"{op.name} with {params}")
+            entry = self._grow(entry, inputs, params, new)
         return self._result(entry)
 
     def read(self, tensor: Tensor) -> Any:
         step = tensor._index
+        if step in self.record.statics:
+            return self.record.static_value(step)
         if self._imperative or step in self.values:
             self._skip_read(step)
             return self.values[step]
@@ -139,6 +160,10 @@ class Replay(CallSession):
             self._mismatch("value unreadable", entry, f"the value of step {step} was read")
         self._run_to_cut()
         return self.values[step]
+
+    def seen(self, tensor: Tensor) -> None:
+        if tensor._index != CONSTANT:
+            self._looked = True
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         if alias._index in self._kept:
@@ -172,8 +197,9 @@ class Replay(CallSession):
         self.settle()
 
     def _run_to_cut(self) -> None:
+        self._looked = True
         if self.grown:
-            self.record.entries.append(self._entries[self._cursor])
+            self.record.cut(self._entries[self._cursor])
         if not self._imperative:
             self.variant.run(self._segment, self.fed, self.values)
         self._segment += 1
@@ -188,7 +214,7 @@ class Replay(CallSession):
 
     # matching
 
-    def _expect(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Entry:
+    def _expect(self, op: Op, inputs: Sequence[Tensor]) -> Entry:
         entry = self._entries[self._cursor]
         if entry.op is not op:
             reason = "too many instructions" if entry.op is END else "operator mismatch"
@@ -197,14 +223,14 @@ class Replay(CallSession):
             self._mismatch("inputs size mismatch", entry, f"{op.name} of {len(inputs)} operands")
         return entry
 
-    def _match(self, tensor: Tensor, ref: Ref, entry: Entry) -> None:
+    def _match(self, tensor: Tensor, ref: Ref, entry: Entry, new: dict[int, Spec]) -> None:
         if isinstance(ref, Literal):
-            self._match_literal(tensor, ref, entry)
+            if tensor._session is self:
+                self._mismatch_internal(tensor, entry)
+            self.check_foreign(tensor)
         elif tensor._session is self:
             if ref < 0:
-                self._mismatch(
-                    "expect external node, got internal", entry, f"the result of step {tensor._index}"
-                )
+                self._mismatch_internal(tensor, entry)
             if tensor._index != ref:
                 self._mismatch("input id mismatch", entry, f"the result of step {tensor._index}")
         elif tensor._index == CONSTANT:
@@ -213,16 +239,12 @@ class Replay(CallSession):
             self.check_foreign(tensor)
             if ref >= 0:
                 self._mismatch("expect internal node, got external", entry, "a tensor from outside")
-            self._feed(-1 - ref, tensor, entry)
+            self._feed(-1 - ref, tensor, entry, new)
 
-    def _match_literal(self, tensor: Tensor, ref: Literal, entry: Entry) -> None:
-        if tensor._session is self:
-            self._mismatch("expect external node, got internal", entry, f"the result of step {tensor._index}")
-        self.check_foreign(tensor)
-        if not self.grown and not ref.matches(tensor._data):
-            self._mismatch("tensors not equals", entry, str(Literal(tensor._data)))
+    def _mismatch_internal(self, tensor: Tensor, entry: Entry) -> NoReturn:
+        self._mismatch("expect external node, got internal", entry, f"the result of step {tensor._index}")
 
-    def _feed(self, number: int, tensor: Tensor, entry: Entry) -> None:
+    def _feed(self, number: int, tensor: Tensor, entry: Entry, new: dict[int, Spec]) -> None:
         array = tensor._data
         if self.fed[number] is not None:
             if self.fed[number] is not array:
@@ -237,7 +259,7 @@ class Replay(CallSession):
             )
         self._take(number, array)
         if array.shape != recorded.shape:
-            self._regrow_with(number, Spec(array.shape, array.dtype, tensor._device))
+            new[number] = Spec(array.shape, array.dtype, tensor._device)
 
     def _result(self, entry: Entry) -> Tensor:
         index = self._cursor
@@ -259,30 +281,53 @@ class Replay(CallSession):
 
     # other shapes
 
-    def _regrow_with(self, number: int, spec: Spec) -> None:
-        if not self.grown:
-            record = Record(
-                list(self._entries[: self._cursor]), list(self.record.externals), self.record.bindings
-            )
-            self.record = record
-            self.variant = self._regrow(record, self.variant)
-            self.grown = True
-        old = self.record.externals[number]
-        self.record.externals[number] = replace(old, node=input_node(spec, old.source))
+    def _part(
+        self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
+    ) -> Entry:
+        """Leave the record at `entry`, for a variant that agrees so far, or else to grow a new one."""
+        if not new and not self.reshaped:
+            self._check_parting(entry, inputs, params)
+        fed = {n: e.node.spec for n, e in enumerate(self.record.externals) if self.fed[n] is not None}
+        found = self._variants.find(
+            self.record, self._cursor, {**fed, **new}, lambda e: _agrees(e, inputs, params)
+        )
+        if found is not None:
+            self.variant, self.record, self._entries = found, found.record, found.record.entries
+            return self._entries[self._cursor]
+        externals = tuple((self.record.externals[number], spec) for number, spec in new.items())
+        self.grown = Difference(entry, params, externals)
+        self.record = self.record.begun(self._cursor)
+        self.variant = self._regrow(self.record, self.variant)
+        return entry
 
-    def _grow_entry(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> Entry:
+    def _check_parting(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
+        """Without other shapes constants must not differ, and parameters may only where a value was seen."""
+        if entry.params == params:
+            other = next(t for t, r in zip(inputs, entry.args) if isinstance(r, Literal) and not _is(r, t))
+            self._mismatch("tensors not equals", entry, str(Literal(other._data)))
+        if not self._looked:
+            self._mismatch("operator mismatch", entry, f"{entry.op.name} with {params}")
+
+    def _grow(
+        self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
+    ) -> Entry:
+        """Record what came in the place of `entry`."""
+        for number, spec in new.items():
+            old = self.record.externals[number]
+            self.record.externals[number] = replace(old, node=input_node(spec, old.source))
         args = tuple(
             Literal(t._data, r.raw if r.matches(t._data) else None) if isinstance(r, Literal) else r
             for t, r in zip(inputs, entry.args, strict=True)
         )
-        node = make_node(entry.op, tuple(self._node(r) for r in args), params, caller())
-        grown = Entry(entry.op, args, params, node, node.source)
-        self.record.entries.append(grown)
-        return grown
+        return self.record.step(entry.op, args, params)
 
-    def _node(self, ref: Ref) -> Node:
-        if isinstance(ref, Literal):
-            return const_node(ref.array, ref.array.dtype)
-        node = self.record.externals[-1 - ref].node if ref < 0 else self.record.entries[ref].node
-        assert node is not None
-        return node
+
+def _is(literal: Literal, tensor: Tensor) -> bool:
+    return literal.matches(tensor._data)
+
+
+def _agrees(entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> bool:
+    """Has `entry` these parameters, and these constants among its operands?"""
+    return entry.params == params and all(
+        _is(ref, tensor) for tensor, ref in zip(inputs, entry.args) if isinstance(ref, Literal)
+    )

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..apply import caller, evaluate
-from ..errors import ForeignTensorError, TraceMismatchError
+from ..apply import apply, caller, evaluate
+from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Tensor
-from .record import Entry, Literal, Record
+from .record import SHAPE, Entry, Literal, Record
 
 
 class CallSession(ABC):
     """One call of a traced function."""
 
+    symbolic_shape = False  # are shapes Tensors in the body?
     paused = False
     _finished = False
     _failed = False
@@ -71,6 +72,9 @@ class CallSession(ABC):
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:  # noqa: B027
         pass
 
+    def shape_of(self, tensor: Tensor) -> Tensor:
+        return apply(SHAPE, tensor)
+
     # Tensors in flight
 
     def alive(self) -> list[Tensor]:
@@ -111,7 +115,7 @@ class CallSession(ABC):
                     tensor._session = None
                     tensor._index = -1
 
-    def unreadable(self, tensor: Tensor) -> TraceMismatchError:
+    def unreadable(self, tensor: Tensor) -> TraceError:
         """The error for a value that was dead when the call was recorded, or never came to be."""
         if self._failed:
             step = f"step {tensor._index} ({self.entry(tensor._index)})"

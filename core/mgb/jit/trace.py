@@ -4,59 +4,57 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import numpy as np
 
 from ..autodiff.tape import any_open
 from ..errors import TraceInputError
-from ..executor import Options, Program, compile_program
+from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
 from ..tensor import ACTIVE, Tensor
-from .config import GraphOptimizationConfig
+from . import reasons
+from .arguments import check_tensors, key_of, names_of, shapes_of
+from .binding import Bindable
+from .captured import Captured
+from .config import GraphOptimizationConfig, memory_config
+from .dump import Dumpable
 from .hostless import MISS, HostlessCall, results_of
+from .inspection import Inspectable
 from .record import Record
 from .recording import Recording
 from .replay import Replay
+from .statistics import Statistics
 from .tree import flatten
 from .variant import Variant
+from .variants import Variants, most_like
 
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 _STATES = 8
 
-#: Sets of shapes or arguments whose records are kept, the newest: as many as have `_STEPS` steps together,
-#: within bounds. A step takes about a kilobyte, its share of graphs and programs included.
-_FEWEST, _MOST, _STEPS = 8, 256, 1 << 15
 
-#: Options of MegEngine's `trace` that are accepted with this value only.
-_FIXED = {
-    "record_only": False,
-    "sublinear_memory_config": None,
-    "dtr_config": None,
-    "profiling": False,
-    "symbolic_shape": False,
-}
-
-
-class trace:
+class trace(Bindable, Inspectable, Dumpable):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
     Later calls run the body again, match each op against the record, and run the compiled program when a
     value is wanted. With ``without_host=True`` later calls skip the body.
 
+    It works on functions and on methods, where each instance has its own record. It is pickled by its name,
+    as functions are.
+
     Parameters
     ----------
     function : callable
         Takes and returns anything; what is traced are the ops on Tensors.
     symbolic : bool
-        Run nothing on the first call until it returns: the first call runs compiled too, and no value can
-        be read in it.
+        Run nothing on the first call until it returns: the first call runs compiled too, and no value that
+        depends on data can be read in it.
     capture_as_const : bool
         Tensors from outside become constants, whose values are compared in replay. Positional arguments
         must be Tensors.
+    record_only : bool
+        Only record, at every call, as `symbolic` and `capture_as_const` say: nothing is run, results have
+        no values, Tensors outside stay as they are. For what looks at the graph.
     without_host : bool
         Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that
         reads values, keeps a new Tensor elsewhere than in its result, or is called while a `GradManager`
@@ -65,16 +63,24 @@ class trace:
         the body looks at is that of the first call.
     imperative : bool
         Match as usual, but run op by op: for debugging.
+    symbolic_shape : bool
+        In the body ``Tensor.shape`` is an int32 Tensor, but ``()`` without axes. MegEngine's default is True;
+        a tuple works wherever its code expects a shape, and here shapes may change from call to call either
+        way. What is computed of shapes and literals alone is known, and never splits the program.
     opt_level : int
         0: nothing; 1: algebraic identities; 2: and rewrites of the whole graph; 3 (the default): and fusion.
     graph_opt_config : GraphOptimizationConfig, optional
+    sublinear_memory_config : SublinearMemoryConfig, optional
+        Compute values again for the gradient rather than keep them. The variables
+        ``MGB_SUBLINEAR_MEMORY_...`` override its fields.
+    dtr_config : DTRConfig, optional
+        Drop values where memory passes a threshold, and compute them again when they are wanted.
+    profiling : bool
+        Measure each step at each call.
     fast_math : bool
         Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine does always.
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND`` for this function.
-    **options
-        MegEngine's other options, at their defaults only: ``record_only``, ``sublinear_memory_config``,
-        ``dtr_config``, ``profiling``, ``symbolic_shape``.
 
     Raises
     ------
@@ -82,6 +88,8 @@ class trace:
         On a later call: the body did something else than before. The trace stays usable.
     TraceInputError
         An option or argument that this trace cannot take.
+    MemoryConfigError
+        Both ways to save memory at once.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -95,17 +103,23 @@ class trace:
         *,
         symbolic: bool = False,
         capture_as_const: bool = False,
-        without_host: bool = False,
-        imperative: bool = False,
+        record_only: bool = False,
+        sublinear_memory_config: SublinearMemoryConfig | None = None,
+        dtr_config: DTRConfig | None = None,
+        profiling: bool = False,
         opt_level: int = 3,
         graph_opt_config: GraphOptimizationConfig | None = None,
+        symbolic_shape: bool = False,
+        without_host: bool = False,
+        imperative: bool = False,
         fast_math: bool = False,
         backend: str | None = None,
-        **options: Any,
+        **unknown: Any,
     ) -> None:
-        _check_fixed(options)
-        functools.update_wrapper(self, function)
-        self.__wrapped__ = function
+        if unknown:
+            raise TraceInputError(f"trace has no option {next(iter(unknown))!r}")
+        given = locals()
+        super().__init__(function, {name: given[name] for name in trace.__init__.__kwdefaults__ or ()})
         config = graph_opt_config or GraphOptimizationConfig()
         self.options = Options(
             opt_level=opt_level,
@@ -113,108 +127,137 @@ class trace:
             fuse_dimshuffle=config.jit_fuse_dimshuffle,
             fast_math=fast_math,
             backend=backend,
+            memory=memory_config(sublinear_memory_config, dtr_config),
+            profiling=profiling,
         )
-        self.symbolic = symbolic
-        self.capture_as_const = capture_as_const
+        self.symbolic = symbolic or record_only
+        self.capture_as_const = capture_as_const or record_only
+        self.record_only = record_only
         self.without_host = without_host
         self.imperative = imperative
-        self._settings: dict[str, Any] = {
-            "symbolic": symbolic,
-            "capture_as_const": capture_as_const,
-            "without_host": without_host,
-            "imperative": imperative,
-            "opt_level": opt_level,
-            "graph_opt_config": graph_opt_config,
-            "fast_math": fast_math,
-            "backend": backend,
-        }
-        self._variants: dict[bool, dict[tuple[Any, ...], Variant]] = {False: {}, True: {}}
+        self.symbolic_shape = symbolic_shape
+        self._statistics = Statistics()
+        self._variants = {False: Variants(), True: Variants()}  # by whether a tape of the caller looks on
         self._hostless: dict[tuple[Any, ...], list[HostlessCall]] = {}  # the newest first
-        self._hosted: dict[tuple[Any, ...], list[Any]] = {}  # bodies that run; ids in the keys stay taken
+        self._hosted: dict[tuple[Any, ...], Hosted] = {}
         self._plain: HostlessCall | None = None  # the latest one of positional Tensors only, tried first
-        self._bound: dict[int, tuple[weakref.ref[Any], trace]] = {}  # by id: an instance may have no hash
         self._lock = threading.RLock()
-        self._calls = 0
-        self._records = 0
-
-    def __get__(self, instance: Any, owner: type | None = None) -> trace | BoundTrace:
-        """A method: one record for each instance."""
-        if instance is None:
-            return self
-        key = id(instance)
-        if key not in self._bound:
-            try:
-                reference = weakref.ref(instance, lambda _: self._bound.pop(key, None))
-            except TypeError as error:
-                name = type(instance).__name__
-                raise TraceInputError(
-                    f"{name} has __slots__ without '__weakref__': add it, so that each can have its record"
-                ) from error
-            self._bound[key] = reference, trace(_bind(self.__wrapped__, reference), **self._settings)
-        return BoundTrace(instance, self._bound[key][1])
 
     # calling
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if ACTIVE.get() is not None:
             return self.__wrapped__(*args, **kwargs)
-        self._calls += 1
+        self._statistics.calls += 1
         taped = any_open()
         if self._plain is not None and not kwargs and not taped:
             result = self._plain.run(args)
             if result is not MISS:
                 return result
         if self.capture_as_const:
-            _check_tensors(args)
+            check_tensors(args)
+        if self.record_only:
+            return self._call_record_only(args, kwargs, self._variants[taped])
         if self.without_host and not taped:
             return self._call_hostless(args, kwargs)
         return self._call_with_host(args, kwargs, self._variants[taped])
 
-    def _call_with_host(self, args: Any, kwargs: Any, variants: dict[tuple[Any, ...], Variant]) -> Any:
-        key = shapes_of(args, kwargs)
-        if not variants:
+    def _call_record_only(self, args: Any, kwargs: Any, variants: Variants) -> Any:
+        result, variant = self._note(args, kwargs)
+        variants.keep(shapes_of(args, kwargs), variant)
+        self._statistics.recorded()
+        return result
+
+    def _call_with_host(self, args: Any, kwargs: Any, variants: Variants) -> Any:
+        shapes = shapes_of(args, kwargs)
+        known = variants.newest(shapes)
+        if known is None and not variants:
             with self._lock:
                 if not variants:
-                    result, variants[key] = self._record(args, kwargs)
-                    return result
-        variant = variants.get(key) or next(iter(variants.values()))
-        session = Replay(variant, self._regrown, self.imperative)
+                    return self._record_first(args, kwargs, variants, shapes)
+        session = Replay(known or variants.oldest(), variants, self._regrown, self.imperative)
+        session.symbolic_shape = self.symbolic_shape
+        session.reshaped = known is None
         result = self._run_body(session, args, kwargs)
         try:
             session.finish()
         except BaseException:
             session.abandon()
             raise
-        if session.grown:
-            self._keep(variants, key, session.variant, session.variant)
+        if session.grown is not None:
+            reason = self._reason_of_growth(session, variants, args, kwargs)
+            variants.keep(shapes, session.variant)
+            self._statistics.again(reason)
+        return result
+
+    def _reason_of_growth(self, session: Replay, variants: Variants, args: Any, kwargs: Any) -> str:
+        assert session.grown is not None
+        if not session.reshaped:
+            return reasons.of_difference(self.__name__, session.grown)
+        leaves = flatten((args, kwargs))[0]
+        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, Tensor)]
+        return reasons.of_shapes(self.__name__, variants.shapes(), shapes_of(args, kwargs), names)
+
+    def _record_first(self, args: Any, kwargs: Any, variants: Variants, shapes: tuple[Any, ...]) -> Any:
+        known = self._statistics.records
+        result, variant = self._record(args, kwargs)
+        variants.keep(shapes, variant)
+        if known:
+            records = "records" if variants is self._variants[True] else "does not record"
+            self._statistics.again(f"a GradManager outside of {self.__name__} {records} this call")
         return result
 
     def _call_hostless(self, args: Any, kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
-        key = (structure, shared_places(leaves), *map(_leaf_key, leaves))
-        if key in self._hosted:
-            return self._call_with_host(args, kwargs, self._variants[False])
+        key = key_of(leaves, structure)
+        result = self._served(key, leaves, args, kwargs)
+        if result is not MISS:
+            return result
+        with self._lock:
+            result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
+            if result is not MISS:
+                return result
+            reason = self._reason_of(key, leaves, args, kwargs)
+            result, variant, new = self._record_hostless(args, kwargs, leaves)
+            if new is not None:
+                self._keep(self._hostless, key, [new, *self._hostless.get(key, ())][:_STATES], variant)
+            else:
+                hosted = Hosted(leaves)
+                hosted.variants.keep(shapes_of(args, kwargs), variant)
+                self._keep(self._hosted, key, hosted, variant)
+            if reason is not None:
+                self._statistics.again(reason)
+        return result
+
+    def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        """The result by what was recorded for `key`, or `MISS`."""
+        hosted = self._hosted.get(key)
+        if hosted is not None:
+            return self._call_with_host(args, kwargs, hosted.variants)
         for call in self._hostless.get(key, ()):
             result = call.run(leaves)
             if result is not MISS:
                 self._plain = call if len(args) == len(leaves) and not call.kept else self._plain
                 return result
-        with self._lock:
-            result, variant, new = self._record_hostless(args, kwargs, leaves)
-        if new is not None:
-            self._keep(self._hostless, key, [new, *self._hostless.get(key, ())][:_STATES], variant)
-        else:
-            self._keep(self._hosted, key, leaves, variant)
-            self._keep(self._variants[False], shapes_of(args, kwargs), variant, variant)
-        return result
+        return MISS
 
     def _keep(self, kept: dict[Any, Any], key: Any, value: Any, variant: Variant) -> None:
         """Put `value` into `kept`, and drop the oldest where calls as long as `variant` would be too many."""
-        most = min(_MOST, max(_FEWEST, _STEPS // len(variant.record.entries)))
-        with self._lock:
-            kept[key] = value
-            while len(kept) > most:
-                del kept[next(iter(kept))]
+        kept[key] = value
+        while len(kept) > most_like(variant):
+            del kept[next(iter(kept))]
+
+    def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
+        """Why no recorded call could skip the body for arguments with `key`; None if there is none yet."""
+        if not self._statistics.records:
+            return None
+        names = names_of(args, kwargs)
+        if key in self._hostless:
+            return reasons.of_miss(self.__name__, self._hostless[key][0].variant.record, leaves, names)
+        known = [*self._hosted, *self._hostless]
+        if not known:
+            return f"a GradManager outside of {self.__name__} does not record this call"
+        return reasons.of_keys(self.__name__, known, key, names)
 
     def _run_body(self, session: Recording | Replay, args: Any, kwargs: Any) -> Any:
         token = ACTIVE.set(session)
@@ -234,7 +277,7 @@ class trace:
         result = self._run_body(session, args, kwargs)
         try:
             if self.capture_as_const:
-                results_of(result, session)
+                self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
             return result, self._close(session, session.finish())
         except BaseException:
             session.abandon()
@@ -249,6 +292,7 @@ class trace:
             if session.reads:
                 return result, self._close(session, session.finish()), None
             structure, refs = results_of(result, session)
+            self._captured = Captured.of(args, kwargs, structure, refs, session.record)
             record = session.finish()
             session.check_known()
             variant = self._close(session, record)
@@ -258,9 +302,13 @@ class trace:
         skips = not variant.record.escaping(refs)
         return result, variant, HostlessCall(variant, leaves, structure, refs) if skips else None
 
-    def _recording(self, leaves: list[Any], *, without_host: bool) -> Recording:
+    def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
         return Recording(
-            leaves, symbolic=self.symbolic, capture_as_const=self.capture_as_const, without_host=without_host
+            leaves,
+            symbolic=self.symbolic if symbolic is None else symbolic,
+            capture_as_const=self.capture_as_const,
+            without_host=without_host,
+            symbolic_shape=self.symbolic_shape,
         )
 
     def _close(self, session: Recording, record: Record) -> Variant:
@@ -269,130 +317,45 @@ class trace:
             for number in range(len(variant.segments)):
                 variant.run(number, session.fed, session.values)
         session.settle()
-        self._records += 1
+        self._statistics.recorded()
         return variant
 
-    def _regrown(self, record: Record, base: Variant) -> Variant:
-        return Variant(record, self._compile, base.segments)
-
-    def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
-        return compile_program(graph, self.options, updates)
+    def _note(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
+        """Record one call and run nothing of it; its result has no values."""
+        session = self._recording(flatten((args, kwargs))[0], without_host=self.without_host, symbolic=True)
+        token = ACTIVE.set(session)
+        try:
+            result = self.__wrapped__(*args, **kwargs)
+            if self.record_only:
+                self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
+            record = session.finish()
+        finally:
+            ACTIVE.reset(token)
+            session.undo()
+        return result, Variant(record, self._compile)
 
     # looking at it
 
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
-        hosted = [v for kept in self._variants.values() for v in kept.values()]
-        return hosted + [c.variant for calls in self._hostless.values() for c in reversed(calls)]
+        families = [*self._variants.values(), *(h.variants for h in list(self._hosted.values()))]
+        hosted = [variant for family in families for variant in family]
+        return hosted + [c.variant for calls in list(self._hostless.values()) for c in reversed(calls)]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""
-        leaves, _ = flatten((args, kwargs))
-        session = Recording(
-            leaves, symbolic=True, capture_as_const=self.capture_as_const, without_host=self.without_host
-        )
-        token = ACTIVE.set(session)
-        try:
-            result = self.__wrapped__(*args, **kwargs)
-            record = session.finish()
-            del result
-        finally:
-            ACTIVE.reset(token)
-            session.undo()
-        return Variant(record, self._compile)
+        return self._note(args, kwargs)[1]
 
-    def explain(self, *args: Any, **kwargs: Any) -> str:
-        """Every stage of one call as text: recorded, simplified, groups, kernels, memory; nothing is run."""
-        from .explain import explain
+    def _regrown(self, record: Record, base: Variant) -> Variant:
+        return Variant(record, self._compile, base.segments)
 
-        return explain(self.dry_run(*args, **kwargs))
-
-    @property
-    def backend(self) -> str:
-        """The backends that compiled something, in order; empty before the first compiled call."""
-        names = [n for v in self.variants() for p in v.programs for n in p.backends]
-        return ", ".join(dict.fromkeys(names))
-
-    @property
-    def graph(self) -> Graph | None:
-        """What was recorded first, before any rewriting; None before the first call."""
-        variants = self.variants()
-        return variants[0].graph(variants[0].segments[-1])[0] if variants else None
-
-    def stats(self) -> dict[str, int]:
-        """Counts of ``calls``, ``records``, ``variants`` (sets of input shapes) and compiled ``programs``."""
-        variants = self.variants()
-        programs = sum(len(v.programs) for v in variants)
-        return {
-            "calls": self._calls,
-            "records": self._records,
-            "variants": len(variants),
-            "programs": programs,
-        }
+    def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
+        return self._statistics.compiled(lambda: compile_program(graph, self.options, updates))
 
 
-class BoundTrace:
-    """A traced method of one instance; everything but the call is that instance's `trace`."""
+class Hosted:
+    """A ``without_host`` call whose body must run: for arguments of one key, whose ids in it stay taken."""
 
-    def __init__(self, instance: Any, traced: trace) -> None:
-        self.__self__ = instance
-        self._traced = traced
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._traced(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._traced, name)
-
-
-def _bind(function: Callable[..., Any], reference: weakref.ref[Any]) -> Callable[..., Any]:
-    """`function` as a method that does not keep its instance alive."""
-
-    @functools.wraps(function)
-    def method(*args: Any, **kwargs: Any) -> Any:
-        return function(reference(), *args, **kwargs)
-
-    return method
-
-
-def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The shapes of the Tensors among the arguments, in containers too."""
-    shapes: list[Any] = []
-    for value in (*args, *kwargs.values()) if kwargs else args:
-        if isinstance(value, Tensor):
-            shapes.append(value.shape)
-        elif isinstance(value, list | tuple | dict):
-            shapes += [t.shape for t in flatten(value)[0] if isinstance(t, Tensor)]
-    return tuple(shapes)
-
-
-def shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """For each Tensor the first place where it stands itself; empty when all differ."""
-    tensors = [id(t) for t in leaves if isinstance(t, Tensor)]
-    return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()
-
-
-def _leaf_key(leaf: Any) -> Any:
-    """What must be equal for a recorded call to serve another one: what ``==`` says of hashable things."""
-    if isinstance(leaf, Tensor):
-        return leaf.shape, leaf.dtype, leaf._device
-    if isinstance(leaf, np.ndarray):
-        return leaf.shape, leaf.dtype, leaf.tobytes()
-    return type(leaf), leaf if isinstance(leaf, Hashable) else id(leaf)
-
-
-def _check_tensors(args: tuple[Any, ...]) -> None:
-    for position, value in enumerate(args):
-        if not isinstance(value, Tensor):
-            raise TraceInputError(
-                "Only support tensor type args when capture_as_const is enabled: "
-                f"args[{position}] is a {type(value).__name__}; pass it by keyword"
-            )
-
-
-def _check_fixed(options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if name not in _FIXED:
-            raise TraceInputError(f"trace has no option {name!r}")
-        if value != _FIXED[name]:
-            raise TraceInputError(f"trace({name}={value!r}) is not supported; leave {name} out")
+    def __init__(self, leaves: list[Any]) -> None:
+        self.leaves = leaves
+        self.variants = Variants()

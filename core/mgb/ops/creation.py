@@ -29,6 +29,11 @@ def as_shape(shape: Any) -> tuple[int, ...]:
     return (operator.index(shape),)
 
 
+def is_single(number: Any) -> bool:
+    """Is it one number, and no sequence or array of them?"""
+    return not isinstance(number, Sequence) and not (isinstance(number, Tensor | np.ndarray) and number.ndim)
+
+
 def _device(device: str | None) -> str:
     return devices.canonical(device or devices.get_default_device())
 
@@ -81,13 +86,15 @@ def ones_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) 
 
 
 def arange(
-    start: float = 0,
-    stop: float | None = None,
-    step: float = 1,
+    start: float | Tensor = 0,
+    stop: float | Tensor | None = None,
+    step: float | Tensor = 1,
     dtype: Any = "float32",
     device: str | None = None,
 ) -> Tensor:
     """``start, start + step, ...`` up to `stop`, which is left out; ``arange(n)`` counts from 0 to n - 1.
+
+    Each may be a 0-d Tensor; how many there are depends on its value, which is read inside a trace.
 
     Returns
     -------
@@ -100,15 +107,22 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    start, stop, step = (t.item() if isinstance(t, Tensor) else t for t in (start, stop, step))
-    if step == 0:
+    first, last, by = (t.item() if isinstance(t, Tensor) else t for t in (start, stop, step))
+    if by == 0:
         raise ValueError("arange: step is 0")
     wanted = dtypes.as_dtype(dtype)
-    count = max(0, int(np.ceil((stop - start) / step)))
+    count = max(0, int(np.ceil((last - first) / by)))
     places = iota(shape=(count,), dtype=wanted, device=_device(device))
-    if step != 1:
-        places = cast(places * step, dtype=wanted)
-    return cast(places + start, dtype=wanted) if start != 0 else places
+    if isinstance(step, Tensor) or step != 1:
+        places = cast(places * _term(step, wanted), dtype=wanted)
+    if isinstance(start, Tensor) or start != 0:
+        places = cast(places + _term(start, wanted), dtype=wanted)
+    return places
+
+
+def _term(number: Any, dtype: np.dtype[Any]) -> Any:
+    """A Tensor stays one, since its value may differ from call to call; that of integers gets `dtype`."""
+    return cast(number, dtype=dtype) if getattr(number, "dtype", None) in dtypes.INTEGERS else number
 
 
 def _length(name: str, length: Any) -> int:

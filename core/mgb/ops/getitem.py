@@ -35,6 +35,9 @@ class Plan:
         The shape after window and arrays; integers still have their axes, with length 1, None has none yet.
     shape : tuple of int
         The shape of ``x[key]``.
+    slices, reshapes : bool
+        Is the window more than whole axes, and has ``x[key]`` other axes than `inner`? The form of the key
+        says so, not the lengths: a trace must do the same ops for every shape.
     """
 
     window: Window
@@ -43,6 +46,8 @@ class Plan:
     place: int
     inner: tuple[int, ...]
     shape: tuple[int, ...]
+    slices: bool
+    reshapes: bool
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
@@ -62,11 +67,11 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     """
     plan = _plan(x, key)
     out = x
-    if plan.window != _whole(x.shape):
+    if plan.slices:
         out = slice_(out, window=plan.window)
     if plan.arrays:
         out = index_get(out, *plan.arrays, axes=plan.axes, place=plan.place)
-    return reshape(out, shape=plan.shape) if out is x or plan.shape != plan.inner else out
+    return reshape(out, shape=plan.shape) if out is x or plan.reshapes else out
 
 
 def updated(x: Tensor, key: Any, value: Any) -> Tensor:
@@ -88,12 +93,9 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
         return where(mask, value, x)
     plan = _plan(x, key)
     value = _fitted(value, plan)
-    whole = _whole(x.shape)
-    if not plan.arrays:
-        return (
-            slice_set(x, value, window=plan.window) if plan.window != whole else +value
-        )  # `x` is not `value`
-    if plan.window == whole:
+    if not plan.arrays:  # `x` is not `value`
+        return slice_set(x, value, window=plan.window) if plan.slices else +value
+    if not plan.slices:
         return index_set(x, value, *plan.arrays, axes=plan.axes, place=plan.place)
     part = slice_(x, window=plan.window)
     part = index_set(part, value, *plan.arrays, axes=plan.axes, place=plan.place)
@@ -122,17 +124,12 @@ def _fitted(value: Tensor, plan: Plan) -> Tensor:
     extra = value.ndim - len(plan.shape)
     if extra > 0 and value.shape[:extra] == (1,) * extra:
         value = reshape(value, shape=value.shape[extra:])
-    if value.shape != plan.shape:
-        try:
-            value = broadcast_to(value, shape=plan.shape)
-        except ShapeError:
-            message = f"x[key] = value: a value of shape {value.shape} does not broadcast to {plan.shape}"
-            raise ShapeError(message) from None
-    return value if plan.inner == plan.shape else reshape(value, shape=plan.inner)
-
-
-def _whole(shape: Sequence[int]) -> Window:
-    return tuple((0, d, 1) for d in shape)
+    try:
+        value = broadcast_to(value, shape=plan.shape)
+    except ShapeError:
+        message = f"x[key] = value: a value of shape {value.shape} does not broadcast to {plan.shape}"
+        raise ShapeError(message) from None
+    return reshape(value, shape=plan.inner) if plan.reshapes else value
 
 
 def _plan(x: Tensor, key: Any) -> Plan:
@@ -140,11 +137,15 @@ def _plan(x: Tensor, key: Any) -> Plan:
     arrays: dict[int, Tensor] = {}
     fixed: list[tuple[int, int]] = []  # for each integer or array: its position in the key, its axis
     lengths: list[tuple[int, int]] = []  # for each axis of the result that no array makes: position, length
+    slices = reshapes = False
     for position, item in _items(x, key):
         axis = len(window)
         if item is None:
+            reshapes = True
             lengths.append((position, 1))
         elif isinstance(item, slice):
+            bounded = item.start is not None or item.stop is not None or item.step is not None
+            slices = slices or bounded
             chosen = _range(item, x.shape[axis])
             window.append(chosen)
             lengths.append((position, len(range(*chosen))))
@@ -153,22 +154,27 @@ def _plan(x: Tensor, key: Any) -> Plan:
             window.append((0, x.shape[axis], 1))
             fixed.append((position, axis))
         else:
+            slices = reshapes = True
             start = _checked(item, axis, x.shape[axis])
             window.append((start, start + 1, 1))
             fixed.append((position, axis))
     if not arrays:
         inner = tuple(len(range(*w)) for w in window)
-        return Plan(tuple(window), (), (), 0, inner, tuple(d for _, d in lengths))
-    return _plan_with_arrays(tuple(window), arrays, fixed, lengths)
+        return Plan(tuple(window), (), (), 0, inner, tuple(d for _, d in lengths), slices, reshapes)
+    place, inner, shape = _with_arrays(tuple(window), arrays, fixed, lengths)
+    return Plan(tuple(window), tuple(arrays), tuple(arrays.values()), place, inner, shape, slices, reshapes)
 
 
-def _plan_with_arrays(
+def _with_arrays(
     window: Window,
     arrays: dict[int, Tensor],
     fixed: Sequence[tuple[int, int]],
     lengths: Sequence[tuple[int, int]],
-) -> Plan:
-    """NumPy's rule: the axes of arrays side by side stand in their place, those of others in front."""
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """`place`, `inner` and `shape` of a Plan with `arrays`.
+
+    NumPy's rule: the axes of arrays side by side stand in their place, those of others in front.
+    """
     inner = tuple(len(range(*w)) for w in window)
     together = fixed[-1][0] - fixed[0][0] + 1 == len({p for p, _ in fixed})
     place = sum(i not in arrays for i in range(fixed[0][1])) if together else 0
@@ -176,14 +182,7 @@ def _plan_with_arrays(
     made = broadcast_shapes("x[key]", *(a.shape for a in arrays.values()))
     left = [d for i, d in enumerate(inner) if i not in arrays]
     shape = [d for _, d in lengths]
-    return Plan(
-        window,
-        tuple(arrays),
-        tuple(arrays.values()),
-        place,
-        (*left[:place], *made, *left[place:]),
-        (*shape[:before], *made, *shape[before:]),
-    )
+    return place, (*left[:place], *made, *left[place:]), (*shape[:before], *made, *shape[before:])
 
 
 def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:

@@ -6,6 +6,7 @@ assignments through it the last one stays.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -301,7 +302,9 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     """
     if inp.dtype not in dtypes.INTEGERS:
         raise ConversionError(f"one_hot: labels are integers, got {inp.dtype}")
-    classes = along((*(1 for _ in inp.shape), num_classes), (inp.ndim,), inp.dtype, inp.device)
+    classes = along(
+        (*(1 for _ in inp.shape), operator.index(num_classes)), (inp.ndim,), inp.dtype, inp.device
+    )
     return cast(eq(reshape(inp, shape=(*inp.shape, 1)), classes), dtype=dtypes.int32)
 
 

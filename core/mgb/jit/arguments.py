@@ -1,0 +1,75 @@
+"""What a call was given: the keys that records are found under, and the arguments' names in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import TraceInputError
+from ..tensor import Tensor
+from .tree import Structure, flatten
+
+
+def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The shapes of the Tensors among the arguments, in containers too."""
+    shapes: list[Any] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, Tensor):
+            shapes.append(value.shape)
+        elif isinstance(value, list | tuple | dict):
+            shapes += [t.shape for t in flatten(value)[0] if isinstance(t, Tensor)]
+    return tuple(shapes)
+
+
+def key_of(leaves: Sequence[Any], structure: Structure) -> tuple[Any, ...]:
+    """What must be equal for a recorded call to serve another: nesting, aliasing, one key for each leaf."""
+    return (structure, _shared_places(leaves), *map(_leaf_key, leaves))
+
+
+def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """For each Tensor the first place where it stands itself; empty when all differ."""
+    tensors = [id(t) for t in leaves if isinstance(t, Tensor)]
+    return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()
+
+
+def _leaf_key(leaf: Any) -> Any:
+    """A Tensor's type; the value of an array and of what is hashable; the identity of anything else."""
+    if isinstance(leaf, Tensor):
+        return leaf.shape, leaf.dtype, leaf._device
+    if isinstance(leaf, np.ndarray):
+        return leaf.shape, leaf.dtype, leaf.tobytes()
+    return type(leaf), leaf if isinstance(leaf, Hashable) else id(leaf)
+
+
+def names_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+    """For each leaf of ``flatten((args, kwargs))`` its name: ``argument 0['x'][1]``, ``argument `lr```."""
+    positional = [name for n, value in enumerate(args) for name in _names(value, f"argument {n}")]
+    return positional + [name for key, value in kwargs.items() for name in _names(value, f"argument `{key}`")]
+
+
+def _names(value: Any, name: str) -> Iterator[str]:
+    if isinstance(value, list | tuple):
+        for n, part in enumerate(value):
+            yield from _names(part, f"{name}[{n}]")
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _names(part, f"{name}[{key!r}]")
+    else:
+        yield name
+
+
+def check_tensors(args: tuple[Any, ...]) -> None:
+    """Refuse positional arguments that are no Tensors.
+
+    Raises
+    ------
+    TraceInputError
+    """
+    for position, value in enumerate(args):
+        if not isinstance(value, Tensor):
+            raise TraceInputError(
+                "Only support tensor type args when capture_as_const is enabled: "
+                f"args[{position}] is a {type(value).__name__}; pass it by keyword"
+            )

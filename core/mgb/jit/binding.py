@@ -1,0 +1,158 @@
+"""A traced function as an object of Python: bound to instances, pickled by its name, never copied."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, Self, cast
+
+from ..errors import TraceInputError, TracePicklingError
+
+
+class Bindable:
+    """What a traced function has of any Python function.
+
+    Parameters
+    ----------
+    function : callable
+        What it wraps.
+    settings : dict
+        The keyword arguments that make another of its class for another function.
+    """
+
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any], settings: dict[str, Any]) -> None:
+        check_plain(function)
+        functools.update_wrapper(cast(Callable[..., Any], self), function)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self._settings = settings
+        self._bound: dict[int, tuple[weakref.ref[Any], Self]] = {}  # by id: an instance may have no hash
+        self._binding = threading.Lock()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Self | BoundTrace:
+        """A method: one record for each instance."""
+        if instance is None:
+            return self
+        key = id(instance)
+        with self._binding:
+            if key not in self._bound:
+                self._bound[key] = self._bind(instance)
+            return BoundTrace(instance, self._bound[key][1], self.__name__)
+
+    def _bind(self, instance: Any) -> tuple[weakref.ref[Any], Self]:
+        key = id(instance)
+        try:
+            reference = weakref.ref(instance, lambda _: self._bound.pop(key, None))
+        except TypeError as error:
+            raise TraceInputError(
+                f"{type(instance).__name__} has __slots__ without '__weakref__': add it, so that each can "
+                "have its record"
+            ) from error
+        another: Callable[..., Self] = type(self)
+        return reference, another(method_of(self.__wrapped__, reference), **self._settings)
+
+    def __reduce__(self) -> str:
+        """Pickled by its name, as functions are."""
+        check_found_by_name(self)
+        return self.__qualname__
+
+    def __copy__(self) -> Self:
+        """Itself, as for functions."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself, as for functions."""
+        return self
+
+
+class BoundTrace:
+    """A traced method of one instance; everything but the call is that instance's traced function."""
+
+    def __init__(self, instance: Any, traced: Any, name: str) -> None:
+        self.__self__ = instance
+        self.__doc__ = traced.__doc__
+        self.__module__ = traced.__module__
+        self._traced = traced
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._traced(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_traced":  # of a half-made object, as `copy` makes them
+            raise AttributeError(name)
+        return getattr(self._traced, name)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Without ``self``, as that of any bound method."""
+        return inspect.signature(MethodType(inspect.unwrap(self._traced.__wrapped__), self.__self__))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as any bound method is: by its instance and its name there."""
+        return getattr, (self.__self__, self._name)
+
+    def __copy__(self) -> BoundTrace:
+        """Itself, as for bound methods."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """The method of the copied instance, as for bound methods."""
+        return getattr(copy.deepcopy(self.__self__, memo), self._name)
+
+
+def method_of(function: Callable[..., Any], reference: weakref.ref[Any]) -> Callable[..., Any]:
+    """`function` as a method that does not keep its instance alive."""
+
+    @functools.wraps(function)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(reference(), *args, **kwargs)
+
+    return method
+
+
+def check_plain(function: Any) -> None:
+    """Refuse what a class would have bound: `trace` stands below ``@classmethod`` and ``@staticmethod``.
+
+    Raises
+    ------
+    TraceInputError
+    """
+    if isinstance(function, classmethod | staticmethod):
+        kind = type(function).__name__
+        raise TraceInputError(f"@trace above @{kind}: write @{kind} in the line above @trace")
+    if not callable(function):
+        raise TraceInputError(f"trace takes a function, not a {type(function).__name__}")
+
+
+def check_found_by_name(traced: Bindable) -> None:
+    """Refuse to pickle a traced function that its module does not have under its name.
+
+    Raises
+    ------
+    TracePicklingError
+    """
+    found: Any = sys.modules.get(traced.__module__)
+    for part in traced.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is traced:
+        return
+    full = f"{traced.__module__}.{traced.__qualname__}"
+    if "<" in traced.__qualname__:  # <locals>, <lambda>
+        raise TracePicklingError(
+            f"{full} cannot be pickled: a traced function is found again by its name, and a local one has "
+            "none that a module knows; define it at the top of a module"
+        )
+    raise TracePicklingError(
+        f"{full} cannot be pickled: a traced function is found again by its name, and there is something "
+        f"else under this one; decorate it with @trace, or bind trace({traced.__name__}) to that very name"
+    )

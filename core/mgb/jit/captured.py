@@ -1,0 +1,161 @@
+"""A recorded call as a graph with names: what `dump` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
+from ..ir import Graph, Node, Spec, input_node
+from ..tensor import Tensor
+from .record import END, Record, Ref
+from .tree import LEAF, Structure, flatten
+from .variant import cut_out
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What `dump` needs to know of a recorded call, beside the record.
+
+    Attributes
+    ----------
+    record : Record
+    inputs : tuple
+        For each argument that is a Tensor its place among the flattened arguments, its name if it was
+        given by keyword, and its type.
+    structure : Structure
+        What the function returned.
+    results : tuple of Ref or None
+        Where the leaves of that come from.
+    """
+
+    record: Record
+    inputs: tuple[tuple[int, str | None, Spec], ...]
+    structure: Structure
+    results: tuple[Ref | None, ...]
+
+    @classmethod
+    def of(
+        cls, args: Any, kwargs: Any, structure: Structure, results: tuple[Ref | None, ...], record: Record
+    ) -> Captured:
+        """Of a call with these arguments, before it has ended."""
+        leaves, _ = flatten((args, kwargs))
+        names = [*(None for _ in flatten(args)[0]), *_keyword_names(kwargs)]
+        inputs = [
+            (place, name, Spec(t.shape, t.dtype, t.device))
+            for place, (t, name) in enumerate(zip(leaves, names, strict=True))
+            if isinstance(t, Tensor)
+        ]
+        return cls(record, tuple(inputs), structure, results)
+
+
+def _keyword_names(kwargs: Mapping[str, Any]) -> Iterator[str]:
+    """A name for each leaf of the keyword arguments: ``mask``, ``pair[0]``."""
+    for key, value in kwargs.items():
+        leaves, structure = flatten(value)
+        yield from [key] if structure == LEAF else (f"{key}[{n}]" for n in range(len(leaves)))
+
+
+def check_pure(record: Record) -> None:
+    """Refuse what a file cannot do: change Tensors outside, and what Python does with values."""
+    from ..module.normalization import BatchNorm1d, BatchNorm2d
+
+    for module, state in record.modules:
+        if isinstance(module, BatchNorm1d | BatchNorm2d) and state["training"] and not state["freeze"]:
+            if state.get("running_mean") is not None:
+                raise DumpTrainingError(
+                    "can not dump BatchNorm in training mode, maybe you forget to do model.eval()?"
+                )
+    if record.bindings:
+        raise DumpTrainingError(
+            "the function gives Tensors outside of it new values or gradients, or draws random numbers, "
+            "which a file cannot: dump a function that only computes, and call eval() on its modules"
+        )
+    for entry in record.entries:
+        if entry.op is not END and entry.node is None:
+            raise DumpStateError(
+                f"the function looks at values ({entry.op.name} at {entry.source}): what Python makes of "
+                "them would be frozen in the file; compute it with ops"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The names of inputs and outputs, and what kind of container the outputs were in."""
+
+    inputs: list[str]
+    outputs: list[str]
+    structure: str
+
+
+def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
+    """The graph over all arguments, and the names of its ends."""
+    from ..onnx.dump import named
+
+    places = {place: input_node(spec) for place, _, spec in captured.inputs}
+    boundary: dict[Node, int] = {}
+    for external in captured.record.externals:
+        if external.leaf is None or external.leaf not in places:
+            raise DumpStateError(
+                f"the value used first at {external.source} comes from outside, anew at every call: pass it "
+                "as an argument"
+            )
+        boundary[external.node] = external.leaf
+    kind, keys = _container(captured.structure)
+    order = sorted(range(len(captured.results)), key=keys.__getitem__) if kind == "dict" else None
+    refs = [captured.results[n] for n in order or range(len(captured.results))]
+    graph, leaves = cut_out(tuple(_node(captured.record, r) for r in refs), boundary)
+    places.update(zip(leaves, graph.inputs))
+    graph = Graph(tuple(places[place] for place, _, _ in captured.inputs), graph.outputs)
+    inputs = _input_names(captured, arg_names)
+    if kind == "dict":
+        if output_names is not None:
+            raise DumpNameTypeError("cannot specify output_names when output is already in dict format")
+        output_names = [keys[n] for n in order or ()]
+    default = _default_names(graph, inputs, keep)
+    outputs = named(output_names, len(refs), default.__getitem__, "output_names")
+    return graph, Ends(inputs, outputs, kind)
+
+
+def _input_names(captured: Captured, arg_names: Any) -> list[str]:
+    from ..onnx.dump import named
+
+    by_keyword = [name for _, name, _ in captured.inputs if name is not None]
+    count = len(captured.inputs) - len(by_keyword)
+    given = named(arg_names, count, "arg_{}".format, "arg_names")
+    return named([*given, *by_keyword], len(captured.inputs), str, "arg_names")
+
+
+def _default_names(graph: Graph, taken: list[str], keep: int) -> list[str]:
+    from ..onnx.names import Names, shown
+
+    names = Names(taken)
+    return [names.new(shown(o.op) if keep else "output") for o in graph.outputs]
+
+
+def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
+    """What the outputs were in, and their keys."""
+    flat = all(child == LEAF for child in structure.children)
+    if structure.kind is None:
+        return "tensor", ()
+    if flat and issubclass(structure.kind, Mapping):
+        if not all(isinstance(key, str) for key in structure.keys):
+            raise DumpOutputError(
+                f"the keys of the outputs are their names: give strings, not {structure.keys}"
+            )
+        return "dict", structure.keys
+    if flat:
+        return ("list" if issubclass(structure.kind, list) else "tuple"), ()
+    raise DumpOutputError(
+        f"Unsupport outputs type, a nested {structure.kind.__name__}: return a Tensor, a flat list or tuple "
+        "of Tensors, or a dict of Tensors"
+    )
+
+
+def _node(record: Record, ref: Ref | None) -> Node:
+    if not isinstance(ref, int):
+        raise DumpOutputError("Only support return tensors when capture_as_const is enabled: got None")
+    node = record.externals[-1 - ref].node if ref < 0 else record.entries[ref].node
+    assert node is not None
+    return node

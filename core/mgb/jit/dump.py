@@ -1,0 +1,263 @@
+"""`dump`: what a traced function did, as an ONNX file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from .. import passes
+from ..errors import DumpOptionError, DumpStateError
+from ..executor import Options
+from ..ir import Graph
+from .captured import Captured, check_pure, graph_of
+from .record import Record
+from .statistics import Statistics
+
+if TYPE_CHECKING:
+    from ..onnx.dump import DumpInfo
+
+File = str | os.PathLike[str] | BinaryIO
+
+#: Options of MegEngine's that name what mgb has not.
+_LAYOUTS = ("hwcd4", "nchw88", "nchw44", "nchw44_dot", "nchw4", "nchw32", "nchw64", "chwn4")
+_FOREIGN = {
+    **{f"enable_{name}": "mgb's backends keep images in NCHW" for name in _LAYOUTS},
+    "enable_fuse_preprocess": "record the preprocessing in the traced function",
+    "enable_fuse_grain": "programs fuse what they run, whatever the file says",
+    "resize_input": "input_data are arrays, not images: resize them before",
+    "compat_older_version": "files are ONNX: their version is that of the opset",
+}
+_FUSING = ("enable_fuse_conv_bias_nonlinearity", "enable_fuse_conv_bias_with_z")
+_NARROWING = ("enable_io16xc32", "enable_ioc16")
+
+
+class Dumpable:
+    """A traced function that can be written to a file."""
+
+    __name__: str
+    capture_as_const: bool
+    options: Options
+    _statistics: Statistics
+    _captured: Captured | None = None
+
+    def dump(
+        self,
+        file: File,
+        *,
+        arg_names: str | Sequence[str | None] | None = None,
+        output_names: str | Sequence[str | None] | None = None,
+        append: bool = False,
+        keep_var_name: int = 1,
+        keep_opr_name: bool = False,
+        keep_param_name: bool = False,
+        keep_opr_priority: bool = False,
+        no_change_graph: bool = False,
+        strip_info_file: str | os.PathLike[str] | None = None,
+        append_json: bool = False,
+        optimize_for_inference: bool = True,
+        user_info: Any = None,
+        enable_metadata: bool = True,
+        input_data: Any = None,
+        repeat: int = 1,
+        silent: bool = False,
+        no_assert: bool = False,
+        maxerr: float = 1e-4,
+        input_transform: str | Callable[[Any], Any] | None = None,
+        dump_format: str | None = None,
+        model_version: int = 2,
+        **options: Any,
+    ) -> DumpInfo:
+        """Write what was recorded as an ONNX file, which any ONNX runtime runs.
+
+        The trace needs ``capture_as_const=True`` or ``record_only=True``. Ops for which ONNX has no operator
+        become functions of the domain ``ai.mgb``, whose bodies are ONNX's own operators. Shapes are those of
+        the call.
+
+        Parameters
+        ----------
+        file : path, or binary file open for writing
+            A file at a path is replaced in one go, or stays as it was.
+        arg_names : str or sequence of str, optional
+            Names of the positional arguments; ``arg_0``, ``arg_1`` where there is none. Arguments given by
+            keyword keep their names.
+        output_names : str or sequence of str, optional
+            Names of the outputs; where there is none, that of the op in capitals. The outputs of a function
+            that returns a dict are called after its keys, in sorted order.
+        append : bool
+            Add the graph to the model in `file`, beside what it has.
+        keep_var_name : int
+            0: values are numbered; 1: outputs are named; 2: and values inside.
+        keep_opr_name : bool
+            Nodes are named, and say the line of the program that they come from.
+        keep_param_name : bool
+            Constants that are Tensors of a Module are called as its ``named_tensors`` calls them.
+        keep_opr_priority : bool
+            Nodes say their place in the order, in their metadata ``mgb.priority``.
+        no_change_graph : bool
+            Write what was recorded, op by op.
+        strip_info_file : path, optional
+            Also write which ops and dtypes the file needs, as JSON.
+        append_json : bool
+            Add to `strip_info_file` rather than replace it.
+        optimize_for_inference : bool
+            Fold what is known, and scales and shifts of channels into the convolutions before them.
+        user_info : object
+            Kept in the metadata; anything that JSON can say.
+        enable_metadata : bool
+            False: write the graph only.
+        input_data : str, mapping, or sequence of them, optional
+            Test cases: ``"x:x.npy;y:y.npy"``, ``"#rand(low, high, length...)"``, ``"@list.txt"`` with such a
+            text per line, or arrays by name. They are written with the right outputs, and checked by
+            ``mgb run FILE --check``.
+        repeat : int
+            Each array of `input_data` stands so often along its first axis.
+        silent, no_assert : bool
+            How ``mgb run`` takes the cases: say nothing of those that pass; do not compare.
+        maxerr : float
+            How much an output may differ, relative to 1 and to the right value.
+        input_transform : str or callable, optional
+            Applied to arrays from files: a function, or an expression in ``data`` and ``np``.
+        dump_format : str, optional
+            ``"ONNX"``.
+        model_version : int
+            As it is.
+        **options : bool
+            ``enable_io16xc32`` keeps values in float16 and computes in float32, ``enable_ioc16`` computes in
+            float16 too. ``enable_fuse_conv_bias_nonlinearity`` makes one function of a convolution, its bias
+            and the relu, sigmoid, tanh or hswish after them; ``enable_fuse_conv_bias_with_z`` of a
+            convolution, its bias and what is added to it. MegEngine's other ones name layouts that mgb has
+            not.
+
+        Returns
+        -------
+        DumpInfo
+            ``nr_opr, tot_bytes, tensor_value_bytes, content_hash, inputs, outputs, params``
+
+        Raises
+        ------
+        DumpStateError
+            Nothing was captured, or the function looks at values.
+        DumpTrainingError
+            The function trains.
+        DumpOutputError
+            It returns something else than Tensors in a flat container.
+        DumpNameError, DumpNameTypeError
+            Names in the wrong number, or twice.
+        DumpOptionError
+            An option that means nothing here.
+        FileCaseError
+            `input_data` cannot be read, or do not fit the inputs.
+        OnnxExportError
+            ONNX cannot say what an op does.
+        OnnxMissingError
+            The `onnx` package is not installed.
+        """
+        from ..onnx.dump import Request, TestData, strip_info, write, write_strip_info
+
+        _check_options(options, dump_format, model_version, keep_var_name)
+        if input_data is not None and not enable_metadata:
+            raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
+        captured = self._checked()
+        recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
+        written = recorded if no_change_graph else _simplified(recorded, self.options)
+        request = Request(
+            recorded=recorded,
+            written=_inference(written, optimize_for_inference and not no_change_graph, options),
+            inputs=names.inputs,
+            outputs=names.outputs,
+            structure=names.structure,
+            style=_style(captured, keep_var_name, keep_opr_name, keep_param_name, keep_opr_priority),
+            name=self.__name__,
+            metadata=enable_metadata,
+            user_info=user_info,
+            test=TestData(input_data, repeat, silent, no_assert, maxerr, input_transform),
+        )
+        info = write(file, request, append)
+        if strip_info_file is not None:
+            write_strip_info(strip_info_file, strip_info(request.written), append_json)
+        return info
+
+    def _checked(self) -> Captured:
+        """What was recorded, if a file can do it."""
+        if not self.capture_as_const:
+            raise DumpStateError("you must specify capture_as_const=True at __init__ to use dump")
+        captured = self._captured
+        if captured is None and self._statistics.records:
+            raise DumpStateError(
+                f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
+                "compute it with ops"
+            )
+        if captured is None:
+            raise DumpStateError(f"{self.__name__} has not been called: call it once, then dump it")
+        if not any(r is not None for r in captured.results):
+            raise DumpStateError(
+                "the traced function without return values cannot be dumped, the traced function should "
+                "return List[Tensor] or Dict[str, Tensor]"
+            )
+        check_pure(captured.record)
+        return captured
+
+
+# options
+
+
+def _check_options(options: Mapping[str, Any], dump_format: Any, model_version: Any, keep: Any) -> None:
+    for name, value in options.items():
+        if name in _FOREIGN:
+            if value:
+                raise DumpOptionError(f"dump({name}={value!r}) means nothing here: {_FOREIGN[name]}")
+        elif name not in _FUSING + _NARROWING:
+            raise DumpOptionError(f"dump has no option {name!r}")
+    if all(options.get(name) for name in _NARROWING):
+        raise DumpOptionError(f"{' and '.join(_NARROWING)} are two ways to the same end: give one of them")
+    if dump_format not in (None, "ONNX"):
+        raise DumpOptionError(f"dump_format={dump_format!r}: mgb writes ONNX only; leave dump_format out")
+    if model_version != 2:
+        raise DumpOptionError("model_version is one of MegEngine's own format; leave it out")
+    if keep not in (0, 1, 2):
+        raise DumpOptionError(f"keep_var_name={keep!r}: it is 0 (none), 1 (outputs) or 2 (all)")
+
+
+def _inference(graph: Graph, wanted: bool, options: Mapping[str, Any]) -> Graph:
+    from ..onnx.dump import Inference
+
+    chosen = {name: bool(options.get(name)) for name in _FUSING + _NARROWING}
+    if not wanted:
+        for name, on in chosen.items():
+            if on:
+                raise DumpOptionError(
+                    f"{name} changes the graph: it needs optimize_for_inference=True, no_change_graph=False"
+                )
+        return graph
+    return Inference(**chosen)(graph)
+
+
+def _simplified(graph: Graph, options: Options) -> Graph:
+    skipped = frozenset() if options.fast_math else frozenset({passes.finite_identities})
+    return passes.simplify(graph, options.opt_level, skipped)
+
+
+def _style(captured: Captured, values: int, nodes: bool, parameters: bool, priorities: bool) -> Any:
+    from ..onnx.export import Style, content
+
+    named = _parameter_names(captured.record) if parameters else {}
+    return Style(
+        value_names=values == 2,
+        node_names=nodes,
+        priorities=priorities,
+        parameters={content(array): name for name, array in reversed(named.items())},  # the first stays
+    )
+
+
+def _parameter_names(record: Record) -> dict[str, Any]:
+    """The Tensors of the modules that were called, by their names in the outermost of them."""
+    modules = [module for module, _ in record.modules]
+    inner = {id(child) for module in modules for child in module.modules() if child is not module}
+    roots = [module for module in modules if id(module) not in inner]
+    return {
+        (f"{root.name}.{name}" if root.name else name): tensor.numpy()
+        for root in roots
+        for name, tensor in root.named_tensors()
+        if tensor.size > 1
+    }

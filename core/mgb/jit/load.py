@@ -1,0 +1,270 @@
+"""`load`: an ONNX file as a function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from ..errors import ConversionError, OnnxInputError, TraceMismatchError
+from ..ir import Graph
+from ..onnx.read import read_model
+from ..onnx.values import ValueSpec
+from ..tensor import ACTIVE, Tensor
+from .trace import trace
+
+if TYPE_CHECKING:
+    from ..onnx.model import Model
+
+
+#: Ways through one model, by branches and turns of loops that depend on data, that are kept compiled.
+_PATHS = 16
+
+#: Sets of dtypes and shapes of inputs that are not checked again.
+_CHECKED = 1024
+
+
+#: How the results are handed out, by what `dump` says of the function.
+_ARRANGEMENTS: dict[str, Callable[[tuple[Any, ...], tuple[ValueSpec, ...]], Any]] = {
+    "": lambda results, _specs: results[0] if len(results) == 1 else results,
+    "tensor": lambda results, _specs: results[0],
+    "tuple": lambda results, _specs: results,
+    "list": lambda results, _specs: list(results),
+    "dict": lambda results, specs: {spec.name: result for spec, result in zip(specs, results)},
+}
+
+
+class Loaded:
+    """A model from a file, compiled for each set of input shapes when it is first called with it.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of ValueSpec
+        Name, dtype and shape of each, as the file gives them.
+    metadata : dict of str to str
+        What else the file says of itself.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        outputs: tuple[ValueSpec, ...],
+        structure: str,
+        backend: str | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._model = model
+        self._arrange = _ARRANGEMENTS[structure]
+        self.inputs = model.file.inputs
+        self.outputs = outputs
+        self.metadata = dict(model.file.metadata)
+        self._options = {"without_host": True, "backend": backend, **options}
+        self._checked: set[tuple[Any, ...]] = set()
+        self._paths = [trace(self._body, **self._options)]
+
+    def _body(self, *inputs: Any) -> tuple[Any, ...]:
+        return self._model(*inputs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model.
+
+        Parameters
+        ----------
+        *args, **kwargs : Tensor or array-like
+            The inputs, in order or by name. Arrays and Tensors have the dtype of the input; numbers and
+            lists take it.
+
+        Returns
+        -------
+        What the dumped function returned: a Tensor, or a list, tuple or dict of them. Of other models a
+        Tensor, or a tuple of them when there are several.
+
+        Raises
+        ------
+        OnnxInputError
+            They are too many or too few, or one has another name, dtype or shape than the file says.
+        OnnxNodeError
+            A node cannot be computed on values of these shapes.
+        """
+        return self._arrange(self._run(self._bound(args, kwargs)), self.outputs)
+
+    def run(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As a call, with the results by name, whatever their structure."""
+        results = self._run(self._bound(args, kwargs))
+        return {spec.name: result for spec, result in zip(self.outputs, results)}
+
+    def _run(self, inputs: list[Any]) -> tuple[Any, ...]:
+        """The results of the way through the model that these values take.
+
+        Where an If or a Loop asks for a value that is computed from data, another call may go another way:
+        each way has a trace of its own, the latest one is tried first.
+        """
+        if ACTIVE.get() is not None:
+            return self._model(*inputs)  # part of the trace around it, whose mismatches are its own
+        paths = self._paths
+        for path in paths:
+            try:
+                results: tuple[Any, ...] = path(*inputs)
+            except TraceMismatchError:
+                continue
+            if path is not paths[0]:
+                self._paths = [path, *(p for p in paths if p is not path)]
+            return results
+        new = trace(self._body, **self._options)
+        results = new(*inputs)
+        self._paths = [new, *paths][:_PATHS]
+        return results
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The inputs in order, checked; those of dtypes and shapes that were checked before as they are."""
+        key = tuple([(a.shape, a.dtype) if isinstance(a, Tensor) else None for a in args])
+        if key in self._checked and not kwargs:
+            return list(args)
+        names = [spec.name for spec in self.inputs]
+        if len(args) > len(names):
+            raise OnnxInputError(f"{len(args)} inputs are given, the model takes ({self._signature()})")
+        given = dict(zip(names, args))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise OnnxInputError(f"the model has no input {name!r}; it takes ({self._signature()})")
+            if name in given:
+                raise OnnxInputError(f"the input {name!r} is given twice")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            message = f"the input {missing[0]!r} is missing; the model takes ({self._signature()})"
+            raise OnnxInputError(message)
+        lengths: dict[str, tuple[int, str]] = {}
+        inputs = [self._input(spec, given[spec.name], lengths) for spec in self.inputs]
+        if None not in key and not kwargs and len(self._checked) < _CHECKED:
+            self._checked.add(key)
+        return inputs
+
+    def _signature(self) -> str:
+        return ", ".join(map(str, self.inputs))
+
+    def _input(self, spec: ValueSpec, value: Any, lengths: dict[str, tuple[int, str]]) -> Any:
+        if spec.dtype is None and not isinstance(value, np.ndarray | Tensor):
+            return _nested(value)
+        if value is None:
+            raise OnnxInputError(f"input {spec}: got None")
+        tensor = _tensor(spec, value, self._model.weights.device)
+        if spec.shape is not None:
+            _check_shape(spec, tensor.shape, lengths)
+        return tensor
+
+    # looking at it
+
+    @property
+    def graph(self) -> Graph | None:
+        """What was recorded for the first set of shapes; None before the first call."""
+        return self._paths[0].graph
+
+    @property
+    def backend(self) -> str:
+        """The backends that compiled something; empty before the first compiled call."""
+        return self._paths[0].backend
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Every stage of one call as text; nothing is run."""
+        return self._paths[0].explain(*self._bound(args, kwargs))
+
+    def stats(self) -> dict[str, Any]:
+        """Counts of calls, records and programs; see `trace.stats`."""
+        return self._paths[0].stats()
+
+    def __repr__(self) -> str:
+        return f"<ONNX model ({self._signature()}) -> ({', '.join(map(str, self.outputs))})>"
+
+
+def _nested(value: Any) -> Any:
+    """A sequence of tensors, or nothing."""
+    if isinstance(value, list | tuple):
+        return [_nested(v) for v in value]
+    return Tensor(value, value.dtype) if isinstance(value, np.ndarray) else value
+
+
+def _tensor(spec: ValueSpec, value: Any, device: str) -> Tensor:
+    typed = isinstance(value, Tensor | np.ndarray | np.generic)
+    try:
+        tensor = (
+            value
+            if isinstance(value, Tensor)
+            else Tensor(value, value.dtype if typed else spec.dtype, device)
+        )
+    except ConversionError as error:
+        raise OnnxInputError(f"input {spec}: {error}") from error
+    if spec.dtype is not None and tensor.dtype != spec.dtype:
+        name = spec.dtype.name
+        raise OnnxInputError(f"input {spec}: got {tensor.dtype.name}; convert it with .astype({name!r})")
+    return tensor
+
+
+def _check_shape(spec: ValueSpec, shape: tuple[int, ...], lengths: dict[str, tuple[int, str]]) -> None:
+    """`lengths` are those that names stand for so far, with the input that said so."""
+    assert spec.shape is not None
+    if len(shape) != len(spec.shape):
+        raise OnnxInputError(f"input {spec}: it has {len(spec.shape)} axes, got shape {shape}")
+    for axis, (wanted, found) in enumerate(zip(spec.shape, shape)):
+        if isinstance(wanted, int) and wanted != found:
+            raise OnnxInputError(f"input {spec}: axis {axis} has length {wanted}, got shape {shape}")
+        if isinstance(wanted, str):
+            length, other = lengths.setdefault(wanted, (found, spec.name))
+            if length != found:
+                raise OnnxInputError(f"input {spec}: {wanted!r} is {length} in {other!r}, got shape {shape}")
+
+
+def load(
+    file: str | os.PathLike[str] | BinaryIO,
+    backend: str | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    device: str | None = None,
+    **options: Any,
+) -> Loaded:
+    """Read an ONNX file, one that ``trace.dump`` wrote or any other, as a function.
+
+    Parameters
+    ----------
+    file : path or binary file object
+    backend : str, optional
+        Overrides ``MGB_JIT_BACKEND``.
+    outputs : sequence of str, optional
+        Names of values in the graph that a call gives; None: the model's own outputs.
+    device : str, optional
+        Where the weights are; None: the default device.
+    **options
+        Of `trace`: ``opt_level``, ``fast_math``, ``symbolic``, ...
+
+    Returns
+    -------
+    Loaded
+
+    Raises
+    ------
+    OnnxFileError
+        It is no ONNX file, or a damaged one; `OnnxVersionError`: one of a version that is not read.
+    OnnxUnsupportedError
+        Operators or types are lacking; the message names each with its node.
+    OnnxMissingError
+        The `onnx` package is not installed.
+    """
+    file_read = read_model(file)
+    from ..onnx.model import Model  # it brings the table of all operators, which `import mgb` does without
+
+    model = Model(file_read, outputs, device)
+    structure = model.file.structure if outputs is None else ""
+    return Loaded(model, tuple(_output_specs(model, outputs)), structure, backend, options)
+
+
+def _output_specs(model: Model, names: Sequence[str] | None) -> Iterator[ValueSpec]:
+    known = {spec.name: spec for spec in model.file.outputs}
+    for name in known if names is None else names:
+        yield known.get(name, ValueSpec(name, None, None))
+
+
+def load_outputs(file: str | os.PathLike[str] | BinaryIO) -> tuple[ValueSpec, ...]:
+    """The outputs of the model in an ONNX file; nothing is built."""
+    return read_model(file).outputs

@@ -1,0 +1,127 @@
+"""Why a call could not use what was compiled before, in the user's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import Spec
+from ..tensor import Tensor
+from .record import Entry, External, Record
+
+#: Recorded values that a message lists, the newest.
+_SHOWN = 4
+
+#: In what Tensors differ, in the order of their keys; other values are what they are.
+_ASPECTS = ("has shape", "has dtype", "is on", "is")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first thing in which a replayed call differs from the record, and which it goes on with.
+
+    Attributes
+    ----------
+    entry, params : Entry and mapping
+        The step, as recorded, and the parameters that came.
+    externals : tuple of (External, Spec)
+        The inputs of other shapes, as recorded and as they came; when there are none, parameters differ.
+    """
+
+    entry: Entry
+    params: Mapping[str, Any]
+    externals: tuple[tuple[External, Spec], ...]
+
+
+def of_difference(name: str, difference: Difference) -> str:
+    """Of `difference` in a call of the function `name` with arguments of known shapes."""
+    for external, spec in difference.externals:
+        return _text(
+            f"the tensor used at {external.source}",
+            name,
+            "has shape",
+            f"{spec.shape}",
+            [f"{external.node.spec.shape}"],
+        )
+    entry, params = difference.entry, difference.params
+    changed = next(key for key, value in params.items() if entry.params.get(key) != value)
+    was = entry.params.get(changed)
+    return f"{entry.op.name} at {entry.source} has {changed} = {params[changed]}, recorded were {was}"
+
+
+def of_shapes(
+    name: str, known: Sequence[tuple[Any, ...]], shapes: tuple[Any, ...], names: Sequence[str]
+) -> str:
+    """Why the function `name` has no record for Tensors of `shapes`, under `names`, but for those `known`."""
+    alike = [other for other in known if len(other) == len(shapes) and other != shapes]
+    if not alike:
+        return f"{name} is called with another number of Tensors than recorded"
+    closest = _closest(alike, shapes)
+    place = next(i for i, shape in enumerate(shapes) if closest[i] != shape)
+    recorded = dict.fromkeys(str(other[place]) for other in reversed(alike))
+    return _text(names[place], name, "has shape", str(shapes[place]), recorded)
+
+
+def _closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The one with the fewest differences, of equal ones the newest."""
+    return min(reversed(known), key=lambda other: sum(a != b for a, b in zip(other, key)))
+
+
+def _text(argument: str, name: str, aspect: str, now: str, recorded: Iterable[str]) -> str:
+    listed = ", ".join([text for text in recorded if text != now][:_SHOWN])
+    return f"{argument} of {name} {aspect} {now}, recorded were {listed}"
+
+
+def of_keys(name: str, known: Iterable[tuple[Any, ...]], key: tuple[Any, ...], names: Sequence[str]) -> str:
+    """Why no call of the function `name` was recorded under `key`, but under those `known`: see `key_of`."""
+    alike = [other for other in known if other[0] == key[0]]
+    if not alike:
+        return f"{name} is called with arguments of another number, name or nesting"
+    closest = _closest(alike, key)
+    if closest[1] != key[1]:
+        return f"one Tensor stands for other arguments of {name} than recorded"
+    place = next(i for i in range(2, len(key)) if closest[i] != key[i])
+    aspect = _aspect(closest[place], key[place])
+    recorded = dict.fromkeys(_shown(other[place], aspect) for other in reversed(alike))
+    return _text(names[place - 2], name, _ASPECTS[aspect], _shown(key[place], aspect), recorded)
+
+
+def _aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
+    """In which of `_ASPECTS` the keys of two leaves differ."""
+    if _of_tensor(one) and _of_tensor(other):
+        return next(place for place in range(3) if one[place] != other[place])
+    return -1
+
+
+def _of_tensor(key: tuple[Any, ...]) -> bool:
+    return len(key) == 3 and isinstance(key[2], str)
+
+
+def _shown(key: tuple[Any, ...], aspect: int) -> str:
+    if _of_tensor(key):
+        return str(key[aspect]) if aspect >= 0 else "a Tensor"
+    return f"{key[1]!r:.60}" if len(key) == 2 else f"an array of other values, of shape {key[0]}"
+
+
+def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[str]) -> str:
+    """Why the recorded call of the function `name` does not serve arguments of the same types any more."""
+    for module, attributes in record.modules:
+        for attribute, value in attributes.items():
+            now = vars(module).get(attribute)
+            if now is not value:
+                shown = "another object" if isinstance(now, Tensor) or hasattr(now, "forward") else repr(now)
+                return f"Module {type(module).__name__} was changed: {attribute} is {shown}"
+    for expected in record.expected:
+        owner = leaves[expected.leaf] if expected.leaf is not None else expected.owner()
+        if owner is not None and (owner._grad is None) is not expected.is_none:
+            whose = names[expected.leaf] if expected.leaf is not None else f"a Tensor of shape {owner.shape}"
+            return f"the grad of {whose} in {name} is {'a Tensor' if expected.is_none else 'None'} now"
+    for external in record.externals:
+        owner = external.owner() if external.owner is not None and external.leaf is None else None
+        if owner is not None and not external.of_grad and owner.spec != external.node.spec:
+            return (
+                f"the tensor used at {external.source} in {name} is {owner.spec} now, "
+                f"recorded was {external.node.spec}"
+            )
+    return f"a Tensor outside of {name} is another one than recorded"

@@ -1,0 +1,72 @@
+"""What one traced function has cost so far, and why it was compiled again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..executor import Program, kernels
+
+logger = logging.getLogger("mgb.jit")
+
+#: Reasons that are kept, the latest.
+_REASONS = 16
+
+
+class Statistics:
+    """Counts of one traced function. Several threads may add to them at once.
+
+    Attributes
+    ----------
+    calls : int
+        Added to without a lock, at each call: in CPython no thread loses another's.
+    records : int
+        How often the body was run to be recorded.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.records = 0
+        self._seconds = 0.0
+        self._kernels = kernels.Stats()
+        self._reasons: deque[str] = deque(maxlen=_REASONS)
+        self._lock = threading.Lock()
+
+    def compiled(self, compile: Callable[[], Program]) -> Program:
+        """What `compile` returns; its time and its kernels are counted."""
+        start = time.perf_counter()
+        with kernels.counting() as counted:
+            program = compile()
+        seconds = time.perf_counter() - start
+        with self._lock:
+            self._seconds += seconds
+            self._kernels = self._kernels + counted.total
+        return program
+
+    def recorded(self) -> None:
+        """A body was recorded."""
+        with self._lock:
+            self.records += 1
+
+    def again(self, reason: str) -> None:
+        """Something is recorded or compiled anew, for a `reason` in the user's terms."""
+        logger.info("%s", reason)
+        with self._lock:
+            self._reasons.append(reason)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Under the names that ``stats()`` of a traced function has."""
+        with self._lock:
+            return {
+                "calls": self.calls,
+                "records": self.records,
+                "compile_seconds": self._seconds,
+                "kernel_compiles": self._kernels.compiles,
+                "kernel_memory_hits": self._kernels.memory_hits,
+                "kernel_disk_hits": self._kernels.disk_hits,
+                "reasons": list(self._reasons),
+            }

@@ -1,0 +1,353 @@
+"""`trace.dump`: names, options, what it returns, what it refuses, files that stay whole."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import mgb
+import mgb.functional as F
+import mgb.module as M
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the onnx package is not installed")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+from mgb.errors import (  # noqa: E402
+    DumpNameError,
+    DumpNameTypeError,
+    DumpOptionError,
+    DumpOutputError,
+    DumpStateError,
+    DumpTrainingError,
+    OnnxFileError,
+    OnnxMissingError,
+    TraceOutputError,
+)
+from mgb.jit import trace  # noqa: E402
+from mgb.optimizer import SGD  # noqa: E402
+from mgb.tensor import Tensor  # noqa: E402
+from onnx_samples import run_model  # noqa: E402
+
+
+def numbers(*shape: int) -> Tensor:
+    return mgb.tensor(np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+
+
+A, B = numbers(2, 3), numbers(2, 3) + 1
+
+
+def traced(function: Any, *args: Tensor, **kwargs: Any) -> Any:
+    """`function`, called once, ready to be dumped."""
+    made = trace(function, capture_as_const=True)
+    made(*args, **kwargs)
+    return made
+
+
+def add(a: Tensor, b: Tensor) -> Tensor:
+    return a + b
+
+
+def metadata(file: Any) -> dict[str, Any]:
+    props = {p.key: p.value for p in onnx.load(file).metadata_props}
+    return json.loads(props["mgb.dump"])
+
+
+# names and what is returned
+
+
+def test_it_returns_counts_and_names(tmp_path: Path) -> None:
+    file = tmp_path / "add.onnx"
+    info = traced(add, A, B).dump(file)
+    assert (info.nr_opr, info.inputs, info.outputs, info.params) == (3, ["arg_0", "arg_1"], ["ADD"], [])
+    assert info.tot_bytes == file.stat().st_size and info.tensor_value_bytes == 0
+    again = traced(add, A, B).dump(io.BytesIO())
+    assert again.content_hash == info.content_hash
+    assert traced(F.sub, A, B).dump(io.BytesIO()).content_hash != info.content_hash
+
+
+def test_names_are_taken_in_order(tmp_path: Path) -> None:
+    file = str(tmp_path / "f.onnx")
+    made = traced(lambda a, b, *, scale, flag: [a + b, (a + b) * scale, a + a], A, B, scale=B, flag=True)
+    info = made.dump(file, arg_names=["left", None], output_names=None)
+    assert info.inputs == ["left", "arg_1", "scale"]
+    assert info.outputs == ["ADD", "MUL", "ADD[1]"]
+    got = run_model(file, A.numpy(), B.numpy(), B.numpy())
+    np.testing.assert_allclose(got[1], ((A + B) * B).numpy(), rtol=1e-6)
+    assert metadata(file)["structure"] == "list"
+
+
+def test_one_name_may_be_a_string() -> None:
+    info = traced(F.exp, A).dump(io.BytesIO(), arg_names="x", output_names="y")
+    assert (info.inputs, info.outputs) == (["x"], ["y"])
+
+
+def test_outputs_of_a_dict_are_called_by_its_sorted_keys(tmp_path: Path) -> None:
+    file = str(tmp_path / "f.onnx")
+    made = traced(lambda a: {"z": a + 1, "b": a * 2}, A)
+    assert made.dump(file).outputs == ["b", "z"]
+    np.testing.assert_allclose(run_model(file, A.numpy())[0], 2 * A.numpy())
+    with pytest.raises(DumpNameTypeError, match="already in dict format"):
+        made.dump(file, output_names=["p", "q"])
+
+
+def test_an_argument_that_nothing_reads_stays_an_input() -> None:
+    assert traced(lambda a, b: a * 2, A, B).dump(io.BytesIO()).inputs == ["arg_0", "arg_1"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"arg_names": ["a"]}, "wrong number of arg_names, should be 2 values"),
+        ({"output_names": ["a", "b"]}, "wrong number of output_names, should be 1 values"),
+        ({"arg_names": ["a", "a"]}, "two are called 'a'"),
+        ({"arg_names": ["a", ""]}, "'' is not a name"),
+        ({"arg_names": ["a", 3]}, "3 is not a name"),
+    ],
+)
+def test_wrong_names_are_refused(names: dict[str, Any], message: str) -> None:
+    with pytest.raises(DumpNameError, match=message):
+        traced(add, A, B).dump(io.BytesIO(), **names)
+
+
+def test_levels_of_names(tmp_path: Path) -> None:
+    file = str(tmp_path / "f.onnx")
+    net = M.Linear(3, 4)
+    made = traced(lambda x: F.exp(net(x)), A)
+    made.dump(file, keep_var_name=2, keep_opr_name=True, keep_param_name=True, keep_opr_priority=True)
+    model = onnx.load(file)
+    assert [t.name for t in model.graph.initializer] == ["weight", "bias"]
+    nodes = {n.op_type: n for n in model.graph.node}
+    assert nodes["MatMul"].output[0] == nodes["MatMul"].name == "MATMUL"
+    assert "test_dump.py" in nodes["Exp"].doc_string
+    priorities = [{p.key: p.value for p in n.metadata_props}["mgb.priority"] for n in model.graph.node]
+    assert list(map(int, priorities)) == sorted(map(int, priorities))
+    made.dump(file, keep_var_name=0)
+    assert onnx.load(file).graph.output[0].name == "output"
+    assert not any(n.name or n.doc_string for n in onnx.load(file).graph.node)
+
+
+# metadata
+
+
+def test_user_info_and_structure_stand_in_the_metadata(tmp_path: Path) -> None:
+    file = str(tmp_path / "f.onnx")
+    info = {"classes": ["cat", "dog"], "mean": 0.5, "none": None}
+    traced(add, A, B).dump(file, user_info=info)
+    names = {"inputs": ["arg_0", "arg_1"], "outputs": ["ADD"]}
+    assert metadata(file) == {"version": 1, **names, "structure": "tensor", "user_info": info}
+    traced(add, A, B).dump(file, enable_metadata=False)
+    assert not onnx.load(file).metadata_props
+
+
+def test_user_info_is_json_only() -> None:
+    for bad in (object(), {"x": {1, 2}}, float("nan")):
+        with pytest.raises(DumpOptionError, match="user_info is written as JSON"):
+            traced(add, A, B).dump(io.BytesIO(), user_info=bad)
+
+
+def test_strip_info_is_written_and_joined(tmp_path: Path) -> None:
+    file = tmp_path / "strip.json"
+    traced(add, A, B).dump(io.BytesIO(), strip_info_file=file)
+    assert json.loads(file.read_text()) == {"oprs": ["add"], "dtypes": ["float32"]}
+    traced(F.exp, A).dump(io.BytesIO(), strip_info_file=file, append_json=True)
+    assert json.loads(file.read_text())["oprs"] == ["add", "exp"]
+    file.write_text("{")
+    with pytest.raises(DumpOptionError, match="not what dump wrote"):
+        traced(F.exp, A).dump(io.BytesIO(), strip_info_file=file, append_json=True)
+
+
+# what is refused
+
+
+def test_a_trace_that_captures_nothing_is_refused() -> None:
+    plain = trace(add)
+    plain(A, B)
+    with pytest.raises(
+        DumpStateError, match="you must specify capture_as_const=True at __init__ to use dump"
+    ):
+        plain.dump(io.BytesIO())
+    with pytest.raises(DumpStateError, match="call it once"):
+        trace(add, capture_as_const=True).dump(io.BytesIO())
+
+
+def test_a_function_without_results_is_refused() -> None:
+    with pytest.raises(DumpStateError, match="without return values cannot be dumped"):
+        traced(lambda a: None, A).dump(io.BytesIO())
+
+
+def test_outputs_are_tensors_in_a_flat_container() -> None:
+    with pytest.raises(DumpOutputError, match="Unsupport outputs type"):
+        traced(lambda a: [a + 1, [a + 2]], A).dump(io.BytesIO())
+    with pytest.raises(DumpOutputError, match="give strings"):
+        traced(lambda a: {1: a + 1}, A).dump(io.BytesIO())
+    with pytest.raises(DumpOutputError, match="Only support return tensors"):
+        traced(lambda a: [a + 1, None], A).dump(io.BytesIO())
+    with pytest.raises(TraceOutputError):
+        traced(lambda a: 3, A)
+
+
+def test_batch_norm_in_training_mode_is_refused() -> None:
+    net = M.BatchNorm2d(3)
+    made = trace(lambda x: net(x), capture_as_const=True, record_only=True)
+    made(numbers(2, 3, 4, 4))
+    with pytest.raises(DumpTrainingError, match="can not dump BatchNorm in training mode"):
+        made.dump(io.BytesIO())
+    net.eval()
+    made = trace(lambda x: net(x), record_only=True)
+    made(numbers(2, 3, 4, 4))
+    made.dump(io.BytesIO())
+    for always_the_same in (M.BatchNorm2d(3, freeze=True), M.BatchNorm2d(3, track_running_stats=False)):
+        traced(lambda x, net=always_the_same: net(x), numbers(2, 3, 4, 4)).dump(io.BytesIO())
+
+
+def test_a_training_step_is_refused() -> None:
+    net = M.Linear(3, 1)
+    gm = mgb.autodiff.GradManager().attach(net.parameters())
+    optimizer = SGD(net.parameters(), lr=0.1)
+
+    def step(x: Tensor) -> Tensor:
+        with gm:
+            loss = F.mean(net(x))
+            gm.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    with pytest.raises(DumpTrainingError, match="new values or gradients"):
+        traced(step, A).dump(io.BytesIO())
+
+
+def test_random_numbers_are_refused() -> None:
+    """A file would give the same ones at every call."""
+    with pytest.raises(DumpTrainingError, match="draws random numbers"):
+        traced(lambda a: F.dropout(a, 0.5, training=True), A).dump(io.BytesIO())
+
+
+def test_a_body_that_looks_at_values_is_refused() -> None:
+    def body(a: Tensor) -> Tensor:
+        return a * float(F.sum(a).numpy())
+
+    with pytest.raises(DumpStateError, match=r"looks at values .*test_dump.py"):
+        traced(body, A).dump(io.BytesIO())
+    hostless = trace(body, capture_as_const=True, without_host=True)
+    hostless(A)
+    with pytest.raises(DumpStateError, match=r"body looks at values: .* compute it with ops"):
+        hostless.dump(io.BytesIO())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"enable_nchw44": True}, "keep images in NCHW"),
+        ({"enable_chwn4": True}, "keep images in NCHW"),
+        ({"enable_fuse_preprocess": True}, "record the preprocessing"),
+        ({"resize_input": True}, "resize them before"),
+        ({"compat_older_version": "8.14"}, "their version is that of the opset"),
+        ({"dump_format": "FBS_V2"}, "ONNX only"),
+        ({"model_version": 1}, "model_version"),
+        ({"keep_var_name": 3}, "0 .none., 1 .outputs. or 2 .all."),
+        ({"enable_io16xc32": True, "enable_ioc16": True}, "two ways to the same end"),
+        ({"enable_ioc16": True, "optimize_for_inference": False}, "needs optimize_for_inference=True"),
+        ({"enable_ioc16": True, "no_change_graph": True}, "no_change_graph=False"),
+        ({"input_data": "#rand(0,1)", "enable_metadata": False}, "enable_metadata=True"),
+        ({"append": True}, "give its path"),
+        ({"optimise": True}, "no option 'optimise'"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DumpOptionError, match=message):
+        traced(add, A, B).dump(io.BytesIO(), **options)
+
+
+def test_options_that_are_off_are_taken() -> None:
+    traced(add, A, B).dump(io.BytesIO(), enable_nchw44=False, dump_format="ONNX", resize_input=False)
+
+
+# files
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "f.onnx"
+    file.write_bytes(b"old")
+    with pytest.raises(DumpOptionError):
+        traced(add, A, B).dump(file, user_info=object())
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        traced(add, A, B).dump(file)
+    assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_object_gets_the_same_bytes(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    traced(add, A, B).dump(buffer)
+    traced(add, A, B).dump(tmp_path / "f.onnx")
+    assert buffer.getvalue() == (tmp_path / "f.onnx").read_bytes()
+
+
+def test_append_puts_graphs_side_by_side(tmp_path: Path) -> None:
+    file = str(tmp_path / "f.onnx")
+    traced(lambda a: F.log1p(F.abs(a)), A).dump(file, arg_names="a", output_names="p")
+    traced(lambda a: F.log1p(F.exp(a) + 1), A).dump(file, arg_names="b", output_names="q", append=True)
+    onnx.checker.check_model(file, full_check=True)
+    p, q = run_model(file, A.numpy(), B.numpy())
+    np.testing.assert_allclose(p, np.log1p(np.abs(A.numpy())), rtol=1e-6)
+    np.testing.assert_allclose(q, np.log1p(np.exp(B.numpy()) + 1), rtol=1e-6)
+    assert metadata(file)["outputs"] == ["p", "q"] and metadata(file)["structure"] == "tuple"
+    with pytest.raises(DumpNameError, match="already: give other arg_names"):
+        traced(F.exp, A).dump(file, arg_names="a", append=True)
+    model = onnx.load(file)
+    model.opset_import[0].version = 13
+    onnx.save(model, tmp_path / "old.onnx")
+    with pytest.raises(DumpOptionError, match="is of opset 13"):
+        traced(F.exp, A).dump(tmp_path / "old.onnx", arg_names="c", append=True)
+    (tmp_path / "g.onnx").write_bytes(b"\xff\xfe nothing")
+    with pytest.raises(OnnxFileError, match="is no ONNX file"):
+        traced(F.exp, A).dump(tmp_path / "g.onnx", append=True)
+
+
+def test_the_package_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    with pytest.raises(OnnxMissingError, match=r"pip install .mgb\[onnx\]"):
+        traced(add, A, B).dump(tmp_path / "f.onnx")
+
+
+# what was recorded
+
+
+def test_methods_record_only_and_without_host_are_dumped() -> None:
+    class Scaler:
+        def __init__(self) -> None:
+            self.by = mgb.tensor([2.0, 3.0, 4.0])
+
+        @trace(capture_as_const=True)
+        def scale(self, x: Tensor) -> Tensor:
+            return x * self.by
+
+    scaler = Scaler()
+    scaler.scale(A)
+    assert scaler.scale.dump(io.BytesIO()).inputs == ["arg_0"]
+    for options in (
+        {"record_only": True},
+        {"capture_as_const": True, "without_host": True},
+        {"symbolic": True},
+    ):
+        made = trace(add, **{"capture_as_const": True, **options})
+        made(A, B)
+        assert made.dump(io.BytesIO()).nr_opr == 3
+
+
+def test_the_level_of_simplification_is_that_of_the_trace() -> None:
+    """``log(exp a / exp b)`` keeps its three words at level 0."""
+
+    def body(a: Tensor) -> Tensor:
+        return (a + 0) * 1 + a * 0
+
+    counts = []
+    for level in (0, 2):
+        made = trace(body, capture_as_const=True, opt_level=level)
+        made(A)
+        counts.append(made.dump(io.BytesIO()).nr_opr)
+    assert counts[1] < counts[0]

@@ -1,0 +1,381 @@
+"""Files that are truncated, damaged, hostile or of another time give an error that names the place."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgb.errors import MgbError, OnnxFileError, OnnxMissingError, OnnxUnsupportedError, OnnxVersionError
+from mgb.jit import load
+
+if importlib.util.find_spec("onnx") is None:
+    pytest.skip("the onnx package is not installed: pip install onnx", allow_module_level=True)
+
+import onnx
+from onnx import TensorProto, helper
+from onnx import helper as h
+from test_onnx_import import attention_block, branches, calling, loop, our_function, residual_network
+
+info = helper.make_tensor_value_info
+FLOAT = TensorProto.FLOAT
+
+
+def proto(**changes: Any) -> Any:
+    """A small model: ``y = relu(x @ w)``, which a test then damages."""
+    weight = onnx.numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
+    nodes = [h.make_node("MatMul", ["x", "w"], ["p"], name="product"), h.make_node("Relu", ["p"], ["y"])]
+    graph = h.make_graph(nodes, "g", [info("x", FLOAT, [1, 3])], [info("y", FLOAT, [1, 2])], [weight])
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", changes.get("opset", 17))])
+
+
+def refuses(model: Any, message: str, error: type[Exception] = OnnxFileError) -> None:
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    with pytest.raises(error, match=message):
+        load(io.BytesIO(data), "EAGER")
+
+
+# damage
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"a text", b"\x08\x07", bytes(range(256)), b"PK\x03\x04" * 9])
+def test_what_is_no_model_is_refused(data: bytes) -> None:
+    refuses(data, "no ONNX|truncated")
+
+
+def test_a_text_file_object_is_refused() -> None:
+    with pytest.raises(OnnxFileError, match="mode 'rb'"):
+        load(io.StringIO("text"))  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.onnx")
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_a_truncated_file_is_refused(cut: int) -> None:
+    data = residual_network()
+    refuses(data[: len(data) * cut // 20], "truncated|no ONNX|nothing|no graph|does not say")
+
+
+def _shape(model: Any) -> None:
+    model.graph.initializer[0].dims[0] = 1 << 50
+
+
+def _negative(model: Any) -> None:
+    model.graph.initializer[0].dims[0] = -3
+
+
+def _short(model: Any) -> None:
+    tensor = model.graph.initializer[0]
+    tensor.raw_data = tensor.raw_data[:-1]
+
+
+def _fields(model: Any) -> None:
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.float_data.extend([1.0] * 5)
+
+
+def _dtype(model: Any) -> None:
+    model.graph.initializer[0].data_type = 99
+
+
+def _missing(model: Any) -> None:
+    model.graph.node[0].input[1] = "v"
+
+
+def _unsorted(model: Any) -> None:
+    nodes = [model.graph.node[1], model.graph.node[0]]
+    copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(copies)
+
+
+def _cycle(model: Any) -> None:
+    model.graph.node[0].input[0] = "y"
+
+
+def _twice(model: Any) -> None:
+    model.graph.node[1].output[0] = "p"
+
+
+def _no_output(model: Any) -> None:
+    model.graph.output[0].name = "z"
+
+
+def _two_weights(model: Any) -> None:
+    model.graph.initializer.append(model.graph.initializer[0])
+
+
+def _two_inputs(model: Any) -> None:
+    model.graph.input.append(model.graph.input[0])
+
+
+def _two_attributes(model: Any) -> None:
+    for _ in range(2):
+        model.graph.node[0].attribute.add(name="axis", i=1, type=onnx.AttributeProto.INT)
+
+
+def _unknown_attribute(model: Any) -> None:
+    model.graph.node[0].attribute.add(name="axis", i=1, type=onnx.AttributeProto.INT)
+
+
+def _typeless_attribute(model: Any) -> None:
+    model.graph.node[0].attribute.add(name="axis")
+
+
+def _too_many(model: Any) -> None:
+    model.graph.node[1].input.extend(["x", "x"])
+    model.graph.node[1].input[0] = "w"
+    model.graph.node[1].input[1] = "w"
+    model.graph.node[1].input[2] = "w"
+
+
+def _no_opset(model: Any) -> None:
+    del model.opset_import[:]
+
+
+DAMAGE = [
+    (_shape, "initializer 'w': 24 bytes"),
+    (_negative, "negative length"),
+    (_short, "23 bytes for float32"),
+    (_fields, "5 elements for float32"),
+    (_dtype, "99 is not a type"),
+    (_missing, "'product'.*nothing before it makes its input 'v'"),
+    (_unsorted, "nothing before it makes its input 'p'"),
+    (_cycle, "nothing before it makes its input 'y'"),
+    (_twice, "'p' has a value already"),
+    (_no_output, "nothing makes its output 'z'"),
+    (_two_weights, "two initializers have one name"),
+    (_two_inputs, "two inputs have one name"),
+    (_two_attributes, "'axis' is given twice"),
+    (_unknown_attribute, "MatMul has no attribute 'axis'"),
+    (_typeless_attribute, "of no type"),
+    (_too_many, "3 inputs, Relu takes 1"),
+    (_no_opset, "does not say the opset"),
+]
+
+
+@pytest.mark.parametrize("damage, message", DAMAGE, ids=[d.__name__ for d, _ in DAMAGE])
+def test_damage_is_named_with_its_place(damage: Callable[[Any], None], message: str) -> None:
+    model = proto()
+    damage(model)
+    refuses(model, message)
+
+
+def test_types_that_mgb_lacks_are_named() -> None:
+    model = proto()
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    refuses(model, "'x'.*STRING", OnnxUnsupportedError)
+
+
+# other times
+
+
+def test_a_newer_opset_is_refused() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    refuses(proto(opset=newest + 1), f"opset {newest + 1}.*knows up to {newest}", OnnxVersionError)
+
+
+def test_an_older_opset_is_converted() -> None:
+    result = load(io.BytesIO(proto(opset=9).SerializeToString()), "EAGER")(np.ones((1, 3), np.float32))
+    np.testing.assert_array_equal(result.numpy(), [[3, 3]])
+
+
+def test_a_dump_of_a_newer_format_is_refused() -> None:
+    model = proto()
+    model.metadata_props.add(key="mgb.dump", value=json.dumps({"version": 2}))
+    refuses(model, "newer mgb", OnnxVersionError)
+
+
+@pytest.mark.parametrize("text", ["{", "3", '{"version": "x"}', "[" * 100000])
+def test_metadata_that_is_no_json_of_ours_is_refused(text: str) -> None:
+    model = proto()
+    model.metadata_props.add(key="mgb.dump", value=text)
+    refuses(model, "mgb.dump")
+
+
+def test_without_the_onnx_package_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    with pytest.raises(OnnxMissingError, match=r"pip install 'mgb\[onnx\]'"):
+        load(io.BytesIO(proto().SerializeToString()))
+
+
+# hostility
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    again = h.make_node("f", ["x0"], ["y"], domain="ai.mgb")
+    function = h.make_function("ai.mgb", "f", ["x0"], ["y"], [again], [h.make_opsetid("ai.mgb", 1)])
+    refuses(calling("f", function), "the function calls itself")
+
+
+def test_functions_that_explode_are_refused() -> None:
+    """40 functions that each call the one before twice."""
+    functions = []
+    for i in range(40):
+        name = f"f{i - 1}" if i else "Neg"
+        domain = "ai.mgb" if i else ""
+        nodes = [
+            h.make_node(name, ["x0"], ["a"], domain=domain),
+            h.make_node(name, ["a"], ["y"], domain=domain),
+        ]
+        functions.append(h.make_function("ai.mgb", f"f{i}", ["x0"], ["y"], nodes, [h.make_opsetid("", 17)]))
+    model = onnx.load_from_string(calling("f39", functions[-1]))
+    model.functions.extend(functions[:-1])
+    refuses(model, "spell out to")
+
+
+def test_an_op_of_ours_is_found_by_name_only() -> None:
+    """The metadata cannot name anything but a declared op: what it names otherwise is not looked up."""
+    own = {"op": "__import__", "params": {}}
+    data = calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])]))
+    np.testing.assert_array_equal(load(io.BytesIO(data), "EAGER")(np.ones(2, np.float32)).numpy(), [-1, -1])
+
+
+def external(folder: Path, location: str, **entries: str) -> Path:
+    """A model whose weight is in the file `location`."""
+    model = proto()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=value)
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_weights_may_be_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(b"\0" * 8 + np.full((3, 2), 2, np.float32).tobytes())
+    path = external(tmp_path, "weights.bin", offset="8", length="24")
+    np.testing.assert_array_equal(load(path, "EAGER")(np.ones((1, 3), np.float32)).numpy(), [[6, 6]])
+    with pytest.raises(OnnxFileError, match="load the model by its path"):
+        load(io.BytesIO(path.read_bytes()))
+
+
+@pytest.mark.parametrize("location", ["/etc/passwd", "../secret", "a/../../secret", "link", "", ".", "none"])
+def test_no_file_outside_of_the_folder_is_read(tmp_path: Path, location: str) -> None:
+    folder = tmp_path / "model"
+    (folder / "a").mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(b"\0" * 24)
+    os.symlink(tmp_path / "secret", folder / "link")
+    with pytest.raises(OnnxFileError, match=r"not a file below|is not there"):
+        load(external(folder, location))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"offset": "-1"},
+        {"offset": "20"},
+        {"length": "25"},
+        {"offset": "x"},
+        {"length": "23"},
+        {"length": "-1"},
+    ],
+)
+def test_a_place_outside_of_the_file_is_refused(tmp_path: Path, entries: dict[str, str]) -> None:
+    (tmp_path / "weights.bin").write_bytes(b"\0" * 24)
+    with pytest.raises(OnnxFileError, match="initializer 'w'"):
+        load(external(tmp_path, "weights.bin", **entries))
+
+
+def test_a_sparse_weight_of_a_lying_shape_is_refused() -> None:
+    model = proto()
+    sparse = model.graph.sparse_initializer.add()
+    sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "s"))
+    sparse.indices.CopyFrom(onnx.numpy_helper.from_array(np.zeros(1, np.int64), "i"))
+    sparse.dims.extend([1 << 40, 1 << 20])
+    refuses(model, "sparse initializer 's'")
+
+
+# fuzzing: a file either loads or gives one of our errors
+
+
+BYTES = st.tuples(st.floats(0, 1), st.integers(0, 255))
+BASES = [residual_network(), attention_block(), branches(), loop()]
+
+
+def _survives(data: bytes, *, run: bool = False) -> None:
+    """Run it as well only where no number can be large: a model may ask for any amount of memory."""
+    with contextlib.suppress(MgbError):
+        function = load(io.BytesIO(data), "EAGER")
+        if run:
+            shapes = [[d if isinstance(d, int) else 2 for d in spec.shape or ()] for spec in function.inputs]
+            function(*(np.ones(s, i.dtype or np.float32) for s, i in zip(shapes, function.inputs)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(BASES), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8)
+)
+def test_flipped_bytes_do_no_harm(base: bytes, edits: list[tuple[float, int]]) -> None:
+    data = bytearray(base)
+    for place, value in edits:
+        data[min(int(place * len(data)), len(data) - 1)] = value
+    _survives(bytes(data))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(BASES), st.floats(0, 1), st.floats(0, 1), st.binary(max_size=8))
+def test_cut_and_joined_bytes_do_no_harm(base: bytes, start: float, stop: float, middle: bytes) -> None:
+    low, high = sorted(int(f * len(base)) for f in (start, stop))
+    _survives(base[:low] + middle + base[high:])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_edited_fields_do_no_harm(data: st.DataObject) -> None:
+    model = onnx.load_from_string(data.draw(st.sampled_from(BASES[1:])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        _edit(model, data)
+    _survives(model.SerializeToString(), run=True)
+
+
+def _edit(message: Any, data: st.DataObject) -> None:
+    """Follow fields at random and change one value, drop it, or put it there twice."""
+    fields = message.ListFields()
+    if not fields:
+        return
+    field, value = data.draw(st.sampled_from(fields))
+    many = hasattr(value, "__delitem__") and hasattr(value, "append")
+    if many:
+        place = data.draw(st.integers(0, len(value) - 1))
+        change = data.draw(st.sampled_from(["enter", "enter", "enter", "drop", "double"]))
+        if change == "drop":
+            del value[place]
+        elif change == "double":
+            value.append(value[place])
+        elif hasattr(value[place], "ListFields"):
+            _edit(value[place], data)
+        else:
+            value[place] = _other(value[place], data)
+    elif hasattr(value, "ListFields"):
+        _edit(value, data)
+    else:
+        with contextlib.suppress(ValueError):  # a number that the enumeration does not have
+            setattr(message, field.name, _other(value, data))
+
+
+def _other(value: Any, data: st.DataObject) -> Any:
+    if isinstance(value, bytes):
+        return data.draw(st.binary(max_size=16))
+    if isinstance(value, str):
+        return data.draw(
+            st.sampled_from(["", "x", "y", "shape", "Shape", "MatMul", "ai.onnx", "Loop", "zero"])
+        )
+    if isinstance(value, float):
+        return data.draw(st.floats(width=32))
+    return data.draw(st.integers(0, 40))

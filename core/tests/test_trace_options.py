@@ -1,0 +1,197 @@
+"""The options of `trace` that say what is done with a record: only kept, in less memory, measured."""
+
+from __future__ import annotations
+
+import mgb.module as M
+import numpy as np
+import pytest
+from mgb import Parameter, Tensor, tensor
+from mgb.autodiff import GradManager
+from mgb.errors import (
+    MemoryConfigError,
+    MgbError,
+    RecordOnlyError,
+    SymbolicReadError,
+    TraceInputError,
+    TraceOutputError,
+)
+from mgb.jit import DTRConfig, SublinearMemoryConfig, trace
+from mgb.optimizer import SGD
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
+
+
+def ones(*shape: int) -> Tensor:
+    return tensor(np.ones(shape, np.float32))
+
+
+# record_only
+
+
+def test_record_only_records_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mgb.jit.recording as recording
+
+    weight = tensor(np.full((3, 2), 2.0, np.float32))
+    traced = trace(lambda x: {"y": x @ weight + 1.0}, record_only=True)
+    assert traced.symbolic and traced.capture_as_const
+    monkeypatch.setattr(recording, "evaluate", lambda *_: pytest.fail("an op was run"))
+    for rows in (4, 4, 5):
+        result = traced(ones(rows, 3))
+        assert result["y"].shape == (rows, 2) and result["y"].dtype == np.float32
+        with pytest.raises(RecordOnlyError, match=r"trace\(record_only=True\); trace without that option"):
+            result["y"].numpy()
+    stats = traced.stats()
+    assert (stats["calls"], stats["records"], stats["variants"], stats["programs"]) == (3, 3, 2, 0)
+    assert [n.op.name for n in traced.graph.nodes] == ["const", "matmul", "const", "add"]
+    assert len(traced.graph.inputs) == 1, "the weight is a constant"
+
+
+def test_record_only_leaves_everything_outside_as_it_was() -> None:
+    weight = Parameter([1.0, 2.0])
+    manager, optimizer = GradManager().attach([weight]), SGD([weight], lr=0.5, momentum=0.9)
+    norm = M.BatchNorm1d(2)
+    mean = norm.running_mean.numpy().copy()
+
+    @trace(record_only=True)
+    def step(x):
+        with manager:
+            loss = (norm(x) * weight).sum()
+            manager.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    for _ in range(2):
+        step(ones(4, 2))
+        np.testing.assert_array_equal(weight.numpy(), [1, 2])
+        np.testing.assert_array_equal(norm.running_mean.numpy(), mean)
+        assert weight.grad is None
+
+
+def test_record_only_keeps_what_needs_no_data() -> None:
+    @trace(record_only=True, symbolic_shape=True)
+    def function(x):
+        made = tensor([3.0])
+        return x.reshape(x.shape[0] * 2, -1) * made, x.shape
+
+    result, shape = function(ones(4, 6))
+    assert result.shape == (8, 3)
+    assert shape.tolist() == [4, 6]
+
+
+def test_record_only_refuses_what_it_could_not_give() -> None:
+    with pytest.raises(SymbolicReadError, match="can not infer value"):
+        trace(lambda x: x * (x + 1).item(), record_only=True)(ones(1))
+    with pytest.raises(TraceInputError, match="Only support tensor type args"):
+        trace(lambda x: x, record_only=True)(1.0)
+    with pytest.raises(TraceOutputError, match="must be tensor, get int"):
+        trace(lambda x: 3, record_only=True)(ones(1))
+
+
+def test_an_exception_while_only_recording_changes_nothing() -> None:
+    weight, fail = tensor([1.0]), True
+
+    @trace(record_only=True)
+    def step(x):
+        nonlocal weight
+        weight += x
+        if fail:
+            raise KeyError("mine")
+        return weight * 1.0
+
+    with pytest.raises(KeyError, match="mine"):
+        step(ones(1))
+    assert weight.item() == 1 and step.stats()["records"] == 0
+    fail = False
+    step(ones(1))
+    assert weight.item() == 1 and step.stats()["records"] == 1
+
+
+def test_a_result_of_record_only_is_no_argument_elsewhere() -> None:
+    result = trace(lambda x: x * 2.0, record_only=True)(ones(2))
+    for use in (lambda: result + 1.0, lambda: trace(lambda x: x + 1.0)(result)):
+        with pytest.raises(RecordOnlyError):
+            use()
+
+
+# memory
+
+
+def test_the_configs_have_the_documented_fields() -> None:
+    config = SublinearMemoryConfig(num_worker=3)
+    assert (config.thresh_nr_try, config.genetic_nr_iter, config.genetic_pool_size) == (10, 0, 20)
+    assert (config.lb_memory_mb, config.num_worker) == (0, 3)
+    assert SublinearMemoryConfig().num_worker >= 1
+    config = DTRConfig(eviction_threshold=1 << 20)
+    assert (config.evictee_minimum_size, config.recomp_memory_factor, config.recomp_time_factor) == (
+        1 << 20,
+        1,
+        1,
+    )
+    for bad in (
+        lambda: DTRConfig(eviction_threshold=0),
+        lambda: DTRConfig(eviction_threshold=1, evictee_minimum_size=-1),
+        lambda: DTRConfig(eviction_threshold=1, recomp_time_factor=-0.5),
+        lambda: SublinearMemoryConfig(num_worker=0),
+        lambda: SublinearMemoryConfig(thresh_nr_try=-1),
+    ):
+        with pytest.raises(ValueError, match="it must be at least"):
+            bad()
+
+
+def test_one_way_to_save_memory_is_handed_on() -> None:
+    def body(x):
+        return x * 2.0
+
+    sublinear, dtr = SublinearMemoryConfig(thresh_nr_try=3), DTRConfig(eviction_threshold=1 << 30)
+    assert trace(body).options.memory is None
+    assert trace(body, sublinear_memory_config=sublinear).options.memory == sublinear
+    assert trace(body, dtr_config=dtr).options.memory == dtr
+    with pytest.raises(MemoryConfigError, match="give one of them"):
+        trace(body, sublinear_memory_config=sublinear, dtr_config=dtr)
+    with pytest.raises(MemoryConfigError, match=r"dtr_config is a dict; give a mgb\.jit\.DTRConfig"):
+        trace(body, dtr_config={"eviction_threshold": 1})
+    with pytest.raises(MemoryConfigError, match=r"give a mgb\.jit\.SublinearMemoryConfig"):
+        trace(body, sublinear_memory_config=dtr)
+    assert issubclass(MemoryConfigError, MgbError)
+
+
+def test_the_environment_overrides_sublinear_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def config() -> SublinearMemoryConfig:
+        given = SublinearMemoryConfig(thresh_nr_try=3, num_worker=2)
+        return trace(lambda x: x, sublinear_memory_config=given).options.memory
+
+    fields = {
+        "THRESH_NR_TRY": "thresh_nr_try",
+        "GENETIC_NR_ITER": "genetic_nr_iter",
+        "GENETIC_POOL_SIZE": "genetic_pool_size",
+        "LOWER_BOUND_MB": "lb_memory_mb",
+        "WORKERS": "num_worker",
+    }
+    for number, (name, field) in enumerate(fields.items(), 5):
+        monkeypatch.setenv(f"MGB_SUBLINEAR_MEMORY_{name}", str(number))
+        assert getattr(config(), field) == number
+    assert trace(lambda x: x).options.memory is None, "it overrides a config, and makes none"
+    for bad in ("many", "0"):
+        monkeypatch.setenv("MGB_SUBLINEAR_MEMORY_WORKERS", bad)
+        with pytest.raises(
+            MemoryConfigError, match=f"MGB_SUBLINEAR_MEMORY_WORKERS='{bad}'.*correct or unset it"
+        ):
+            config()
+
+
+def test_a_method_hands_its_memory_config_on() -> None:
+    class Model:
+        @trace(dtr_config=DTRConfig(eviction_threshold=1 << 30), profiling=True)
+        def run(self, x):
+            return x * 2.0
+
+    options = Model().run.options
+    assert options.memory == DTRConfig(eviction_threshold=1 << 30) and options.profiling
+
+
+def test_profiling_is_handed_on() -> None:
+    assert not trace(lambda x: x).options.profiling
+    assert trace(lambda x: x, profiling=True).options.profiling
