@@ -6,7 +6,7 @@ at all of their values.
 
     python docs/accuracy.py                     print the table
     python docs/accuracy.py --write             write it
-    python docs/accuracy.py --check             measure quickly: nothing may be far beyond what is written
+    python docs/accuracy.py --check             measure quickly: nothing may be beyond the aim
 """
 
 from __future__ import annotations
@@ -85,6 +85,12 @@ def _double_hypot(x: Any, y: Any) -> Any:
     return np.where(np.isinf(x) | np.isinf(y), np.inf, np.hypot(x, y))
 
 
+def _double_erfinv(x: Any) -> Any:
+    """SciPy's, which is slow where it has an error to tell of."""
+    inside = np.abs(x) <= 1
+    return np.where(inside, special.erfinv(np.where(inside, x, 0)), np.nan)
+
+
 def _double_gelu(x: Any) -> Any:
     """With SciPy's scaled `erfc`, which has no tail to lose digits in; the squares are exact."""
     a = np.minimum(np.abs(x), 1000)
@@ -145,7 +151,7 @@ ROWS = (
     Row("atanh",   _hyp.atanh,   np.arctanh,        mpmath.atanh,      -1, 1),
     Row("erf",     _tr.erf,      special.erf,       mpmath.erf,        -6, 6),
     Row("erfc",    _hyp.erfc,    special.erfc,      mpmath.erfc,       -6, 27),
-    Row("erfinv",  _hyp.erfinv,  special.erfinv,    _inverse(mpmath.erf, _erf_slope, special.erfinv), -1, 1),
+    Row("erfinv",  _hyp.erfinv,  _double_erfinv,    _inverse(mpmath.erf, _erf_slope, special.erfinv), -1, 1),
     Row("erfcinv", _hyp.erfcinv, special.erfcinv,
         _inverse(mpmath.erfc, lambda x: -_erf_slope(x), special.erfcinv), 0, 2),
     Row("sigmoid", _act.sigmoid, special.expit,     _sigmoid,          -745, 40),
@@ -225,8 +231,12 @@ def worst_narrow(row: Row, dtype: Any, step: int = 1, pairs: int = 0, start: int
 
 
 def worst_double(row: Row, count: int) -> tuple[float, Any]:
-    """The largest error in float64, judged by mpmath, and where it is."""
-    xs = arguments(row, np.float64, count)
+    """The largest error in float64 at random places, and where it is."""
+    return worst_at(row, arguments(row, np.float64, count))
+
+
+def worst_at(row: Row, xs: tuple[Any, ...]) -> tuple[float, Any]:
+    """The largest error at some float64 arguments, judged by mpmath, and where it is."""
     with np.errstate(all="ignore"):
         got, high = compiled(row)(*xs), row.double(*xs)
     low = np.zeros_like(high)
@@ -262,7 +272,7 @@ def shown(error: float) -> str:
     return f"**{text}**" if error > BOUND else text
 
 
-def table(rows: tuple[Row, ...] = ROWS, step: int = 509, count: int = 600, pairs: int = 1 << 22) -> str:
+def table(rows: tuple[Row, ...] = ROWS, step: int = 509, count: int = 3000, pairs: int = 1 << 22) -> str:
     """The Markdown table."""
     from every_float32 import largest  # which imports this module
 
@@ -288,15 +298,14 @@ def published() -> dict[str, dict[str, float]]:
 
 
 def beyond(names: tuple[str, ...] = ()) -> list[str]:
-    """What a quick measurement, at other places, finds to be worse than the aim and than the page says."""
-    claims, found = published(), []
+    """What a quick measurement, at other places, finds to be worse than the aim."""
+    found = []
     for row in ROWS:
         if names and row.name not in names:
             continue
         for dtype, (error, place) in measure(row, 40_009, 120, 1 << 14).items():
-            allowed = max(BOUND, 1.3 * claims[row.name][dtype])
-            if error > allowed:
-                found.append(f"{row.name} {dtype}: {error:.2f} ULP at {place}, allowed {allowed}")
+            if error > BOUND:
+                found.append(f"{row.name} {dtype}: {error:.2f} ULP at {place}, allowed {BOUND}")
     return found
 
 
@@ -309,7 +318,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.check:
         bad = beyond()
-        print("\n".join(bad) or "as published")
+        print("\n".join(bad) or f"all within {BOUND} ULP")
         return bool(bad)
     text = HEAD + table()
     if options.write:

@@ -1,22 +1,24 @@
 """The polynomials in the bodies of the transcendental functions: minimax fits by the Remez exchange.
 
 The exchange is Remez's second algorithm (J.-M. Muller, "Elementary Functions", 3rd ed., section 3.5) in 60
-digits; the coefficients are then rounded to the dtype.
+digits; the coefficients are then rounded to the dtype. Those whose result is a sum with a dominant first
+coefficient have their intervals' centre where that one is nearly a number of the dtype.
 
-    python docs/minimax.py            what every fit is, and its error
-    python docs/minimax.py EXP        the coefficients of those whose name begins so
+    python docs/minimax.py            what every fit is, and the error of the coefficients in the core
+    python docs/minimax.py EXP        fit anew those whose name begins so
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import mpmath
 import numpy as np
+from mgb.ops import activations, circular, exponential, hyperbolic, special
 
 Function = Callable[[Any], Any]
 
@@ -30,39 +32,53 @@ class Fit:
 
     Attributes
     ----------
-    name, dtype : str
-        Of the table in the core, and whose precision the coefficients have.
+    name : str
+        Of the table in the core.
+    held : tuple of float
+        The coefficients there.
     target : function
-    interval : tuple of two floats
-    degree : int
+    interval : tuple of two numbers
     weight : function
         What an error of the polynomial is multiplied with to make a relative error of the result.
     """
 
     name: str
-    dtype: str
+    held: tuple[float, ...]
     target: Function
     interval: tuple[Any, Any]
-    degree: int
-    weight: Function = lambda _x: mpmath.mpf(1)
+    weight: Function
 
-    def coefficients(self) -> tuple[list[Any], Any]:
-        """The coefficients, each rounded to the dtype, and the largest weighted error with them."""
-        low, high = (mpmath.mpf(end) for end in self.interval)
-        known = [self._round(c) for c in self._exchange(low, high)]
-        points = _chebyshev(low, high, 40 * (self.degree + 2))
-        error = max(abs(self._error(x, known)) for x in points)
-        return known, error
+    @property
+    def degree(self) -> int:
+        """Of the polynomial."""
+        return len(self.held) - 1
 
-    def _round(self, c: Any) -> Any:
-        if self.dtype == "float64":
-            return mpmath.mpf(float(c))
-        return mpmath.mpf(float(np.float32(float(c))))
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The interval in mpmath numbers."""
+        low, high = self.interval
+        return mpmath.mpf(low), mpmath.mpf(high)
 
-    def _error(self, x: Any, coefficients: list[Any]) -> Any:
+    @property
+    def single(self) -> bool:
+        """Whether the coefficients in the core are of float32, as few digits of them tell."""
+        return all(repr(c) == str(np.float32(c)) for c in self.held)
+
+    def error(self, coefficients: Sequence[Any] | None = None, points: int = 40) -> Any:
+        """The largest weighted error, of the coefficients in the core where no others are given."""
+        known = [self.round(c) for c in (coefficients or self.held)]
+        return max(abs(self._error(x, known)) for x in _chebyshev(*self.ends, points * (self.degree + 2)))
+
+    def round(self, c: Any) -> Any:
+        """`c` in the precision of the coefficients in the core."""
+        return mpmath.mpf(float(np.float32(float(c))) if self.single else float(c))
+
+    def _error(self, x: Any, coefficients: Sequence[Any]) -> Any:
         return (mpmath.polyval(coefficients[::-1], x) - self.target(x)) * self.weight(x)
 
-    def _exchange(self, low: Any, high: Any) -> list[Any]:
+    def exchange(self) -> list[Any]:
+        """The coefficients of the best fit, unrounded."""
+        low, high = self.ends
         points = _chebyshev(low, high, self.degree + 2)
         points = [x if self.weight(x) else x + (high - low) / 97 for x in points]
         found: list[Any] = []
@@ -117,61 +133,122 @@ def _chebyshev(low: Any, high: Any, count: int) -> list[Any]:
     return [middle - half * mpmath.cos(mpmath.pi * k / last) for k in range(count)]
 
 
-def _over(function: Function, at_zero: float) -> Function:
+def _over(function: Function, at_zero: Any) -> Function:
     """`function`, and its limit at 0."""
-    return cache(lambda x: mpmath.mpf(at_zero) if abs(x) < mpmath.mpf(10) ** -25 else function(x))
+    return cache(lambda x: mpmath.mpf(at_zero) if abs(x) < mpmath.mpf(10) ** -20 else function(x))
 
 
-def fits() -> Iterator[Fit]:
-    """Every fit of this program."""
-    half_ln2 = mpmath.log(2) / 2 + mpmath.mpf(2) ** -20
-    exp_tail = _over(lambda r: (mpmath.expm1(r) - r) / r**2, 0.5)
-    for dtype, degree in (("float32", 4), ("float64", 9)):
-        yield Fit("EXP", dtype, exp_tail, (-half_ln2, half_ln2), degree, lambda r: r**2)
+def fits() -> list[Fit]:
+    """Every polynomial of the bodies; mpmath's precision is that of the call."""
+    return [*_exponentials(), *_odd_functions(), *_circular(), *_error_functions(), *_inverse_errors()]
+
+
+def _by_dtype(table: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Names of the dtypes, and their entries."""
+    return ((dtype.name, held) for dtype, held in table.items())
+
+
+def _exponentials() -> Iterator[Fit]:
+    end = mpmath.log(2) / 2 + mpmath.mpf(2) ** -20
+    tail = _over(lambda r: (mpmath.expm1(r) - r) / r**2, 0.5)
+    for name, held in _by_dtype(exponential.EXP):
+        yield Fit(f"EXP {name}", held, tail, (-end, end), lambda r: r**2)
     root = mpmath.sqrt(2)
-    log_tail = _over(lambda f: (mpmath.log1p(f) - f) / f**2, -0.5)
-    log_weight = _over(lambda f: abs(f**2 / mpmath.log1p(f)), 0.0)
-    yield Fit("LOG_SINGLE", "float32", log_tail, (1 / root - 1, root - 1), 8, log_weight)
+    tail = _over(lambda f: (mpmath.log1p(f) - f) / f**2, -0.5)
+    weight = _over(lambda f: abs(f**2 / mpmath.log1p(f)), 0)
+    yield Fit("LOG_SINGLE", exponential.LOG_SINGLE, tail, (1 / root - 1, root - 1), weight)
     highest = ((root - 1) / (root + 1)) ** 2
-    atanh_tail, _ = _odd_tail(mpmath.atanh, mpmath.mpf(1) / 3)
-    yield Fit("LOG_WIDE", "float64", lambda z: 2 * atanh_tail(z), (0, highest), 4, lambda z: z / 2)
-    for name, function, slope, end, degrees in (
-        ("TANH", mpmath.tanh, -mpmath.mpf(1) / 3, 0.55, (4, 10)),
-        ("SINH", mpmath.sinh, mpmath.mpf(1) / 6, 1, (3, 7)),
-        ("ATAN", mpmath.atan, -mpmath.mpf(1) / 3, 0.5, (6, 13)),
-        ("ASIN", mpmath.asin, mpmath.mpf(1) / 6, 0.5, (5, 12)),
+    atanh, _ = _odd_tail(mpmath.atanh, mpmath.mpf(1) / 3)
+    for name in ("LOG_WIDE", "LOG_DOUBLE"):
+        held = getattr(exponential, name)
+        yield Fit(name, held, lambda z: 2 * atanh(z), (0, highest), lambda z: z / 2)
+    second = _over(lambda z: (atanh(z) - mpmath.mpf(1) / 3) / z, mpmath.mpf(1) / 5)
+    yield Fit("ATANH_TAIL", exponential.ATANH_TAIL, second, (0, highest), lambda z: z**2)
+
+
+def _odd_functions() -> Iterator[Fit]:
+    """Of each the table, the function, the coefficient of its cube, the end of the interval."""
+    for name, table, function, third, end in (
+        ("TANH", exponential.TANH, mpmath.tanh, -mpmath.mpf(1) / 3, mpmath.mpf("0.55")),
+        ("SINH", hyperbolic.SINH, mpmath.sinh, mpmath.mpf(1) / 6, 1),
+        ("ASIN", hyperbolic.ASIN, mpmath.asin, mpmath.mpf(1) / 6, 0.5),
+        ("ATAN", circular.ATAN, mpmath.atan, -mpmath.mpf(1) / 3, 0.5),
+        ("SIN", circular.SIN, mpmath.sin, -mpmath.mpf(1) / 6, mpmath.pi / 4),
     ):
-        tail, weight = _odd_tail(function, slope)
-        for dtype, degree in zip(("float32", "float64"), degrees, strict=True):
-            yield Fit(name, dtype, tail, (0, mpmath.mpf(end) ** 2), degree, weight)
-    start, end = mpmath.mpf(1), mpmath.mpf("3.93")
-    middle = (start + end) / 2
-    yield Fit("ERF_REST", "float32", _shifted(mpmath.erfc, middle), (start - middle, end - middle), 14)
+        tail, weight = _odd_tail(function, third)
+        for dtype, held in _by_dtype(table):
+            yield Fit(f"{name} {dtype}", held, tail, (0, mpmath.mpf(end) ** 2), weight)
+
+
+def _circular() -> Iterator[Fit]:
+    """What is left of the cosine, and of ``x - tanh(x)``."""
+    tail = _over(lambda z: (mpmath.cos(mpmath.sqrt(z)) - 1 + z / 2) / z**2, mpmath.mpf(1) / 24)
+    for dtype, held in _by_dtype(circular.COS):
+        end = (mpmath.pi / 4) ** 2
+        yield Fit(f"COS {dtype}", held, tail, (0, end), lambda z: z**2 / mpmath.cos(mpmath.sqrt(z)))
+    shrink = _over(lambda z: -_tail_of(mpmath.tanh)(z), mpmath.mpf(1) / 3)
+    for dtype, held in _by_dtype(activations.TANHSHRINK):
+        end = mpmath.mpf(0.625) ** 2
+        yield Fit(f"TANHSHRINK {dtype}", held, shrink, (0, end), lambda z: 1 / shrink(z))
+
+
+def _error_functions() -> Iterator[Fit]:
+    limit = 2 / mpmath.sqrt(mpmath.pi) - 1
+    ratio = _over(lambda z: mpmath.erf(mpmath.sqrt(z)) / mpmath.sqrt(z) - 1, limit)
+    for dtype, held in _by_dtype(special.ERF):
+        yield Fit(f"ERF {dtype}", held, ratio, (0, 1), lambda z: 1 / (1 + ratio(z)))
+    centre, highest = mpmath.mpf(special.ERF_CENTRE), special.ERF_HIGHEST
+    rest = _shifted(mpmath.erfc, centre)
+    yield Fit("ERF_REST", special.ERF_REST, rest, (1 - centre, highest - centre), lambda _: 1)
     near = _shifted(mpmath.erfc, 1)
-    yield Fit("ERFC_NEAR", "float64", near, (-1, 0), 18, lambda u: 1 / near(u))
-    for dtype, end, degree in (("float32", 10.2, 10), ("float64", 27.5, 25)):
-        slow = _slow_factor(2)
-        top = mpmath.mpf(end - 2) / (end + 2)
-        yield Fit("ERFC", dtype, slow, (-1, top), degree, lambda t, slow=slow: 1 / slow(t))  # type: ignore[misc]
-    centre = mpmath.mpf(float(np.float32(8**0.5)))
-    tail = _normal_tail(centre)
-    yield Fit("NORMAL", "float32", tail, (-1, (14.5 - centre) / (14.5 + centre)), 9, lambda t: 1 / tail(t))
-    near = _shifted(_erfinv_ratio, mpmath.mpf(1.5))
-    yield Fit("ERFINV_SINGLE", "float32", near, (-1.5, 6.25 - 1.5), 10, lambda u: 1 / near(u))
-    middle = (mpmath.sqrt(6.25) + mpmath.mpf("4.1")) / 2
-    far = _shifted(lambda root: _erfinv_ratio(root**2), middle)
-    ends = (mpmath.sqrt(6.25) - middle, mpmath.mpf("4.1") - middle)
-    yield Fit("ERFINV_SINGLE_FAR", "float32", far, ends, 7, lambda u: 1 / far(u))
+    yield Fit("ERFC_NEAR", special.ERFC_NEAR, near, (-1, 0), lambda u: 1 / near(u))
+    for (dtype, (middle, held)), start in zip(_by_dtype(special.ERFC), (0, 1), strict=True):
+        low, high = ((a - 2) / mpmath.mpf(a + 2) for a in (start, special.ERFC_HIGHEST[np.dtype(dtype)]))
+        target = _shifted(_slow_factor, mpmath.mpf(middle))
+        yield _relative(f"ERFC {dtype}", held, target, (low - middle, high - middle))
+    for dtype, (centre, middle, held) in _by_dtype(special.NORMAL):
+        end = mpmath.mpf(special.NORMAL_HIGHEST[np.dtype(dtype)])
+        interval = (-middle, end / (end + centre) - middle)
+        yield _relative(f"NORMAL {dtype}", held, _normal_tail(centre, middle), interval)
 
 
-def _odd_tail(function: Function, third: Any) -> tuple[Function, Function]:
-    """What an odd function is beyond `x`, ``(f(x) / x - 1) / x**2`` in ``z = x**2``, and its weight."""
+def _inverse_errors() -> Iterator[Fit]:
+    """Of each table where it begins, and where the piece ends that has no end: `w` of the last float."""
+    far = _of_square(_erfinv_ratio)
+    for name, function, start, last in (
+        ("ERFINV_SINGLE", _erfinv_ratio, 0, None),
+        ("ERFINV_SINGLE_FAR", far, 2.5, 4.1),
+        ("ERFINV_NEAR", _erfinv_ratio, 0, None),
+        ("ERFINV_MIDDLE", far, 2.5, None),
+        ("ERFINV_FAR", far, 7, 27.5),
+    ):
+        for end, centre, held in getattr(special, name):
+            end = last if end == special.INF else end
+            target = _shifted(function, mpmath.mpf(centre))
+            yield _relative(f"{name} to {end}", held, target, (start - centre, end - centre))
+            start = end
 
+
+def _relative(name: str, held: tuple[float, ...], target: Function, interval: tuple[Any, Any]) -> Fit:
+    """A fit whose result is proportional to the polynomial."""
+    return Fit(name, held, target, interval, lambda x: 1 / target(x))
+
+
+def _of_square(function: Function) -> Function:
+    return lambda x: function(x * x)
+
+
+def _tail_of(function: Function) -> Function:
     def tail(z: Any) -> Any:
         x = mpmath.sqrt(z)
         return (function(x) / x - 1) / z
 
-    safe = _over(tail, third)
+    return tail
+
+
+def _odd_tail(function: Function, third: Any) -> tuple[Function, Function]:
+    """What an odd function is beyond `x`, ``(f(x) / x - 1) / x**2`` in ``z = x**2``, and its weight."""
+    safe = _over(_tail_of(function), third)
     return safe, cache(lambda z: z / (1 + z * safe(z)))
 
 
@@ -179,21 +256,19 @@ def _shifted(function: Function, centre: Any) -> Function:
     return cache(lambda u: function(centre + u))
 
 
-def _slow_factor(centre: int) -> Function:
-    """``(a + centre) * exp(a**2) * erfc(a)`` of ``t = (a - centre) / (a + centre)``."""
-
-    def slow(t: Any) -> Any:
-        a = centre * (1 + t) / (1 - t)
-        return (a + centre) * mpmath.exp(a * a) * mpmath.erfc(a)
-
-    return cache(slow)
+@cache
+def _slow_factor(t: Any) -> Any:
+    """``(a + 2) * exp(a**2) * erfc(a)`` of ``t = (a - 2) / (a + 2)``."""
+    a = 2 * (1 + t) / (1 - t)
+    return (a + 2) * mpmath.exp(a * a) * mpmath.erfc(a)
 
 
-def _normal_tail(centre: Any) -> Function:
-    """``(a + centre) * exp(a**2 / 2) * Phi(-a)`` of ``t = (a - centre) / (a + centre)``."""
+def _normal_tail(centre: float, middle: float) -> Function:
+    """``(a + centre) * exp(a**2 / 2) * Phi(-a)`` of ``s = a / (a + centre) - middle``."""
 
-    def tail(t: Any) -> Any:
-        a = centre * (1 + t) / (1 - t)
+    def tail(s: Any) -> Any:
+        part = s + middle
+        a = centre * part / (1 - part)
         return (a + centre) * mpmath.exp(a * a / 2) * mpmath.erfc(a / mpmath.sqrt(2)) / 2
 
     return cache(tail)
@@ -201,27 +276,36 @@ def _normal_tail(centre: Any) -> Function:
 
 @cache
 def _erfinv_ratio(w: Any) -> Any:
-    """``erfinv(x) / x`` of ``w = -log(1 - x**2)``."""
-    if w == 0:
+    """``erfinv(x) / x`` of ``w = -log(1 - x**2)``, by Newton's method on the logarithm of erfc."""
+    if w < mpmath.mpf(10) ** -20:
         return mpmath.sqrt(mpmath.pi) / 2
     x = mpmath.sqrt(-mpmath.expm1(-w))
-    return mpmath.erfinv(x) / x
+    if w < 1:
+        return mpmath.erfinv(x) / x
+    wanted, z, step = -w - mpmath.log1p(x), 0.97 * mpmath.sqrt(w), mpmath.mpf(1)
+    while abs(step) > z * mpmath.mpf(10) ** (8 - mpmath.mp.dps):
+        left = mpmath.erfc(z)
+        step = (mpmath.log(left) - wanted) * left * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(z * z)
+        z += step
+    return z / x
 
 
 def main(wanted: str | None) -> None:
-    """Print what fits there are, or the coefficients of some."""
+    """Print what fits there are, or fit some anew."""
     mpmath.mp.dps = DIGITS
     for fit in fits():
-        if wanted is not None and not fit.name.startswith(wanted):
-            continue
-        coefficients, error = fit.coefficients()
-        low, high = (float(end) for end in fit.interval)
-        size = f"2**{float(mpmath.log(error, 2)):.1f}"
-        print(f"{fit.name} {fit.dtype} degree {fit.degree} on [{low:.6g}, {high:.6g}]: error {size}")
-        if wanted is not None:
-            number = np.float32 if fit.dtype == "float32" else np.float64
-            print("   ", ", ".join(repr(number(float(c)).item()) if number is np.float64
-                                   else str(number(float(c))) for c in coefficients))  # fmt: skip
+        if wanted is None:
+            low, high = (float(end) for end in fit.ends)
+            print(f"{fit.name}: degree {fit.degree} on [{low:.6g}, {high:.6g}], error {_size(fit.error())}")
+        elif fit.name.startswith(wanted):
+            fresh = fit.exchange()
+            print(f"{fit.name}: error {_size(fit.error())}, fitted anew {_size(fit.error(fresh))}")
+            rounded = [float(fit.round(c)) for c in fresh]
+            print("   ", ", ".join(str(np.float32(c)) if fit.single else repr(c) for c in rounded))
+
+
+def _size(error: Any) -> str:
+    return f"2**{float(mpmath.log(error, 2)):.1f}"
 
 
 if __name__ == "__main__":

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mgb import dtypes
+from mgb.apply import evaluate
 from mgb.errors import ConversionError
-from mgb.ir import Kind
+from mgb.ir import Kind, Spec
 from mgb.ops import activations as act
 from mgb.ops import elementwise as el
 from mgb.ops import hyperbolic as hyp
 from mgb.ops.declare import OPS, arity, op_of
+from mgb.tracing import graph_of
 from oracle import DTYPES, assert_same, check_gradient, gradients, in_words, sample, tensors, ulps
 from scipy import special
 
@@ -57,9 +60,9 @@ def _atanh(x):
 UNARY = [
     (el.cbrt, lambda x: M.sign(x) * M.cbrt(abs(x)), (-INF, INF), 1),
     (el.rsqrt, lambda x: 1 / M.sqrt(x), (1e-45, INF), 1.5),
-    (hyp.tan, M.tan, (-1e4, 1e4), 3),
-    (hyp.asin, _inside(-1, 1, M.asin), (-2, 2), 3),
-    (hyp.acos, _inside(-1, 1, M.acos), (-2, 2), 3),
+    (hyp.tan, M.tan, (-1e4, 1e4), 2),
+    (hyp.asin, _inside(-1, 1, M.asin), (-2, 2), 2),
+    (hyp.acos, _inside(-1, 1, M.acos), (-2, 2), 2),
     (hyp.atan, M.atan, (-INF, INF), 2),
     (hyp.sinh, M.sinh, (-720, 720), 2),
     (hyp.cosh, M.cosh, (-720, 720), 2),
@@ -67,11 +70,11 @@ UNARY = [
     (hyp.acosh, _inside(1, M.inf, M.acosh), (-INF, INF), 2),
     (hyp.atanh, _atanh, (-2, 2), 2),
     (act.sigmoid, _sigmoid, (-800, 800), 2),
-    (act.softplus, lambda x: M.log1p(M.exp(x)), (-800, 800), 3),
-    (act.logsigmoid, lambda x: -M.log1p(M.exp(-x)), (-800, 800), 3),
-    (act.silu, lambda x: x * _sigmoid(x), (-80, 80), 4),
-    (act.mish, lambda x: x * M.tanh(M.log1p(M.exp(x))), (-80, 80), 5),
-    (act.gelu, lambda x: x * _phi(x), (-38, 80), 5),
+    (act.softplus, lambda x: M.log1p(M.exp(x)), (-800, 800), 2),
+    (act.logsigmoid, lambda x: -M.log1p(M.exp(-x)), (-800, 800), 2),
+    (act.silu, lambda x: x * _sigmoid(x), (-800, 800), 2),
+    (act.mish, lambda x: x * M.tanh(M.log1p(M.exp(x))), (-800, 800), 2),
+    (act.gelu, lambda x: x * _phi(x), (-39, 80), 2),
     (act.elu, lambda x: x if x > 0 else M.expm1(x), (-INF, INF), 2),
     (act.softsign, lambda x: x / (1 + abs(x)), (-1e30, 1e30), 2),
     (act.tanhshrink, lambda x: x - M.tanh(x), (-100, 100), 9),
@@ -102,7 +105,7 @@ def test_inverse_error_functions(dtype):
         return y
 
     error, where = ulps(in_words(op_of(hyp.erfinv), *tensors(x)).numpy(), erfinv, x)
-    assert error <= 4, (error, where)
+    assert error <= 2, (error, where)
     tiny = -44 if dtype == np.float32 else -305
     q = np.concatenate([random.uniform(0.01, 1.99, 99), 10.0 ** random.uniform(tiny, 0, 99)]).astype(dtype)
 
@@ -113,11 +116,41 @@ def test_inverse_error_functions(dtype):
         return y
 
     error, where = ulps(in_words(op_of(hyp.erfcinv), *tensors(q)).numpy(), erfcinv, q)
-    assert error <= 8, (error, where)
+    assert error <= 2, (error, where)
     ends = np.array([0, 1, 2, -1, 3, NAN], dtype)
     np.testing.assert_array_equal(in_words(op_of(hyp.erfcinv), *tensors(ends)).numpy(), special.erfcinv(ends))
     ends = np.array([0, 1, -1, 2, NAN], dtype)
     np.testing.assert_array_equal(in_words(op_of(hyp.erfinv), *tensors(ends)).numpy(), special.erfinv(ends))
+
+
+def _density(x):
+    return M.exp(-x * x / 2) / M.sqrt(2 * M.pi)
+
+
+def _softplus_tanh(x):
+    return M.tanh(M.log1p(M.exp(x)))
+
+
+# gradient, the terms of its derivative
+GRADIENTS = [
+    (act.silu_grad, lambda x: (_sigmoid(x), x * _sigmoid(x) * _sigmoid(-x))),
+    (act.gelu_grad, lambda x: (_phi(x), x * _density(x))),
+    (act.mish_grad, lambda x: (_softplus_tanh(x), x * _sigmoid(x) * (1 - _softplus_tanh(x) ** 2))),
+    (lambda x, d: op_of(act.gated).grad(d, None, *tensors(0.7 * np.ones_like(x.numpy())), x)[1],
+     lambda x: (0, M.mpf(0.7) * _sigmoid(x) * _sigmoid(-x))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("gradient", "terms"), GRADIENTS, ids=["silu", "gelu", "mish", "gated"])
+def test_gradients_against_mpmath(gradient, terms, dtype):
+    """A gradient that crosses 0 is right to the last digits of its larger term."""
+    x = sample(dtype, -90, 90)
+    tiny = M.mpf(float(np.finfo(dtype).tiny))
+    for at, value in zip(x, gradient(*tensors(x, np.ones_like(x))).numpy(), strict=True):
+        first, second = terms(M.mpf(float(at)))
+        size = max(abs(first), abs(second), tiny)
+        assert abs(M.mpf(float(value)) - first - second) <= 8 * float(np.finfo(dtype).eps) * size, at
 
 
 # against NumPy, special numbers included
@@ -208,9 +241,29 @@ def test_rmulh(name):
         np.testing.assert_array_equal(got, want)
 
 
-def test_rmulh_refuses_64_bits():
+@pytest.mark.parametrize("name", [n for n, op in OPS.items() if op.kind is Kind.ELEMENTWISE])
+def test_an_eager_result_has_memory_of_its_own(name):
+    """The plan of a program counts on it: an operand may be overwritten while the result is still read."""
+    op, ran = OPS[name], 0
+    retypes = name in ("cast", "bitcast")
+    for dtype in dtypes.DTYPES:
+        params = {"dtype": dtype} if retypes else {}
+        for shape in ((), (3,), (2, 3)):
+            try:
+                given = op.promote([dtype] * arity(op)) if op.promote else [dtype]
+                arrays = [np.ones(shape, d) for d in given]
+                result = evaluate(op, arrays, params)
+            except ConversionError:
+                continue
+            ran += 1
+            assert not any(np.shares_memory(result, a) for a in arrays), (dtype, shape)
+    assert ran
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool"])
+def test_rmulh_refuses_64_bits_and_bool(dtype):
     with pytest.raises(ConversionError, match="at most 32 bits"):
-        el.rmulh(*tensors(np.array(1), np.array(2), dtype="int64"))
+        el.rmulh(*tensors(np.array(1), np.array(2), dtype=dtype))
 
 
 @pytest.mark.parametrize("name", ["int8", "int32", "uint8", "uint32"])
@@ -288,7 +341,8 @@ SMOOTH = [
     (hyp.acosh_grad, [2 + abs(X), X]), (hyp.atanh_grad, [X / 7, X]), (act.prelu, [X, np.array(0.2)]),
     (act.prelu_grad, [X, X + 1, X / 3]), (act.sigmoid, [X]), (act.sigmoid_grad, [X, X]),
     (act.tanh_grad, [X, X]), (act.silu_grad, [X, X]), (act.gelu_grad, [X, X]),
-    (act.softplus_grad, [X, X]), (act.hswish_grad, [X, X]), (act.hsigmoid_grad, [X, X]),
+    (act.softplus_grad, [X, X]), (act.gated, [X, X[::-1]]), (act.mish_grad, [X, X]),
+    (act.hswish_grad, [X, X]), (act.hsigmoid_grad, [X, X]),
     (act.relu6_grad, [X, X]), (act.fast_tanh_grad, [X, X]),
 ]  # fmt: skip
 
@@ -317,17 +371,28 @@ def test_relu_keeps_its_result_and_forgets_its_input():
     assert op.grad(g, y, y.spec)[0].numpy().tolist() == [0, 1]
 
 
-def test_every_composite_has_a_dtype_in_16_bits_and_integers():
-    from mgb import dtypes
-    from mgb.ir import Spec
-
+def _composites(dtype):
+    """Every op with a body whose operands may have `dtype`, and the dtypes that they then get."""
     for op in list(OPS.values()):
         if op.kind is not Kind.ELEMENTWISE or op.body is None:
             continue
-        for dtype in (dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.int32, dtypes.uint8):
-            try:
-                given = op.promote([dtype] * arity(op))
-            except ConversionError:
-                continue
-            out = op.infer(*(Spec((2,), d) for d in given)).dtype
-            assert out in (given[-1], dtypes.bool_), (op, dtype, out)
+        try:
+            promoted = op.promote([dtype] * arity(op))
+        except ConversionError:
+            continue
+        if dtype in promoted or (dtypes.float32 in promoted and dtype.kind in "iu"):
+            yield op, promoted
+
+
+def test_bodies_of_float64_compute_in_float64():
+    """Two Python floats alone are float32: ``where(c, 3.08, 5.35)`` would lose half of their digits."""
+    for op, promoted in _composites(dtypes.float64):
+        graph = graph_of(op.body, *(Spec((2,), d) for d in promoted))
+        assert not [node for node in graph.nodes if node.spec.dtype == dtypes.float32], op
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64", "int32", "uint8"])
+def test_every_composite_has_a_dtype(name):
+    for op, promoted in _composites(getattr(dtypes, name)):
+        out = op.infer(*(Spec((2,), d) for d in promoted)).dtype
+        assert out in (promoted[-1], dtypes.bool_), (op, out)

@@ -51,7 +51,7 @@ BODIES = [
     (tr.sin, _circular(mpmath.sin), (-INF, INF), 1),
     (tr.cos, _circular(mpmath.cos), (-INF, INF), 1),
     (tr.erf, mpmath.erf, (-30, 30), 2),
-    (hyp.erfc, mpmath.erfc, (-30, 30), 3),
+    (hyp.erfc, mpmath.erfc, (-30, 30), 2),
 ]
 
 

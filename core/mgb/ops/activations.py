@@ -13,9 +13,10 @@ from .. import dtypes
 from ..tensor import Tensor
 from .declare import FLOATING, NUMERIC, composite
 from .elementwise import abs, clip, expm1, log1p, square, switch_gt0
-from .floats import at_least, at_most, magnitude, polynomial, widen_halves
-from .primitives import fma, le, logical_and, lt, maximum, minimum, neg, where
-from .special import NORMAL_CENTRE, NORMAL_HIGHEST, normal_tail
+from .exponential import GATE, VANISHING, expm1_reduced, gate, reduce_exponent, vanish, vanishing_end
+from .floats import at_least, magnitude, polynomial, widen_halves
+from .primitives import eq, fma, le, logical_and, logical_or, lt, maximum, minimum, neg, where
+from .special import NORMAL, damped, in_double, normal_magnitude, normal_ratio
 from .transcendental import exp, tanh
 
 SQRT_HALF = 0.7071067811865476
@@ -41,6 +42,19 @@ FINITE = 3e38
 def _eager_sigmoid(x: Any) -> Any:
     e = np.exp(-np.abs(x))
     return np.where(x < 0, e, 1) / (1 + e)
+
+
+def _eager_gated(x: Any, z: Any) -> Any:
+    half = np.exp(-np.abs(z.astype(np.float64)) / 2)  # whose square may have fewer digits
+    small = np.where(half == 0, 0, x) * half * half
+    return (np.where(z < 0, small, x) / (1 + half * half)).astype(x.dtype)
+
+
+def _eager_mish(x: Any) -> Any:
+    half = np.exp(-np.abs(x) / 2)
+    e = half * half
+    small = np.where(half == 0, 0, x) * half * half * ((e + 2) / (e * (e + 2) + 2))
+    return np.where(x < 0, small, x * ((1 + 2 * e) / (1 + 2 * e * (1 + e))))
 
 
 def _eager_normal_tail(x: Any) -> tuple[Any, Any, Any]:
@@ -125,13 +139,10 @@ def selu(x: Tensor) -> Tensor:
 
 
 @composite(FLOATING, eager=_eager_sigmoid, grad=lambda g, y, _x: (sigmoid_grad(y, g),))
+@widen_halves
 def sigmoid(x: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``; small results keep their digits. Within 3 ULP."""
-    e = exp(neg(abs(x)))
-    whole = 1 + e
-    y = where(lt(x, 0), e, 1) / whole
-    lost = e - (whole - 1)  # in units of `whole`, which is between 1 and 2
-    return fma(y, -0.75 * lost, y)
+    """``1 / (1 + exp(-x))``; small results keep their digits. Within 2 ULP."""
+    return gate(1.0, x) * 2.0 ** -GATE[x.dtype][0]
 
 
 @composite(NUMERIC)
@@ -140,9 +151,27 @@ def sigmoid_grad(y: Tensor, d: Tensor) -> Tensor:
     return y * (1 - y) * d
 
 
-@composite(FLOATING, grad=lambda g, _y, x: (silu_grad(x, g),))
+@composite(FLOATING, eager=_eager_gated, grad=lambda g, y, x, z: _gated_grad(g, x, z))
+@widen_halves
+def gated(x: Tensor, z: Tensor) -> Tensor:
+    """``x * sigmoid(z)``, rounded less often than the product of the two."""
+    shift, _, highest = GATE[z.dtype]
+    small = lt(magnitude(x), 1)  # then the result is made smaller; a large `x` is before, which is exact
+    y = gate(where(small, x, x * 2.0**-shift), z)
+    return where(lt(highest, z), x, where(small, y * 2.0**-shift, y))
+
+
+def _gated_grad(g: Tensor, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    s = sigmoid(z)
+    return g * s, g * clip(x, -FINITE, FINITE) * s * sigmoid(neg(z))
+
+
+@composite(FLOATING, eager=lambda x: _eager_gated(x, x), grad=lambda g, _y, x: (silu_grad(x, g),))
+@widen_halves
 def silu(x: Tensor) -> Tensor:
-    return at_least(x, -FINITE) * sigmoid(x)
+    """``x * sigmoid(x)``, within 2 ULP."""
+    shift, _, highest = GATE[x.dtype]
+    return where(lt(highest, x), x, gate(x, x) * 2.0**-shift)
 
 
 @composite(FLOATING)
@@ -167,9 +196,35 @@ def logsigmoid(x: Tensor) -> Tensor:
     return minimum(x, 0) - log1p(exp(neg(abs(x))))
 
 
-@composite(FLOATING)
+@composite(FLOATING, eager=_eager_mish, grad=lambda g, _y, x: (mish_grad(x, g),))
+@in_double
 def mish(x: Tensor) -> Tensor:
-    return at_least(x, -FINITE) * tanh(softplus(x))
+    """``x * tanh(softplus(x))`` from one exponential ``e = exp(-|x|)``; within 2 ULP.
+
+    It is ``x * (1 - e**2 / d)`` with ``d = e * (e + 1) + 1 / 2`` for positive `x`, and ``x * e`` times
+    ``1 - e * (e + 1) / d`` with ``d = e * (e + 2) + 2`` for negative ones.
+    """
+    _, lowest, highest = GATE[x.dtype]
+    negative = lt(x, 0)
+    a = magnitude(x)
+    r, exponent = reduce_exponent(neg(where(lt(-lowest, a), -vanishing_end(x.dtype), a)), 1, VANISHING)
+    p = expm1_reduced(r)
+    fraction = 1 + p
+    e = vanish(fraction, exponent)
+    u = where(negative, e + 1, e)
+    v = e * u / where(negative, fma(e, u + 1, 2), fma(e, u + 1, 0.5))
+    x_finite = at_least(x, -FINITE)
+    y = fma(x_finite, where(negative, fma(neg(v), fraction, p), neg(v)), x_finite)
+    return where(negative, vanish(y, exponent), where(logical_or(lt(highest, x), eq(x, 0)), x, y))
+
+
+@composite(FLOATING)
+def mish_grad(x: Tensor, d: Tensor) -> Tensor:
+    """In ``q = sigmoid(-x)``, as ``tanh(softplus(x))`` is ``(1 - q**2) / (1 + q**2)``: nothing cancels."""
+    s, q = sigmoid(x), sigmoid(neg(x))
+    inverse = 1 / (1 + q * q)
+    slope = square(2 * q * inverse)
+    return d * (s * (1 + q) * inverse + clip(x, -FINITE, FINITE) * s * slope)
 
 
 # piecewise linear stand-ins
@@ -202,19 +257,21 @@ def hswish_grad(x: Tensor, d: Tensor) -> Tensor:
 @composite(FLOATING, eager=_eager_gelu, grad=lambda g, _y, x: (gelu_grad(x, g),))
 @widen_halves
 def gelu(x: Tensor) -> Tensor:
-    """`x` times the normal distribution function of `x`; exact, not the formula with tanh. Within 4 ULP."""
-    a = at_most(magnitude(x), NORMAL_HIGHEST[x.dtype])
-    ratio, damped = normal_tail(a)
-    return maximum(x, 0) - damped(a / (a + NORMAL_CENTRE) * ratio)
+    """`x` times the normal distribution function of `x`; exact, not the formula with tanh. Within 2 ULP."""
+    a = normal_magnitude(x)
+    part, part_low, ratio, ratio_low = normal_ratio(a)
+    y = part * ratio
+    low = fma(part_low, ratio, fma(part, ratio_low, fma(part, ratio, neg(y))))
+    return maximum(x, 0) - damped(y, low, a)
 
 
 @composite(FLOATING, eager=_eager_gelu_grad)
 @widen_halves
 def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
     """The distribution function plus `x` times its density; right to the last digits of the larger one."""
-    a = at_most(magnitude(x), NORMAL_HIGHEST[x.dtype])
-    ratio, damped = normal_tail(a)
-    below = damped(ratio / (a + NORMAL_CENTRE) - ONE_OVER_SQRT_TWO_PI * a)
+    a = normal_magnitude(x)
+    part, _, ratio, _ = normal_ratio(a)
+    below = damped(ratio * (1 - part) / NORMAL[a.dtype][0] - ONE_OVER_SQRT_TWO_PI * a, 0.0, a)
     return d * where(lt(x, 0), below, 1 - below)
 
 
@@ -222,7 +279,7 @@ def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
 def gelu_tanh(x: Tensor) -> Tensor:
     """`gelu` as ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh."""
     inner = 2 * SQRT_TWO_OVER_PI * x * (1 + 0.044715 * x * x)
-    return at_least(x, -FINITE) * sigmoid(inner)
+    return gated(x, inner)
 
 
 # the rest

@@ -6,11 +6,14 @@ Range reductions are those of Cody and Waite (1980). Polynomials are minimax fit
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
 from .floats import (
+    FORMATS,
     at_least,
     at_most,
     decompose,
@@ -28,7 +31,7 @@ from .floats import (
     upper_half,
     widen_halves,
 )
-from .primitives import cast, eq, floor, fma, logical_and, logical_or, lt, maximum, minimum, where
+from .primitives import cast, eq, floor, fma, logical_and, logical_or, lt, maximum, minimum, neg, where
 
 LOG2_E, LOG10_E = 1.4426950408889634, 0.4342944819032518
 INF, NAN = float("inf"), float("nan")
@@ -46,6 +49,11 @@ LOG10_2 = {
 EXP_RANGE = {dtypes.float32: (-104.0, 90.0), dtypes.float64: (-746.0, 711.0)}
 #: expm1 is -1 below, infinite above.
 EXPM1_RANGE = {dtypes.float32: (-20.0, 89.0), dtypes.float64: (-40.0, 710.0)}
+#: What a tiny result is too large by until it is scaled: its exponent is then a normal one.
+VANISHING = 100
+#: Of `gate`: by what power of two ``1 + exp(-z)`` is smaller, so that it is finite; below which `z` the
+#: result is 0; above which it is the factor.
+GATE = {dtypes.float32: (32, -109.0, 20.0), dtypes.float64: (64, -753.0, 40.0)}
 #: tanh is 1 above.
 TANH_HIGHEST = {dtypes.float32: 9.5, dtypes.float64: 20.0}
 
@@ -97,7 +105,7 @@ def reduce_exponent(x: Tensor, places: int, shift: int = 0) -> tuple[Tensor, Ten
     return fma(n, -low, fma(n, -high, x)), exponent
 
 
-def _expm1_reduced(r: Tensor) -> Tensor:
+def expm1_reduced(r: Tensor) -> Tensor:
     """``exp(r) - 1`` for ``|r| <= ln(2) / 2``."""
     return fma(r * r, polynomial(r, EXP[r.dtype]), r)
 
@@ -116,11 +124,44 @@ def exponential(x: Tensor, tail: Tensor | float = 0.0, shift: int = 0) -> Tensor
     return where(vanishes, 0.0, scale(_exp_reduced(r), n))
 
 
-def times_exponential(factor: Tensor, x: Tensor, tail: Tensor | float = 0.0) -> Tensor:
-    """``factor * exp(x + tail)`` for ``x <= 0``, rounded less often than the product of the two."""
+def times_exponential(factor: Tensor, low: Tensor, x: Tensor, tail: Tensor) -> Tensor:
+    """``(factor + low) * exp(x + tail)`` for ``x <= 0``, rounded less often than the product of the two."""
+    high_digits, low_digits = LN2[x.dtype]
     vanishes = lt(x, EXP_RANGE[x.dtype][0])
-    r, n = reduce_exponent(where(vanishes, 0.0, x), 2)
-    return where(vanishes, 0.0, scale(fma(factor, _expm1_reduced(r + tail), factor), n))
+    x = where(vanishes, 0.0, x)
+    n, exponent = round_scaled(x, LOG2_E, 2)
+    r = fma(n, -high_digits, x) + fma(n, -low_digits, tail)
+    rest = r * r * polynomial(r, EXP[r.dtype])  # of exp(r), after 1 + r
+    rest = fma(factor, rest, fma(low, r + rest, low))
+    return where(vanishes, 0.0, scale(factor + fma(factor, r, rest), exponent))
+
+
+def vanish(x: Tensor, exponent: Tensor) -> Tensor:
+    """``x * 2**n`` for ``n <= 0``; `exponent` is ``n + VANISHING``, biased once. Underflow is gradual."""
+    return x * power(exponent, x.dtype) * 2.0**-VANISHING
+
+
+def vanishing_end(dtype: np.dtype[Any]) -> float:
+    """The logarithm of what `vanish` takes for 0: nothing underflows on the way, which would be slow."""
+    return -(FORMATS[dtype].bias + VANISHING) * float(np.log(2))
+
+
+def gate(factor: Tensor | float, z: Tensor) -> Tensor:
+    """``factor / (1 + exp(-z))``, larger by the power of two in `GATE`.
+
+    The one division is where tiny results are made, so that none of their digits is lost before it. What
+    the sum of 1 and the power of two cannot hold is added to the rest.
+    """
+    shift, lowest, highest = GATE[z.dtype]
+    one, (high, low) = 2.0**-shift, LN2[z.dtype]
+    vanishes = lt(z, lowest)
+    z = at_most(at_least(z, lowest), highest)
+    n, exponent = round_scaled(z, -LOG2_E, 1, -shift)
+    r = neg(fma(n, low, fma(n, high, z)))
+    size = power(exponent, z.dtype)
+    whole = size + one
+    rest = fma(size, expm1_reduced(r), one - (whole - size))
+    return where(vanishes, 0.0, factor / (whole + rest))
 
 
 @widen_halves
@@ -145,7 +186,7 @@ def expm1(x: Tensor) -> Tensor:
     lowest, highest = EXPM1_RANGE[x.dtype]
     r, n = reduce_exponent(at_most(at_least(x, lowest), highest), 1, -1)
     half = power(n, x.dtype)
-    return where(eq(x, 0), x, 2 * fma(half, _expm1_reduced(r), half - 0.5))
+    return where(eq(x, 0), x, 2 * fma(half, expm1_reduced(r), half - 0.5))
 
 
 @widen_halves
@@ -171,7 +212,7 @@ def _log_reduced(f: Tensor) -> tuple[Tensor, Tensor]:
 
 def _log_at_its_ends(x: Tensor, inner: Tensor) -> Tensor:
     """`inner` where `x` is positive and finite, else what the logarithm of `x` is."""
-    return where(lt(0, x), where(lt(x, INF), inner, x), where(eq(x, 0), -INF, NAN))
+    return where(eq(x, 0), -INF, where(lt(0, x), where(lt(x, INF), inner, x), NAN))
 
 
 @widen_halves
@@ -183,15 +224,24 @@ def log(x: Tensor) -> Tensor:
     return _log_at_its_ends(x, fma(n, high, f + fma(n, low, rest)))
 
 
+def one_plus(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``1 + x`` rounded, and the rounding error."""
+    total = 1 + x
+    return total, where(lt(1, x), 1 - (total - x), x - (total - 1))
+
+
+def log_of_sum(x: Tensor, tail: Tensor) -> Tensor:
+    """``log(x + tail)``; `tail` is an error term of `x`."""
+    high, low = LN2[x.dtype]
+    n, m = decompose(x)
+    f, rest = _log_reduced(m - 1)
+    return _log_at_its_ends(x, fma(n, high, f + (rest + fma(n, low, tail / x))))
+
+
 @widen_halves
 def log1p(x: Tensor) -> Tensor:
-    """The logarithm of the rounded ``1 + x``, mended by what the rounding lost; within 1 ULP."""
-    high, low = LN2[x.dtype]
-    u = 1 + x
-    lost = where(lt(1, x), 1 - (u - x), x - (u - 1)) / u
-    n, m = decompose(u)
-    f, rest = _log_reduced(m - 1)
-    return where(eq(x, 0), x, _log_at_its_ends(u, fma(n, high, f + (rest + fma(n, low, lost)))))
+    """Within 2 ULP."""
+    return where(eq(x, 0), x, log_of_sum(*one_plus(x)))
 
 
 @widen_halves
@@ -277,7 +327,7 @@ def pow(x: Tensor, y: Tensor) -> Tensor:
     power = _power_single if x.dtype == dtypes.float32 else _power_double
     inner = power(a, minimum(maximum(y, -(2.0**70)), 2.0**70))
     rising = lt(0, y)
-    inner = where(eq(a, 0), where(rising, 0.0, INF), where(eq(a, INF), where(rising, INF, 0.0), inner))
+    inner = where(eq(a, 0), where(rising, a, INF), where(eq(a, INF), where(rising, a, 0.0), inner))
     whole = eq(floor(y), y)
     odd = logical_and(whole, lt(floor(0.5 * y), 0.5 * y))
     inner = where(odd, flip_sign(inner, sign_bit(x)), inner)

@@ -156,7 +156,7 @@ def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     return total
 
 
-def fast_two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def fast_two_sum(a: Tensor | float, b: Tensor) -> tuple[Tensor, Tensor]:
     """``a + b`` rounded, and the rounding error; ``|a| >= |b|`` (Dekker 1971)."""
     total = a + b
     return total, sub(b, total - a)

@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from . import floats, special
 from .declare import FLOATING, composite
 from .elementwise import LN2, hypot, log1p
-from .exponential import exponential
+from .exponential import exponential, log_of_sum, one_plus
 from .primitives import fma, lt, neg, sqrt, where
 from .transcendental import atan2, cos, erf_grad, exp, log, sin
 
@@ -73,7 +73,7 @@ def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def asin(x: Tensor) -> Tensor:
     first, rest, near = _arc(floats.magnitude(x))
     high, low = HALF_PI[x.dtype]
-    far = fma(-2, first, high) - fma(2, rest, -low)
+    far = (high - 1) + (fma(-2, first, 1) - fma(2, rest, -low))  # no term is larger than the sum
     return floats.flip_sign(where(near, first + rest, far), floats.sign_bit(x))
 
 
@@ -120,10 +120,13 @@ def asinh(x: Tensor) -> Tensor:
 
 
 @composite(FLOATING, eager=np.arccosh, grad=lambda g, _y, x: (acosh_grad(x, g),))
+@floats.widen_halves
 def acosh(x: Tensor) -> Tensor:
     t = x - 1
-    y = where(lt(x, LARGE), log1p(t + sqrt(fma(t, t, 2 * t))), log(x) + LN2)
-    return where(lt(x, 1), NAN, y)
+    s, s_tail = floats.fast_two_sum(sqrt(fma(t, t, 2 * t)), t)
+    u, u_tail = one_plus(s)
+    near = log_of_sum(u, u_tail + s_tail)
+    return where(lt(x, 1), NAN, where(lt(x, LARGE), near, log(x) + LN2))
 
 
 @composite(FLOATING, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),))
