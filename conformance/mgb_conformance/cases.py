@@ -115,7 +115,7 @@ def elementwise() -> tuple[tuple[str, str], ...]:
 
 
 def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
-    """The dtypes of the op's operands when it computes in `dtype`; empty when it never does."""
+    """The dtypes of the op's operands when it computes in `dtype`, bool apart; empty when it never does."""
     wanted = dtypes.as_dtype(dtype)
     try:
         given = (wanted,) * arity(op)
@@ -123,7 +123,7 @@ def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
         op.infer(*(Spec((), d) for d in found), **parameters(op))
     except (ConversionError, ValueError):
         return ()
-    return found if wanted in found else ()
+    return found if wanted in found and {wanted, dtypes.bool_}.issuperset(found) else ()
 
 
 def combinations(values: Sequence[np.ndarray], most: int = 4096) -> list[np.ndarray]:

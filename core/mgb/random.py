@@ -19,16 +19,13 @@ from . import dtypes
 from .ops.creation import as_shape
 from .ops.index import index_get
 from .ops.layout import reshape, slice_
-from .ops.primitives import cast, iota, minimum, mulhi, shl, shr, sqrt, where
-from .ops.random_bits import philox
+from .ops.primitives import cast, iota, mulhi, shr
+from .ops.random_bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
-from .ops.transcendental import cos, log
+from .ops.transcendental import log
 from .tensor import ACTIVE, Tensor
 
 Size = int | Sequence[int] | None
-
-#: ``(word) -> bits``: the words of a draw's counters, one row for each counter.
-Words = Callable[[Tensor], Tensor]
 
 
 class RNG:
@@ -72,22 +69,15 @@ class RNG:
 
     # bits
 
-    def _draw(self, counters: int) -> Words:
-        """The bits of a new draw of so many counters."""
-        place = iota(shape=(counters, 1), dtype=dtypes.uint32, device=self._device)
+    def _draw(self, op: Callable[..., Tensor], shape: tuple[int, ...], each: int, *numbers: Any) -> Tensor:
+        """`shape` numbers of a new draw, by an op that makes so many `each` of a counter."""
+        count = math.prod(shape)
+        rows = iota(shape=(-(-count // each), 1), dtype=dtypes.uint32, device=self._device)
+        which = iota(shape=(1, each), dtype=dtypes.uint32, device=self._device)
         draw, key = _halves(self._draws), _halves(self._seed)
         self._draws._reset(self._draws + 1)
-        return lambda word: philox(word, place, 0, *draw, *key)
-
-    def _places(self, step: int = 1) -> Tensor:
-        """0, 1, ... 4 in steps of `step`: which words of its counter a number is made of."""
-        return iota(shape=(1, 4 // step), dtype=dtypes.uint32, device=self._device) * step
-
-    def _bits64(self, count: int) -> Tensor:
-        """`count` numbers of 64 bits, two to a counter."""
-        words, place = self._draw(-(-count // 2)), self._places(2)
-        low, high = (cast(words(place + i), dtype=dtypes.uint64) for i in range(2))
-        return _shaped(low | shl(high, 32), (count,))
+        flat = reshape(op(which, rows, 0, *draw, *key, *numbers), shape=(rows.size * each,))
+        return reshape(slice_(flat, window=((0, count, 1),)), shape=shape)
 
     # distributions
 
@@ -108,11 +98,8 @@ class RNG:
         Tensor of float32
             In steps of ``(high - low) * 2**-24``.
         """
-        shape = _shape(size)
-        bits = self._draw(_counters(shape))(self._places())
-        unit = cast(shr(bits, 8), dtype=dtypes.float32) * 2.0**-24
         below = float(np.nextafter(np.float32(high), np.float32(low)))  # the sum may round up to `high`
-        return _shaped(minimum(unit * float(high - low) + float(low), below), shape)
+        return self._draw(philox_uniform, _shape(size), 4, float(high - low), float(low), below)
 
     def normal(self, mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
         """Normal with `mean` and standard deviation `std`, by the method of Box and Muller.
@@ -131,19 +118,15 @@ class RNG:
         Tensor of float32
             None further than 6.8 `std` from `mean`.
         """
-        shape = _shape(size)
-        words, place = self._draw(_counters(shape)), self._places()
-        # Words 0 and 1 make numbers 0 and 1, words 2 and 3 the others: a radius, an angle and its complement.
-        radius = sqrt(log(_unit(words(place & 2)) + 2.0**-33) * -2.0)
-        turn = _unit(words(place | 1)) - where(place & 1, 0.25, 0.0)
-        out: Tensor = _shaped(radius * cos(turn * (2 * np.pi)), shape) * std + mean
+        if isinstance(mean, int | float) and isinstance(std, int | float):
+            return self._draw(philox_normal, _shape(size), 4, float(std), float(mean))
+        out: Tensor = self._draw(philox_normal, _shape(size), 4, 1.0, 0.0) * std + mean
         return out
 
     def exponential(self, scale: float = 1, size: Size = None) -> Tensor:
         """Exponential with mean `scale`, float32, of shape `size`."""
-        shape = _shape(size)
-        unit = _unit(self._draw(_counters(shape))(self._places())) + 2.0**-33
-        return _shaped(log(unit) * -float(scale), shape)
+        bits = self._draw(philox, _shape(size), 4)
+        return log(unit(bits) + TINY) * -float(scale)
 
     def bernoulli(self, p: Any, size: Size = None) -> Tensor:
         """True with probability `p`, a float or a Tensor that broadcasts to `size`; in steps of 2**-24."""
@@ -166,15 +149,14 @@ class RNG:
         low, high = (0, low) if high is None else (low, high)
         if not -(1 << 31) <= low < high <= 1 << 31:
             raise ValueError(f"randint: low {low} must be below high {high}, and both in 32 bits")
-        shape = _shape(size)
-        chosen = mulhi(self._bits64(math.prod(shape)), high - low)
-        return reshape(cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32), shape=shape)
+        chosen = mulhi(self._draw(philox_pair, _shape(size), 2), high - low)
+        return cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32)
 
     def permutation(self, n: int | Tensor) -> Tensor:
         """The integers below `n` in random order, int32; or a Tensor with its first axis in random order."""
         if isinstance(n, Tensor):
             return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
-        return argsort(self._bits64(int(n)))
+        return argsort(self._draw(philox_pair, (int(n),), 2))
 
     def shuffle(self, inp: Tensor) -> None:
         """Put the first axis of `inp` in random order, in place."""
@@ -185,24 +167,8 @@ def _halves(number: Tensor) -> tuple[Tensor, Tensor]:
     return cast(number, dtype=dtypes.uint32), cast(shr(number, 32), dtype=dtypes.uint32)
 
 
-def _unit(bits: Tensor) -> Tensor:
-    """32 bits as a float32 of [0, 1], exact near 0."""
-    return cast(bits, dtype=dtypes.float32) * 2.0**-32
-
-
 def _shape(size: Size) -> tuple[int, ...]:
     return () if size is None else as_shape(size)
-
-
-def _counters(shape: tuple[int, ...]) -> int:
-    return -(-math.prod(shape) // 4)
-
-
-def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The first elements of `rows`, in row-major order, as many as `shape` holds."""
-    count = math.prod(shape)
-    flat = reshape(rows, shape=(rows.size,))
-    return reshape(slice_(flat, window=((0, count, 1),)), shape=shape)
 
 
 # the generator that everybody shares, one for each device

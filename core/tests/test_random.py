@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import random
 from mgb.jit import trace
+from mgb.ops import random_blocks
 from mgb.ops.declare import op_of
-from mgb.ops.random_bits import philox
+from mgb.ops.random_bits import philox, philox_normal, philox_pair, philox_uniform
+from mgb.ops.random_blocks import MULTIPLIERS, ROUNDS, WEYL
 from mgb.random import RNG
 from mgb.tensor import Tensor
 from scipy import stats
@@ -45,7 +47,7 @@ def test_the_stream_is_philox():
     """The draw's number is the upper half of the counter, the seed the key."""
     rng = RNG(0x299F31D0_A4093822)
     rng.set_state((0x299F31D0_A4093822, 5))
-    first = random._shaped(rng._draw(3)(rng._places()), (10,)).numpy()
+    first = rng._draw(philox, (10,), 4).numpy()
     want = [
         philox(Tensor(np.arange(4, dtype=np.uint32)), *words(f"{i} 0 5 0 a4093822 299f31d0"))
         for i in range(3)
@@ -91,15 +93,105 @@ def test_the_tail_of_normal_is_there():
     assert abs(np.sum(np.abs(x) > 4.5) - expected) < 5 * np.sqrt(expected)
 
 
+def counter_of(bits, key):
+    """The counter of which Philox makes these four words: its rounds backwards."""
+    (m0, m1), mask = MULTIPLIERS, 2**32 - 1
+    c0, c1, c2, c3 = bits
+    for n in reversed(range(ROUNDS)):
+        k0, k1 = ((k + n * w) & mask for k, w in zip(key, WEYL, strict=True))
+        d0, d2 = c3 * pow(m0, -1, 2**32) & mask, c1 * pow(m1, -1, 2**32) & mask
+        c0, c1, c2, c3 = d0, c0 ^ (m1 * d2 >> 32) ^ k0, d2, c2 ^ (m0 * d0 >> 32) ^ k1
+    return c0, c1, c2, c3
+
+
+@pytest.mark.parametrize("form", ["eager", "body"])
 @pytest.mark.parametrize("bits", [0, 2**32 - 1])
-def test_extreme_bits(bits, monkeypatch):
+def test_extreme_bits(bits, form):
     """All ones: ``1 + (1 - 2**-24)`` would round to 2. All zeros: the logarithm of 0."""
-    monkeypatch.setattr(random, "philox", lambda word, *_state: word * 0 + bits)
+
+    def made(op, count, *numbers):
+        which = Tensor(np.arange(count, dtype=np.uint32))
+        state = [Tensor(np.uint32(w)) for w in (*counter_of([bits] * 4, (7, 9)), 7, 9)]
+        floats = [Tensor(np.float32(x)) for x in numbers]
+        return (op if form == "eager" else op_of(op).body)(which, *state, *floats).numpy()
+
+    assert (made(philox, 4) == bits).all()
+    assert (made(philox_pair, 2) == bits * (2**32 + 1)).all()
+    below = 2 - 2**-23
+    assert made(philox_uniform, 4, 1, 1, below) == pytest.approx([1.0 if bits == 0 else below] * 4, abs=0)
+    assert np.abs(made(philox_normal, 4, 1, 0)).max() < 6.8
+
+
+@pytest.mark.parametrize("bits", [0, 2**32 - 1])
+def test_extreme_bits_of_other_distributions(bits, monkeypatch):
     rng = RNG(0)
-    assert rng.uniform(1, 2, 4).numpy() == pytest.approx([1.0 if bits == 0 else 2 - 2**-23] * 4, abs=0)
-    assert np.abs(rng.normal(size=4).numpy()).max() < 6.8
+    monkeypatch.setattr(random, "philox", lambda which, *_state: which * 0 + bits)
+    monkeypatch.setattr(
+        random, "philox_pair", lambda which, *_s: which.astype("uint64") * 0 + bits * (2**32 + 1)
+    )
     assert 0 <= rng.exponential(size=1).item() < 23
     assert rng.randint(-5, 5).item() == (-5 if bits == 0 else 4)
+
+
+def formulas(seed, draw, count):
+    """The numbers of a draw in NumPy, over Python integers: words, uniform numbers and normal ones."""
+    mask = 2**32 - 1
+    words = []
+    for place in range(-(-count // 4)):
+        c0, c1, c2, c3, k0, k1 = place, 0, draw & mask, draw >> 32, seed & mask, seed >> 32
+        for _ in range(ROUNDS):
+            p0, p1 = MULTIPLIERS[0] * c0, MULTIPLIERS[1] * c2
+            c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & mask, (p0 >> 32) ^ c3 ^ k1, p0 & mask
+            k0, k1 = k0 + WEYL[0] & mask, k1 + WEYL[1] & mask
+        words += [c0, c1, c2, c3]
+    words = np.array(words, np.float64)
+    radius = np.repeat(np.sqrt(-2 * np.log(words[::2] * 2.0**-32 + 2.0**-33)), 2)
+    turn = np.repeat(words[1::2] * 2.0**-32, 2) - np.tile([0, 0.25], len(words) // 2)
+    return (
+        words[:count],
+        np.floor(words / 256)[:count] * 2.0**-24,
+        (radius * np.cos(2 * np.pi * turn))[:count],
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64, 67, 130, 517])
+def test_blocks_do_not_show(count, monkeypatch):
+    """Draws of one block, of several and of a part of one, against the formulas in float64."""
+    monkeypatch.setattr(random_blocks, "BLOCK", 16)
+    seed = 0x299F31D0_A4093822
+    bits, uniform, normal = formulas(seed, 0, count)
+    rngs = (RNG(seed) for _ in range(5))
+    np.testing.assert_array_equal(next(rngs)._draw(philox, (count,), 4).numpy(), bits)
+    np.testing.assert_array_equal(next(rngs).uniform(size=count).numpy(), uniform)
+    np.testing.assert_array_equal(
+        next(rngs).uniform(-1, 3, count).numpy(), (uniform * 4 - 1).astype(np.float32)
+    )
+    np.testing.assert_allclose(next(rngs).normal(size=count).numpy(), normal, rtol=0, atol=4e-6)
+    np.testing.assert_allclose(next(rngs).normal(3, 0.5, count).numpy(), normal * 0.5 + 3, rtol=0, atol=4e-6)
+
+
+@pytest.mark.parametrize(
+    "op, numbers", [(philox, 0), (philox_pair, 0), (philox_uniform, 3), (philox_normal, 2)]
+)
+@pytest.mark.parametrize(
+    "shapes", [[(5, 3)] * 7, [(5, 1), (1, 3), (3,), (), (5, 1), (5, 3), ()], [(0, 1)] * 7]
+)
+def test_operands_of_any_shape(op, numbers, shapes, monkeypatch):
+    """The eager rule broadcasts as the body does, wherever words, counters and keys vary."""
+    monkeypatch.setattr(random_blocks, "BLOCK", 4)
+    rng = np.random.default_rng(0)
+    state = [Tensor(rng.integers(0, 2**32, s, np.uint32), dtype="uint32") for s in shapes[1:]]
+    which = Tensor(rng.integers(0, 2 if op is philox_pair else 4, shapes[0], np.uint32), dtype="uint32")
+    floats = [Tensor(rng.random((5, 1) if shapes[0][0] else (1,)).astype(np.float32)) for _ in range(numbers)]
+    got, want = (f(which, *state, *floats).numpy() for f in (op, op_of(op).body))
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=0, atol=4e-6 if numbers else 0)
+
+
+@pytest.mark.parametrize("mean, std", [(Tensor(3.0), 2.0), (np.float64(3), 2), (3, Tensor([2.0] * 9))])
+def test_mean_and_deviation_may_be_tensors(mean, std):
+    want = RNG(1).normal(3.0, 2.0, 9).numpy()
+    np.testing.assert_array_equal(RNG(1).normal(mean, std, 9).numpy(), want)
 
 
 @pytest.mark.parametrize("low, high", [(0, 7), (-3, 2), (-(2**31), 2**31), (5, 6)])

@@ -23,7 +23,7 @@ def cast(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def bitcast(x: Any, dtype: np.dtype[Any]) -> Any:
-    return np.ascontiguousarray(x).view(dtype).reshape(x.shape)
+    return np.copy(x, order="C").reshape(-1).view(dtype).reshape(x.shape)
 
 
 def iota(shape: tuple[int, ...], dtype: np.dtype[Any], device: str = "xpux:0") -> Any:

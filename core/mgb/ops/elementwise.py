@@ -285,7 +285,7 @@ def isclose(
 @composite(INTEGER, differentiable=False)
 def rmulh(a: Tensor, b: Tensor) -> Tensor:
     """The product of two fixed-point fractions, halfway cases rounded upwards; -1 times -1 saturates."""
-    if a.dtype.itemsize == 8:
+    if a.dtype.itemsize == 8 or a.dtype == dtypes.bool_:
         raise ConversionError(f"rmulh: needs integers of at most 32 bits, got {a.dtype}: cast with astype")
     signed = a.dtype in dtypes.SIGNED
     digits = a.dtype.itemsize * 8 - signed
