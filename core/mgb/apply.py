@@ -77,7 +77,8 @@ def recording_tapes(tensors: Iterable[Tensor]) -> list[Any]:
         for tape in tensor._tape or ():
             if tape.recording and tape not in tapes:
                 tapes.append(tape)
-    tapes.sort(key=_level)
+    if len(tapes) > 1:
+        tapes.sort(key=_level)
     return tapes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,11 +15,12 @@ from mgb import Tensor
 from mgb.autodiff import GradManager
 from mgb.backend import ALL_DTYPES, Kernel, Scope, Traits
 from mgb.executor import kernels
+from mgb.executor.collector import resting
 from mgb.executor.packing import pack
 from mgb.executor.plan import plan_memory
 from mgb.executor.schedule import Call
 from mgb.fusion import detect
-from mgb.fusion.quotient import Quotient
+from mgb.fusion.quotient import Partition, Quotient
 from mgb.fusion.step import make_step
 from mgb.ir import INPUT, Graph, Kind, Node, Spec
 from mgb.jit import trace
@@ -74,15 +76,28 @@ def test_the_work_of_detection_grows_with_the_graph(
     assert work(1600) < 5 * work(400)
 
 
+@pytest.mark.parametrize("scope", [Scope.DOMAIN, Scope.GRAPH])
+@pytest.mark.parametrize("function", [chain, tree, centred])
+def test_detection_runs_lines_in_proportion_to_the_graph(
+    function: Callable[..., object], scope: Scope
+) -> None:
+    def work(ops: int) -> int:
+        variant = trace(function).dry_run(Tensor(ONES), Tensor(ONES), ops)
+        graph, _ = variant.graph(variant.segments[-1])
+        return _python_lines(lambda: detect(graph, replace(TRAITS, scope=scope, max_inputs=sys.maxsize)))
+
+    assert work(800) < 5 * work(200)
+
+
 def test_a_group_of_many_inputs_grows_at_the_cost_of_what_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
-    original = Quotient.find
+    original = Partition.find
 
-    def counted(self: Quotient, node: int) -> int:
+    def counted(self: Partition, node: int) -> int:
         looked_at.append(node)
         return original(self, node)
 
-    monkeypatch.setattr(Quotient, "find", counted)
+    monkeypatch.setattr(Partition, "find", counted)
 
     def work(inputs: int) -> int:
         looked_at.clear()
@@ -143,6 +158,42 @@ def _python_lines(function: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return count
+
+
+def test_the_garbage_collector_rests_until_the_last_one_is_done() -> None:
+    assert gc.isenabled()
+    with resting():
+        with pytest.raises(ZeroDivisionError), resting():
+            assert not gc.isenabled()
+            raise ZeroDivisionError
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with resting():
+            pass
+        assert not gc.isenabled(), "it was off before"
+    finally:
+        gc.enable()
+
+
+def test_the_garbage_collector_rests_in_whatever_thread_compiles() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def compile_long() -> None:
+        with resting():
+            begun.set()
+            end.wait(10)
+
+    thread = threading.Thread(target=compile_long)
+    thread.start()
+    begun.wait(10)
+    with resting():
+        pass
+    assert not gc.isenabled(), "the other thread is not done"
+    end.set()
+    thread.join()
+    assert gc.isenabled()
 
 
 def test_graphs_are_deeper_than_the_stack_of_python() -> None:

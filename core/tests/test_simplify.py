@@ -15,6 +15,7 @@ from mgb import dtypes
 from mgb.ir import Graph, Spec
 from mgb.ops import elementwise, layout, primitives, reduce
 from mgb.ops import transcendental as tr
+from mgb.ops.sort import argmax_
 from mgb.passes import PASSES, simplify, verify
 from mgb.passes.casts import exact
 from mgb.tensor import Tensor
@@ -315,6 +316,23 @@ def test_reductions_merge_and_drop_axes_of_length_one() -> None:
     assert names(graph) == ["reduce_sum"] and graph.outputs[0].params == {"axis": (0, 2)}
     assert names(at(2, lambda x: reduce.reduce_max(x, axis=(0,)), f32(1, 3))) == []
     assert names(at(2, lambda x: x * reduce.extent(x, axis=(0,)), f32(1, 3))) == []
+
+
+def test_places_stay_those_of_the_axes_that_were_folded() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 1, 5)).astype(np.float32)
+    bodies: list[tuple[Callable[[Tensor], Tensor], Any]] = [
+        (lambda x: argmax_(x, axis=(2,)), np.zeros((3, 4, 1, 5))),
+        (
+            lambda x: argmax_(argmax_(x, axis=(0,)), axis=(1,)),
+            x.argmax(0, keepdims=True).argmax(1, keepdims=True),
+        ),
+        (
+            lambda x: argmax_(layout.transpose(x, axes=(3, 1, 2, 0)), axis=(0, 1)),
+            x.transpose(3, 1, 2, 0).reshape(20, 1, 3).argmax(0).reshape(1, 1, 1, 3),
+        ),
+    ]
+    for body, want in bodies:
+        np.testing.assert_array_equal(run(at(2, body, f32(*x.shape)), [x])[0], want)
 
 
 # speed

@@ -16,6 +16,7 @@ import pytest
 from mgb import Tensor, module, optimizer
 from mgb.autodiff import GradManager
 from mgb.executor import Options, compile_program, kernels
+from mgb.executor.collector import resting
 from mgb.fusion import detect, duplicate
 from mgb.jit import trace
 from mgb.passes import simplify
@@ -110,9 +111,10 @@ def stages(program: Program, backend: str, compile_kernels: bool) -> dict[str, f
     clock = Clock()
     variant = clock("record", trace(function).dry_run, *arguments)
     graph, _ = clock("record", variant.graph, variant.segments[-1])
-    simple = clock("simplify", simplify, graph, 3)
-    again = clock("duplicate", duplicate, simple, chosen.traits)
-    steps = clock("detect", detect, again, chosen.traits)
+    with resting():  # as in `compile_program`
+        simple = clock("simplify", simplify, graph, 3)
+        again = clock("duplicate", duplicate, simple, chosen.traits)
+        steps = clock("detect", detect, again, chosen.traits)
     clock("all without kernels", compile_program, graph, Options(backend="eager"))
     if compile_kernels:
         kernels.forget()
@@ -187,14 +189,14 @@ def _tell(benchmark: Any, case: str, columns: list[str], rows: list[list[Any]], 
 
 
 def taped(ops: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """A chain of products and its gradient: the way back has two products and a sum for each."""
+    """A chain of products and its gradient: of `ops` ops, since the way back has two products for each."""
     manager = GradManager()
 
     def function(x: Tensor, y: Tensor) -> Tensor:
         x.grad = None
         with manager.attach(x):
             z = x
-            for _ in range(ops):
+            for _ in range(max(1, ops // 3)):
                 z = z * y
             manager.backward(z)
         gradient = x.grad

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
 from ..errors import NoGradientError
-from ..ir import Op, Spec
+from ..ir import Op
 from ..ops.primitives import add
 from ..ops.reduce import sum_to
 from ..tensor import Tensor
@@ -116,7 +116,8 @@ class Tape:
 
     def record(self, op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
         """Note that ``out = op(*inputs, **params)``."""
-        if _spec(out).dtype.kind not in "fV":
+        spec = out._spec or out.spec
+        if spec.dtype.kind not in "fV":
             return
         keeps = _keeps.get((op, len(inputs)))
         if keeps is None:
@@ -126,8 +127,8 @@ class Tape:
         for tensor, keep in zip(inputs, keeps):  # keeps has one more, for the output
             tapes = tensor._tape
             sources.append(tapes.get(self) if tapes else None)
-            saved.append(snapshot(tensor, level) if keep else _spec(tensor))
-        output = snapshot(out, level) if keeps[-1] else _spec(out)
+            saved.append(snapshot(tensor, level) if keep else tensor._spec or tensor.spec)
+        output = snapshot(out, level) if keeps[-1] else spec
         self.attach(out, Node(op, tuple(sources), tuple(saved), output, params))
 
     def attach(self, out: Tensor, node: Any) -> None:
@@ -140,13 +141,17 @@ class Tape:
 
     def backward(self, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:
         """Send the gradients `dys` of `ys` back to every watched tensor; the tape is used up by this."""
+        self.pull(ys, dys, ())
+
+    def pull(self, ys: Sequence[Tensor], dys: Sequence[Tensor], ends: Collection[Any]) -> dict[Any, Tensor]:
+        """As `backward`, but go no further than the nodes `ends`; return the gradients that arrive there."""
         grads: dict[Any, Any] = {}
         for y, dy in zip(ys, dys, strict=True):
             node = y._tape.get(self) if y._tape else None
             if node is not None:
                 grads[node] = node.merge(grads[node], dy) if node in grads else dy
         with paused((self, *(t for t in _open.get() if t.level >= self.level))):
-            _pull_all(grads)
+            return _pull_all(grads, ends)
 
     def close(self) -> None:
         """Stop recording and free what was kept."""
@@ -194,12 +199,23 @@ def _outside(tapes: dict[Tape, Any], level: int) -> dict[Tape, Any] | None:
     return None
 
 
-def _pull_all(grads: dict[Any, Any]) -> None:
-    """Visit every node behind `grads` once all that it feeds have been visited."""
-    waiting = _consumers(grads)
+def _pull_all(grads: dict[Any, Any], ends: Collection[Any]) -> dict[Any, Any]:
+    """Visit every node behind `grads`, up to `ends`, once all that it feeds have been visited.
+
+    Returns
+    -------
+    dict
+        The gradients of `ends`, which are not visited.
+    """
+    waiting = _consumers(grads, ends)
     ready = [node for node in grads if not waiting[node]]
+    arrived: dict[Any, Any] = {}
     while ready:
         node = ready.pop()
+        if node in ends:
+            if node in grads:
+                arrived[node] = grads.pop(node)
+            continue
         sources = node.inputs
         g = grads.pop(node, None)
         parts = node.pull(g) if g is not None else (None,) * len(sources)
@@ -213,19 +229,23 @@ def _pull_all(grads: dict[Any, Any]) -> None:
             waiting[source] -= 1
             if not waiting[source]:
                 freed.append(source)
-        ready += sorted(freed, key=_is_leaf)  # a watched tensor's gradient is handed over at once
+        if len(freed) > 1:
+            freed.sort(key=_is_leaf)  # a watched tensor's gradient is handed over at once
+        ready += freed
+    return arrived
 
 
 def _is_leaf(node: Any) -> bool:
     return isinstance(node, Leaf)
 
 
-def _consumers(roots: Iterable[Any]) -> dict[Any, int]:
-    """How often each node that `roots` depend on is read by another of them."""
+def _consumers(roots: Iterable[Any], ends: Collection[Any]) -> dict[Any, int]:
+    """How often each node that `roots` depend on, up to `ends`, is read by another of them."""
     counts = dict.fromkeys(roots, 0)
     stack = list(counts)
     while stack:
-        for source in stack.pop().inputs:
+        node = stack.pop()
+        for source in () if node in ends else node.inputs:
             if source is None:
                 continue
             if source not in counts:
@@ -253,7 +273,3 @@ def _kept_values(op: Op, arity: int) -> tuple[bool, ...]:
     if len(rest) < arity:
         raise NoGradientError(f"the gradient of {op.name} takes {len(rest)} inputs, and the op {arity}")
     return (*rest[:arity], output)
-
-
-def _spec(tensor: Tensor) -> Spec:
-    return tensor._spec or tensor.spec

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from .. import cache, passes, plugins
@@ -35,8 +35,12 @@ class Stats:
     seconds: float = 0.0
 
     def __add__(self, other: Stats) -> Stats:
-        mine, more = astuple(self), astuple(other)
-        return Stats(*(a + b for a, b in zip(mine, more)))
+        return Stats(
+            self.compiles + other.compiles,
+            self.memory_hits + other.memory_hits,
+            self.disk_hits + other.disk_hits,
+            self.seconds + other.seconds,
+        )
 
 
 class Counted:

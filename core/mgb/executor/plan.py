@@ -122,7 +122,13 @@ class _Lives:
             for n in call.writes:
                 own = frozenset({n} if is_given_memory(call) else ())
                 self.memory_of[n] = own.union(*operands)
-        self.step = {n: step for call in calls for step in call.steps for n in step.writes}
+        steps = [step for call in calls for step in call.steps]
+        self.step = {n: step for step in steps for n in step.writes}
+        self.inner = {  # by a step and a value of the program: what stands for the value in the step's graph
+            (id(step), outer): inner
+            for step in steps
+            for outer, inner in zip((*step.reads, *step.writes), (*step.graph.inputs, *step.graph.outputs))
+        }
         self.readers: dict[Node, list[int]] = {}  # the calls, in order, once for each operand
         for k, call in enumerate(calls):
             for n in call.reads:
@@ -159,10 +165,9 @@ class _Lives:
             return False
         if not readers or readers[-1] < at:
             return True
-        if readers[-2:-1] == [at] or old not in step.reads:  # read twice, or a view of it
+        source, target = self.inner.get((id(step), old)), self.inner[id(step), new]
+        if readers[-2:-1] == [at] or source is None:  # read twice, or a view of it
             return False
-        source = step.graph.inputs[step.reads.index(old)]
-        target = step.graph.outputs[step.writes.index(new)]
         return not step.fused or reads_in_place(step.graph, source, target)
 
 

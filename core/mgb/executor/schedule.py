@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from ..backend import Backend, Kernel
 from ..fusion import Step
 from ..ir import Kind, Node
@@ -16,8 +14,8 @@ from ..ir import Kind, Node
 #: A step that moves more bytes than this is worth all threads and has a call of its own.
 JOINED_BYTES = 1 << 20
 
-#: Kinds of ops whose eager rule, unless it is a ufunc, may give back its operand or a view of it.
-_ALIASING = frozenset({Kind.LAYOUT, Kind.ELEMENTWISE, Kind.OPAQUE, Kind.LEAF})
+#: Kinds of ops whose eager rule may give back its operand or a view of it.
+_ALIASING = frozenset({Kind.LAYOUT, Kind.OPAQUE, Kind.LEAF})
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +125,12 @@ def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]
 def _late(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[int]:
     """The numbers of the steps, those that only replace inputs not before the last step that reads one."""
     start, readers = _start(steps), _readers(steps)
+    unread = {k for k, step in enumerate(steps) if readers.keys().isdisjoint(step.writes)}
     after = list(range(len(steps)))
     for new, old in updates.items():
-        if new in start and readers.keys().isdisjoint(steps[start[new]].writes):
-            after[start[new]] = max((after[start[new]], *readers.get(old, ())))
+        k = start.get(new)
+        if k in unread:
+            after[k] = max((after[k], *readers.get(old, ())))
     return sorted(range(len(steps)), key=lambda k: (after[k], after[k] > k))
 
 
@@ -153,10 +153,7 @@ def _readers(steps: Sequence[Step]) -> dict[Node, set[int]]:
 
 def may_alias(step: Step) -> bool:
     """May the result of an eager step share memory with what it reads?"""
-    if step.fused:
-        return False
-    node = step.graph.outputs[0]
-    return node.op.kind in _ALIASING and not isinstance(node.op.eager, np.ufunc)
+    return not step.fused and step.graph.outputs[0].op.kind in _ALIASING
 
 
 def may_fail(step: Step) -> bool:

@@ -13,7 +13,7 @@ from math import prod
 from ..backend import Scope, Traits
 from ..ir import Graph, Node
 from .legality import DEFAULT, FusionConfig, Group, accepts, bare, group_of, joined, row, weight
-from .quotient import Quotient
+from .quotient import Partition, Quotient
 from .step import Step, is_copied, make_step
 
 #: Groups over fewer elements than this share a kernel with any other group of the same domain: starting it is
@@ -60,7 +60,8 @@ class _Detection:
         self.outputs = frozenset(graph.outputs)
         self.nodes = [n for n in graph.nodes if not is_copied(n) or n in self.outputs]
         self.place = {n: i for i, n in enumerate(self.nodes)}
-        self.quotient = Quotient([[self.place[i] for i in n.inputs if i in self.place] for n in self.nodes])
+        sources = [[self.place[i] for i in n.inputs if i in self.place] for n in self.nodes]
+        self.quotient = (Partition if traits.scope is Scope.GRAPH else Quotient)(sources)
         self.refused = {n: accepts(traits, n, config) for n in self.nodes}
         self.groups = {i: group_of(n) for i, n in enumerate(self.nodes) if self.refused[n] is None}
         self.reads = {i: self._operands(self.nodes[i]) for i in self.groups}
@@ -106,7 +107,8 @@ class _Detection:
         """For backends that take any set of nodes: all nodes with as many steps before them are one group.
 
         The level of a node is the largest number of changes from eager to fused on a way to it. A way between
-        two nodes of one level holds no node that runs eagerly, so no step stands between them.
+        two nodes of one level holds no node that runs eagerly, so no step stands between them: a `Partition`
+        will do.
         """
         level: list[int] = []
         levels: dict[int, list[int]] = {}

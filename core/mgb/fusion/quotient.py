@@ -1,4 +1,4 @@
-"""The graph of groups: which group waits for which, kept up to date while groups merge.
+"""Groups of nodes, and the graph of groups: which waits for which, kept up to date while groups merge.
 
 Sets of groups are Python integers used as bit sets, so a question about thousands of groups is one operation.
 """
@@ -11,47 +11,104 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 
-class Quotient:
+class Partition:
     """Numbered nodes, each in a group of its own at first.
+
+    For who merges groups between which no third one can wait: it does not know what stands between groups.
 
     Parameters
     ----------
     sources : sequence of sequences of int
         For each node the earlier nodes that it reads.
+
+    Attributes
+    ----------
+    members : list of list of int
+        The nodes of each group, under its name; a group is named by one of its nodes.
     """
 
     def __init__(self, sources: Sequence[Sequence[int]]) -> None:
-        count = len(sources)
-        self._count = count
-        self._parent = list(range(count))
-        self.members = [[i] for i in range(count)]
-        self._inside = [1 << i for i in range(count)]
-        self._live = (1 << count) - 1
-        self._reads, self._readers = [0] * count, [0] * count  # the groups one edge before, one edge after
-        self._before, self._after = [0] * count, [0] * count  # and any number of edges
-        for i, inputs in enumerate(sources):
-            for j in inputs:
-                self._reads[i] |= 1 << j
-                self._readers[j] |= 1 << i
-                self._before[i] |= 1 << j | self._before[j]
-        for i in reversed(range(count)):
-            for j in sources[i]:
-                self._after[j] |= 1 << i | self._after[i]
+        self._sources = sources
+        self._parent = list(range(len(sources)))
+        self.members = [[i] for i in self._parent]
 
     def find(self, node: int) -> int:
-        """The group of `node`; a group is named by one of its members."""
+        """The group of `node`."""
         while self._parent[node] != node:
             self._parent[node] = node = self._parent[self._parent[node]]
         return node
 
     def feeds(self, a: int, b: int) -> bool:
+        """Is group `b` known to wait for group `a`?"""
+        return False
+
+    def waits(self, a: int, b: int) -> bool:
+        """Is there known to be a way between the two through a third group?"""
+        return False
+
+    def merge(self, a: int, b: int) -> int:
+        """Make one group of `a` and `b`, between which no third one waits; gives its name, one of the two."""
+        if len(self.members[a]) > len(self.members[b]):
+            a, b = b, a
+        self._unite(a, b)
+        return b
+
+    def _unite(self, a: int, b: int) -> None:
+        few, many = sorted((self.members[a], self.members[b]), key=len)
+        many += few
+        self._parent[a], self.members[a], self.members[b] = b, [], many
+
+    def groups(self) -> list[int]:
+        """Every group, each after those it reads; else in the order of their last members."""
+        last = {g: max(members) for g, members in enumerate(self.members) if members}
+        waiting: dict[int, int] = {}
+        readers: dict[int, list[int]] = {g: [] for g in last}
+        for g in last:
+            reads = {self.find(j) for i in self.members[g] for j in self._sources[i]} - {g}
+            waiting[g] = len(reads)
+            for r in reads:
+                readers[r].append(g)
+        ready = [(last[g], g) for g in last if not waiting[g]]
+        heapify(ready)
+        order = []
+        while ready:
+            _, g = heappop(ready)
+            order.append(g)
+            for r in readers[g]:
+                waiting[r] -= 1
+                if not waiting[r]:
+                    heappush(ready, (last[r], r))
+        return order
+
+
+class Quotient(Partition):
+    """A `Partition` that knows for each group what comes before it and what after it.
+
+    A bit set may have bits of groups that are merged into others; who had known one knows the other.
+    """
+
+    def __init__(self, sources: Sequence[Sequence[int]]) -> None:
+        super().__init__(sources)
+        count = len(sources)
+        self._bytes = count // 64 * 8 + 8
+        self._bit = [1 << i for i in range(count)]
+        self._live = (1 << count) - 1
+        self._before, self._after = [0] * count, [0] * count  # the groups any number of edges away
+        for i, inputs in enumerate(sources):
+            for j in inputs:
+                self._before[i] |= self._bit[j] | self._before[j]
+        for i in reversed(range(count)):
+            for j in sources[i]:
+                self._after[j] |= self._bit[i] | self._after[i]
+
+    def feeds(self, a: int, b: int) -> bool:
         """Does group `b` wait for group `a`?"""
-        return bool(self._before[b] & self._inside[a])
+        return bool(self._before[b] & self._bit[a])
 
     def waits(self, a: int, b: int) -> bool:
         """Is there a way between the two through a third group? Merged, they would wait for themselves."""
-        between = self._readers[a] & self._before[b] | self._readers[b] & self._before[a]
-        return bool(between & ~(self._inside[a] | self._inside[b]))
+        between = self._after[a] & self._before[b] | self._after[b] & self._before[a]
+        return bool(between & self._live)
 
     def merge(self, a: int, b: int) -> int:
         """Make one group of `a` and `b`, between which no third one waits; gives its name, one of the two.
@@ -61,50 +118,23 @@ class Quotient:
         """
         if self._neighbours(a) > self._neighbours(b):
             a, b = b, a
-        inside = self._inside[a] | self._inside[b]
-        bit = 1 << b
+        self._live ^= self._bit[a] | self._bit[b]
         for far, near in ((self._before, self._after), (self._after, self._before)):
-            only_a, only_b = far[a] & ~far[b] & ~inside, far[b] & ~far[a] & ~inside
-            self._tell(only_a, near, near[b] & ~near[a] & ~inside | bit)
-            self._tell(only_b, near, near[a] & ~near[b] & ~inside)
-        self._tell(self._reads[a], self._readers, bit)
-        self._tell(self._readers[a], self._reads, bit)
-        for sets in (self._reads, self._readers, self._before, self._after):
-            sets[b] = (sets[a] | sets[b]) & ~inside
+            far_of_both, near_of_both = far[a] & far[b], near[a] & near[b]
+            self._tell(far[a] ^ far_of_both, near, (near[b] ^ near_of_both) & self._live | self._bit[b])
+            self._tell(far[b] ^ far_of_both, near, (near[a] ^ near_of_both) & self._live)
+        for sets in (self._before, self._after):
+            sets[b] = (sets[a] | sets[b]) & self._live
             sets[a] = 0
-        self._inside[b] = inside
-        self._live &= ~(1 << a)
-        self._parent[a] = b
-        self.members[b] += self.members[a]
-        self.members[a] = []
+        self._live ^= self._bit[b]
+        self._unite(a, b)
         return b
 
     def _neighbours(self, group: int) -> int:
         return self._before[group].bit_count() + self._after[group].bit_count()
 
-    def groups(self) -> list[int]:
-        """Every group, each after those it reads; else in the order of their last members."""
-        last = {g: max(self.members[g]) for g in self._bits(self._live)}
-        waiting = {g: {self.find(r) for r in self._bits(self._reads[g])} for g in last}
-        readers: dict[int, list[int]] = {g: [] for g in last}
-        for g, reads in waiting.items():
-            for r in reads:
-                readers[r].append(g)
-        count = {g: len(reads) for g, reads in waiting.items()}
-        ready = [(last[g], g) for g in last if not count[g]]
-        heapify(ready)
-        order = []
-        while ready:
-            _, g = heappop(ready)
-            order.append(g)
-            for r in readers[g]:
-                count[r] -= 1
-                if not count[r]:
-                    heappush(ready, (last[r], r))
-        return order
-
     def _tell(self, groups: int, sets: list[int], news: int) -> None:
-        if news:
+        if groups and news:
             for g in self._bits(groups & self._live):
                 sets[g] |= news
 
@@ -112,7 +142,7 @@ class Quotient:
         """The places of the ones, looked for in those words only that have some."""
         if not bits:
             return []
-        words = np.frombuffer(bits.to_bytes(self._count // 64 * 8 + 8, "little"), np.uint64)
+        words = np.frombuffer(bits.to_bytes(self._bytes, "little"), np.uint64)
         (filled,) = words.nonzero()
         (ones,) = np.unpackbits(words[filled].view(np.uint8), bitorder="little").nonzero()
         found: list[int] = (filled[ones >> 6] * 64 + (ones & 63)).tolist()

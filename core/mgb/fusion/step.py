@@ -47,6 +47,7 @@ def make_step(members: Sequence[Node], writes: Collection[Node], fused: bool, re
     copy = {i: i if is_copied(i) else input_node(i.spec, i.source) for i in operands}
     for node in members:
         copy[node] = Node(node.op, tuple(copy[i] for i in node.inputs), node.params, node.spec, node.source)
-    left = tuple(n for n in members if n in writes)
+    wanted = frozenset(writes)
+    left = tuple(n for n in members if n in wanted)
     graph = Graph(tuple(copy[i] for i in reads), tuple(copy[w] for w in left))
     return Step(graph, reads, left, fused, None, reason)

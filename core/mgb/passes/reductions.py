@@ -17,6 +17,8 @@ def merge_reductions(graph: Graph) -> Graph:
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         if node.op.kind is not Kind.REDUCE or "axis" not in node.params:
             return None
+        if not node.op.is_primitive:  # argmax is about places
+            return None
         value, axis = values[0], node.params["axis"]
         inner = node_of(value)
         if inner.op is node.op and node.inputs[0] in single and node.op.name != "extent":

@@ -67,7 +67,7 @@ def merge_transposes(graph: Graph) -> Graph:
 
 def _merge(node: Node, *values: Tensor) -> Tensor | None:
     inner = inputs_of(values[0], "transpose") if values else None
-    if node.op.kind is Kind.REDUCE and inner:
+    if node.op.kind is Kind.REDUCE and node.op.is_primitive and inner:  # argmax counts in row-major order
         return _reduce_first(node, values[0], inner[0])
     if node.op.name != "transpose":
         return None
