@@ -12,10 +12,12 @@ import math
 import sys
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from ctypes import string_at
 from dataclasses import dataclass
-from operator import attrgetter, call, is_, itemgetter
+from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,8 +58,9 @@ class _Block(np.ndarray[Any, np.dtype[Any]]):
     __slots__ = ()
 
     def __del__(self) -> None:
-        if type(self.base) is _Memory:  # not so for a slice of a block, which is of this class too
-            _give_back(self.base)
+        memory = self.base
+        if type(memory) is _Memory:  # not so for a slice of a block, which is of this class too
+            _take_back(memory)
 
 
 class Holder(Protocol):
@@ -101,12 +104,13 @@ class Stats:
     misses: int
 
 
-_lock = threading.Lock()
-_returned: deque[_Memory] = deque()  # by `__del__`, which may run anywhere and must not wait for the lock
+_lock = threading.Lock()  # where the system is asked; between arrays and free lists there is none
 _free: dict[int, list[_Memory]] = {}
 _holders: weakref.WeakSet[Holder] = weakref.WeakSet()
 #: A number that is larger at every call.
 next_use = itertools.count().__next__
+# Without a lock where arrays come and go, for `__del__` may run anywhere: CPython does not cut `+=` of a
+# global in two.
 _live = _pooled = _peak = _hits = _misses = 0
 _limit = 0  # of `_pooled`; read from the environment whenever memory comes from the system
 
@@ -132,6 +136,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.ndarray(shape, dtype, _block(size_class(nbytes)))
 
 
+@lru_cache(1024)
 def size_class(nbytes: int) -> int:
     """`nbytes`, at least `SMALL`, rounded up by less than an eighth, so that near sizes share a list."""
     step = 1 << (nbytes - 1).bit_length() - 4
@@ -140,34 +145,26 @@ def size_class(nbytes: int) -> int:
 
 def _block(size: int) -> _Block:
     global _live, _pooled, _peak, _hits
-    with _lock:
-        if _returned:
-            _collect()
-        kept = _free.get(size)
-        memory = kept.pop() if kept else None
-        if memory is not None:
-            _hits += 1
-            _pooled -= size
-        _live += size
-        if _live > _peak:
-            _peak = _live
-    if memory is None:
+    try:
+        memory = _free[size].pop()
+        _hits += 1
+        _pooled -= size
+    except (KeyError, IndexError):
         memory = _from_system(size)
+    _live += size
+    if _live > _peak:
+        _peak = _live
     return _Block(size, _BYTE, memory, memory.start)
 
 
 def _from_system(size: int) -> _Memory:
     """`size` bytes and room to align them; when the system has no more, the pool is emptied first."""
-    global _live, _misses, _limit
+    global _misses, _limit
     with _lock:
         _misses += 1
         _limit = int(config.POOL_BYTES.get())
-    try:
-        memory = _allocate(size)
-    except MemoryError:
-        with _lock:
-            _live -= size
-        raise
+        _free.setdefault(size, [])
+    memory = _allocate(size)
     memory.bytes = size
     if size < LARGE_PAGE:
         memory.start = -memory.ctypes.data % ALIGNMENT
@@ -186,25 +183,14 @@ def _allocate(size: int) -> _Memory:
     return _Memory(size + room, _BYTE)
 
 
-def _give_back(memory: Any) -> None:
-    _returned.append(memory)
-    if _lock.acquire(blocking=False):  # otherwise whoever has it, or comes next, collects
-        try:
-            _collect()
-        finally:
-            _lock.release()
-
-
-def _collect() -> None:
-    """Move returned memory to the free lists, or to the system where the pool is full; the lock is held."""
+def _take_back(memory: _Memory) -> None:
+    """Put memory on its free list; where the pool is full, nobody keeps it."""
     global _live, _pooled
-    while _returned:
-        memory = _returned.popleft()
-        size = memory.bytes
-        _live -= size
-        if _pooled + size <= _limit:
-            _free.setdefault(size, []).append(memory)
-            _pooled += size
+    size = memory.bytes
+    _live -= size
+    if _pooled + size <= _limit:
+        _pooled += size
+        _free[size].append(memory)
 
 
 def empty_cache() -> None:
@@ -212,12 +198,11 @@ def empty_cache() -> None:
     global _pooled
     for holder in _all_holders():
         holder.release()
-    with _lock:
-        _collect()
-        dropped = tuple(_free.values())
-        _free.clear()
-        _pooled = 0
-    del dropped  # outside the lock
+    for size, kept in list(_free.items()):
+        for _ in range(len(kept)):
+            with suppress(IndexError):  # an array was faster
+                kept.pop()
+                _pooled -= size
 
 
 def release_idle(holder: Holder) -> None:
@@ -246,9 +231,7 @@ def trim() -> None:
 
 def stats() -> Stats:
     """What the pool holds now; arrays below `SMALL` bytes are not counted."""
-    with _lock:
-        _collect()
-        return Stats(_live, _pooled, _peak, _hits, _misses)
+    return Stats(_live, _pooled, _peak, _hits, _misses)
 
 
 # whose is it?
@@ -309,23 +292,36 @@ def _is_whole(array: Any) -> bool:
 _base = attrgetter("base")
 
 
-class Seen:
-    """Which arrays were there at the last look; it does not keep them alive."""
+#: Where the items of a tuple begin, and the bytes of each: an address.
+_ITEMS, _ITEM = tuple.__basicsize__, tuple.__itemsize__
 
-    __slots__ = ("_refs",)
+
+def _addresses(objects: tuple[Any, ...]) -> bytes:
+    """The addresses of the objects in a tuple."""
+    return string_at(id(objects) + _ITEMS, len(objects) * _ITEM)
+
+
+class Seen:
+    """Which objects were there at the last look; it does not keep them alive.
+
+    While none of them has died no other object can have the address of one. So a look at hundreds of them
+    compares two strings of bytes, and touches none: what it would touch is not in cache after a step.
+    """
+
+    __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._refs: tuple[Any, ...] | None = None
+        self._last: tuple[bytes, list[Any], Any] = b"", [None], None
 
-    def same(self, arrays: Sequence[Any]) -> bool:
+    def same(self, objects: tuple[Any, ...]) -> bool:
         """Are they the very objects that `remember` was given, as many and in that order?"""
-        refs = self._refs
-        return refs is not None and all(map(is_, map(call, refs), arrays))
+        addresses, dead, _ = self._last
+        return not dead and _addresses(objects) == addresses
 
-    def remember(self, arrays: Sequence[Any]) -> None:
-        """Take these as seen; arrays that are not NumPy's are forgotten at once."""
-        known = all(type(array) is np.ndarray for array in arrays)
-        self._refs = tuple(map(weakref.ref, arrays)) if known else None
+    def remember(self, objects: tuple[Any, ...]) -> None:
+        """Take these as seen."""
+        dead: list[Any] = []
+        self._last = _addresses(objects), dead, [weakref.ref(o, dead.append) for o in objects]
 
 
 class Updates:
@@ -356,19 +352,19 @@ class Updates:
         del found  # its references would count
         pairs = zip(self._positions, self._fresh, strict=True)
         targets = [arrays[i] if owned_alone(arrays, i) else fresh() for i, fresh in pairs]
-        seen = Seen()
-        seen.remember(targets)
-        blocks = [i for i, t in enumerate(targets) if type(_base(t)) is _Block]
-        self._last = seen, picker(blocks)
+        if all(type(target) is np.ndarray for target in targets):
+            seen = Seen()
+            seen.remember(tuple(targets))
+            blocks = [i for i, t in enumerate(targets) if type(_base(t)) is _Block]
+            self._last = seen, picker(blocks)
         return targets
 
 
-def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What gives the elements at `positions` of a sequence."""
+def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What gives a tuple of the elements at `positions` of a sequence."""
     if len(positions) > 1:
         return itemgetter(*positions)
-    first = positions[0] if positions else 0
-    return itemgetter(slice(first, first + len(positions)))
+    return lambda sequence: tuple([sequence[i] for i in positions])
 
 
 def _alone(arrays: Sequence[Any], pick_blocks: Callable[[Sequence[Any]], Sequence[Any]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import ml_dtypes
@@ -297,11 +298,22 @@ def test_updates_see_two_owners_of_one_array() -> None:
 
 def test_seen_keeps_nothing_alive() -> None:
     seen = memory.Seen()
-    arrays = [np.ones(3), np.ones(3)]
-    assert not seen.same(arrays)
+    arrays = np.ones(3), np.ones(3)
+    assert not seen.same(arrays) and not seen.same(())
     seen.remember(arrays)
-    assert seen.same(arrays) and not seen.same(arrays[::-1])
-    arrays[0] = np.ones(3)
-    assert not seen.same(arrays)
-    seen.remember([object()])
-    assert not seen.same([object()])
+    assert seen.same(arrays) and not seen.same(arrays[::-1]) and not seen.same(arrays[:1])
+    gone = weakref.ref(arrays[0])
+    arrays = np.ones(3), arrays[1]
+    assert gone() is None and not seen.same(arrays)
+
+
+def test_seen_is_not_deceived_by_an_address_that_is_used_again() -> None:
+    seen, first = memory.Seen(), np.ones(3)
+    seen.remember((first,))
+    places = {id(first)}
+    del first
+    others = [np.ones(4) for _ in range(1000)]
+    again = [other for other in others if id(other) in places]
+    if not again:
+        pytest.skip("no array came to the address of the one that died")
+    assert not any(seen.same((other,)) for other in again)

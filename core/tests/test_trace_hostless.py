@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mgb import Tensor, random, tensor
+from mgb import Parameter, Tensor, random, tensor
 from mgb.errors import (
     TraceError,
     TraceMismatchError,
@@ -188,3 +188,34 @@ def test_without_host_may_be_the_first_to_draw_a_random_number(monkeypatch: pyte
     first, second = drawn(tensor(0.0)).numpy(), drawn(tensor(0.0)).numpy()
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
     assert 0.45 < first.mean() < 0.55
+
+
+def test_without_host_sees_that_arguments_are_no_longer_shared() -> None:
+    x, y = (Tensor(np.full(2, value, np.float32)) for value in (1, 10))
+    for count in (0, 20):  # few, and as many as are guarded together
+        f = trace(lambda a, b, *more: a * 2 + b + sum(more), without_host=True)
+        more = [Tensor(np.zeros(2, np.float32)) for _ in range(count)]
+        for first, second, expected in [(x, x, 3), (x, x, 3), (x, y, 12), (y, y, 30), (y, x, 21), (x, x, 3)]:
+            assert f(first, second, *more).numpy().tolist() == [expected, expected]
+
+
+def test_without_host_guards_many_arguments() -> None:
+    f = trace(lambda *xs: sum(xs[1:], xs[0]) * 2, without_host=True)
+    arrays = [np.full((2, 3), n, np.float32) for n in range(40)]
+    for change in (
+        lambda xs: xs,
+        lambda xs: xs,
+        lambda xs: [*xs[:7], Tensor(np.ones((1, 3), np.float32)), *xs[8:]],
+        lambda xs: [*xs[:7], Tensor(np.ones((2, 3)), dtype="float64"), *xs[8:]],
+        lambda xs: [*xs[:7], xs[30], *xs[8:]],
+        lambda xs: [*xs[:7], Parameter(arrays[30]), *xs[8:]],
+        lambda xs: xs[1:],
+        lambda xs: [*xs[:7], 3.5, *xs[8:]],
+    ):
+        xs = [Tensor(array) for array in arrays]
+        for _ in range(2):
+            given = change(xs)
+            expected = sum(np.asarray(x, dtype=np.float64) for x in given) * 2
+            np.testing.assert_allclose(f(*given).numpy(), expected)
+            xs[3] = Tensor(arrays[3])  # among the same ones a new one
+            xs[4] += 1
