@@ -159,6 +159,18 @@ class Backend(ABC):
         """The compiled code as bytes for the on-disk cache, or None when it cannot be kept."""
         return None
 
+    def target(self) -> str:
+        """What kernels that are saved now need where they are loaded, for `mismatch`."""
+        return self.version()
+
+    def mismatch(self, target: str) -> str | None:
+        """Why kernels saved for `target`, maybe on another machine, cannot run here; None when they can.
+
+        Imports no toolchain, and does without one: `load` may be called where `probe` has an objection.
+        """
+        here = self.target()
+        return None if target == here else f"they were compiled for {target}, here is {here}"
+
     def load(self, graph: Graph, blob: bytes) -> Kernel:
         """The kernel that `save` made `blob` of, maybe elsewhere; an exception means: compile again."""
         raise NotImplementedError

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import FileCaseError, MgbError
+from .errors import CommandError, FileCaseError, MgbError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,14 +33,22 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--picture", metavar="FILE", help="also write the report to an SVG file")
     demo.set_defaults(run=_demo)
 
-    explain = commands.add_parser("explain", help="print every stage of a traced function")
-    explain.add_argument("target", metavar="FILE:FUNCTION")
-    explain.add_argument(
+    target = argparse.ArgumentParser(add_help=False)
+    target.add_argument("target", metavar="FILE:FUNCTION")
+    target.add_argument(
         "--shapes",
         default="",
         help="of the arguments, such as 'f32[64,784] i32[64]'; else FILE's example_inputs()",
     )
+    explain = commands.add_parser("explain", parents=[target], help="print every stage of a traced function")
     explain.set_defaults(run=_explain)
+
+    profile = commands.add_parser(
+        "profile", parents=[target], help="print what each step of a traced function takes"
+    )
+    profile.add_argument("--calls", type=int, default=20, help="how many are measured")
+    profile.add_argument("--save", metavar="FILE", help="also write a trace that Perfetto shows")
+    profile.set_defaults(run=_profile)
 
     run = commands.add_parser("run", help="run an ONNX file, or check it with its own test cases")
     run.add_argument("file", metavar="FILE")
@@ -88,27 +96,41 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _explain(arguments: argparse.Namespace) -> int:
     from .jit import trace
 
-    path, _, name = arguments.target.rpartition(":")
-    if not path or not Path(path).is_file():
-        print(
-            f"mgb explain: {arguments.target!r} is not FILE:FUNCTION with a FILE that exists", file=sys.stderr
-        )
-        return 2
-    module = _load(Path(path))
-    function = getattr(module, name, None)
-    if not callable(function):
-        print(f"mgb explain: {path} has no function {name!r}", file=sys.stderr)
-        return 2
-    if arguments.shapes:
-        inputs = _inputs(arguments.shapes)
-    elif hasattr(module, "example_inputs"):
-        inputs = list(module.example_inputs())
-    else:
-        print("mgb explain: give --shapes, or define example_inputs() in the file", file=sys.stderr)
-        return 2
+    function, inputs = _target(arguments)
     traced = function if hasattr(function, "explain") else trace(function)
     print(traced.explain(*inputs))
     return 0
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    import inspect
+
+    from .jit import trace
+
+    function, inputs = _target(arguments)
+    traced = trace(inspect.unwrap(function), profiling=True)
+    for _ in range(1 + max(1, arguments.calls)):  # the first one records
+        traced(*inputs)
+    if arguments.save:
+        traced.save_profile(arguments.save)
+    print(traced.profile_table())
+    return 0
+
+
+def _target(arguments: argparse.Namespace) -> tuple[Any, list[Any]]:
+    """The function that FILE:FUNCTION names, and arguments for it."""
+    path, _, name = arguments.target.rpartition(":")
+    if not path or not Path(path).is_file():
+        raise CommandError(f"{arguments.target!r} is not FILE:FUNCTION with a FILE that exists")
+    module = _load(Path(path))
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise CommandError(f"{path} has no function {name!r}")
+    if arguments.shapes:
+        return function, _inputs(arguments.shapes)
+    if not hasattr(module, "example_inputs"):
+        raise CommandError("give --shapes, or define example_inputs() in the file")
+    return function, list(module.example_inputs())
 
 
 def _load(path: Path) -> Any:
@@ -120,30 +142,12 @@ def _load(path: Path) -> Any:
     return module
 
 
-_SHORT = {
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-    "i32": "int32",
-    "i64": "int64",
-}
-
-
 def _inputs(shapes: str) -> list[Any]:
     """One Tensor of ones for each word such as ``f32[2,3]``."""
-    import numpy as np
+    from .functional import ones
+    from .jit.argument_specs import spec_of
 
-    from .dtypes import as_dtype
-    from .tensor import tensor
-
-    made = []
-    for word in shapes.split():
-        name, _, extents = word.rstrip("]").partition("[")
-        shape = tuple(int(n) for n in extents.split(",") if n)
-        dtype = as_dtype(_SHORT.get(name, name))
-        made.append(tensor(np.ones(shape, dtype), dtype=dtype))
-    return made
+    return [ones(spec.shape, spec.dtype) for spec in map(spec_of, shapes.split())]
 
 
 def _run(arguments: argparse.Namespace) -> int:

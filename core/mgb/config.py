@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An environment variable; it is read at each use, never at import."""
+    """An environment variable; it is read at each use, never at import, unless its meaning says so."""
 
     name: str
     default: str
@@ -26,8 +26,15 @@ class Variable:
 BACKEND = Variable(
     "MGB_JIT_BACKEND", "", "backend names in order of preference, case does not matter; empty: the best one"
 )
+AUTO = Variable("MGB_JIT_AUTO", "0", "1 is `mgb.jit.auto` for the whole process; it is read at import")
 CACHE = Variable("MGB_CACHE", "1", "0 turns the on-disk cache of compiled kernels off")
 CACHE_DIR = Variable("MGB_CACHE_DIR", "", "folder of the on-disk cache; empty: the user's cache folder")
+DEBUG = Variable(
+    "MGB_DEBUG",
+    "",
+    "1: a line on stderr for each call of a traced function; 2: and for each step; 3: and graphs and groups "
+    "when they are compiled; 4: and sources; read at a function's first call",
+)
 NUM_THREADS = Variable("MGB_NUM_THREADS", "", "threads a kernel may use; empty: one for each core")
 OP_LIBRARIES = Variable(
     "MGB_OP_LIBRARIES",
@@ -53,9 +60,11 @@ SUBLINEAR_WORKERS = Variable("MGB_SUBLINEAR_MEMORY_WORKERS", "", "threads of tha
 VERIFY = Variable("MGB_VERIFY", "0", "1 checks every graph after every pass")
 
 VARIABLES = (
+    AUTO,
     BACKEND,
     CACHE,
     CACHE_DIR,
+    DEBUG,
     NUM_THREADS,
     OP_LIBRARIES,
     POOL_BYTES,

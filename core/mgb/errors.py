@@ -88,6 +88,26 @@ class FileFormatError(MgbError, ValueError):
     """A file that mgb did not write, or that is damaged."""
 
 
+class GraphFileError(FileFormatError):
+    """An exported function that is truncated or damaged; the message names the place."""
+
+
+class GraphFileVersionError(GraphFileError):
+    """An exported function in a format that this version does not read."""
+
+
+class ExportError(MgbError, ValueError):
+    """A function that cannot be exported as it is asked for."""
+
+
+class ExportedInputError(MgbError, TypeError):
+    """Arguments that are not those of an exported function."""
+
+
+class ExportedTargetError(BackendError, RuntimeError):
+    """The code in an exported function cannot run here, and no backend that is here can compile it again."""
+
+
 class OnnxFileError(FileFormatError):
     """An ONNX file that is truncated, damaged, or breaks ONNX's own rules; the message names the place."""
 
@@ -184,6 +204,10 @@ class TraceInputError(TraceError, TypeError):
     """An argument that this kind of trace cannot take."""
 
 
+class ArgumentSpecError(TraceInputError):
+    """A text that does not say what an argument is, such as ``"f32[64,784]"``."""
+
+
 class MemoryConfigError(TraceError, ValueError):
     """A trace was given both ways to save memory at once, or numbers for one that it cannot take."""
 
@@ -216,9 +240,45 @@ class TracePicklingError(TraceError, PicklingError):
     """A traced function that is not found again by its name was to be pickled."""
 
 
+class PartialTapeError(TraceError, NotImplementedError):
+    """A `GradManager` does with a partially traced function what its two programs cannot follow."""
+
+
+class PartialReadError(TraceError, ValueError):
+    """The body of a partially traced function looks at values, or leaves the trace."""
+
+
 class ForeignTensorError(TraceError):
     """A tensor that belongs to another, unfinished trace."""
 
 
+class ProfilingOffError(TraceError):
+    """The profile of a function was wanted that is not traced with ``profiling=True``."""
+
+
+class NothingProfiledError(TraceError):
+    """A profile was wanted before a compiled program of the function has run."""
+
+
+class DebugLevelError(MgbError, ValueError):
+    """``MGB_DEBUG`` holds something else than a level from 0 to 4."""
+
+
+class CommandError(MgbError, ValueError):
+    """The command line names something that is not there, or leaves out what is needed."""
+
+
 class CacheWarning(UserWarning):
     """The on-disk cache cannot be used; work goes on without it."""
+
+
+class AutoWarning(UserWarning):
+    """Ops that `mgb.jit.auto` wanted to compile go on op by op; results are the same."""
+
+
+class AutoInterruptedError(MgbError, RuntimeError):
+    """The value of a Tensor was wanted whose computation `mgb.jit.auto` had to break off."""
+
+
+class AutoInputError(MgbError, ValueError):
+    """An option that `mgb.jit.auto` cannot take."""

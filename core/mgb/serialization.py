@@ -58,7 +58,7 @@ def save(obj: Any, file: File) -> None:
     except RecursionError:
         raise TypeError("cannot save this: it is nested too deeply, or holds itself") from None
     if isinstance(file, str | os.PathLike):
-        _replace(Path(file), blobs)
+        replace_file(Path(file), blobs)
     else:
         for blob in blobs:
             file.write(blob)
@@ -200,7 +200,7 @@ def _array(name: str, entry: dict[str, Any], data: memoryview) -> np.ndarray[Any
     return np.frombuffer(data[start:stop], dtype).reshape(shape).copy()
 
 
-def _replace(path: Path, blobs: list[bytes]) -> None:
+def replace_file(path: Path, blobs: list[bytes]) -> None:
     """Write a file beside `path`, then rename it: a reader sees the old content or the new, never a part."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:

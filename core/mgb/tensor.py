@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from . import config, dtypes, memory
 from . import device as devices
-from . import dtypes, memory
 from .errors import ConversionError
 from .ir import Op, Spec
 
@@ -26,6 +27,9 @@ class Session(Protocol):
 
     #: Are shapes Tensors in the body?
     symbolic_shape: bool
+
+    #: Is it a trace, of which what Python sees now may be taken for what it would see later?
+    replays: bool
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
@@ -60,9 +64,34 @@ class Session(Protocol):
     def entered(self, module: Any) -> None:
         """Told of an object whose attributes decide what the body does: a Module that is called in it."""
 
+    def flush(self) -> None:
+        """Compute what was deferred; a trace does nothing here."""
 
-#: The trace that records or replays in this context, or None.
-ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=None)
+
+class _Ambient:
+    """The session of `mgb.jit.auto` for the whole process, which is made when the first op asks for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        session = import_module("mgb.jit.deferral").everywhere()
+        value = self.__dict__[name] = getattr(session, name)
+        return value
+
+
+def _ambient() -> Any:
+    return _Ambient() if config.AUTO.on() else None
+
+
+#: The session of this context: a trace that records or replays, `mgb.jit.auto`, or None.
+ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_ambient())  # noqa: B039
+
+
+def active_trace() -> Session | None:
+    """The trace that records or replays in this context; else what `mgb.jit.auto` deferred is computed."""
+    session = ACTIVE.get()
+    if session is None or session.replays:
+        return session
+    session.flush()
+    return None
 
 
 class Tensor:
@@ -312,7 +341,7 @@ class Tensor:
         alias._data, alias._session, alias._index = self._data, self._session, self._index
         alias._spec, alias._tape, alias._device = self._spec, tape, self._device
         alias._grad = alias.name = None
-        session = self._session or ACTIVE.get()
+        session = alias._session or ACTIVE.get()
         if session is not None:
             session.adopt(alias, self)
         return alias

@@ -14,6 +14,7 @@ class Builder:
     """A session that only makes nodes; passes rewrite graphs with it."""
 
     symbolic_shape = False
+    replays = True
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
@@ -63,6 +64,9 @@ class Builder:
 
     def entered(self, module: Any) -> None:
         """Nothing to do, likewise."""
+
+    def flush(self) -> None:
+        """Nothing to do: nothing is deferred."""
 
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:

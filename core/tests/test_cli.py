@@ -85,3 +85,11 @@ def test_a_backend_that_is_not_there_is_one_line() -> None:
     text = mgb("demo", "--quick", status=2, MGB_JIT_BACKEND="NVRCT")
     assert "mgb demo: no backend is called 'nvrct'; did you mean 'nvrtc'?" in text
     assert "Traceback" not in text
+
+
+def test_profile_prints_a_table_and_writes_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    text = mgb("profile", f"{SOFTMAX}:softmax", "--calls", "3", "--save", str(path), MGB_JIT_BACKEND="eager")
+    assert "softmax: 2 calls" in text and "of copy" in text
+    assert '"traceEvents"' in path.read_text()
+    assert "is not FILE:FUNCTION" in mgb("profile", "nowhere.py:f", status=2)

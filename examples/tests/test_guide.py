@@ -38,6 +38,18 @@ def test_tracing_changes_no_loss_of_the_training_loop() -> None:
     assert dynamic[1] < dynamic[0]
 
 
+def test_partial_tracing_changes_no_loss_of_the_training_loop() -> None:
+    dynamic, traced = losses(run("dynamic_training.py")), losses(run("partial_training.py"))
+    assert dynamic == pytest.approx(traced, rel=1e-4)
+
+
+def test_partial_tracing_of_a_step_that_depends_on_values() -> None:
+    *epochs, recorded = run("partial_dynamic.py").splitlines()
+    first, *_, last = [int(v) for line in epochs for v in re.findall(r"(\d+) right", line)]
+    assert last > 4 * first
+    assert recorded == "recorded 1 times for 40 calls"
+
+
 def test_symbolic() -> None:
     assert 0 < losses(run("symbolic.py"))[0] < 2.4
 

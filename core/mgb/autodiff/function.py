@@ -72,7 +72,7 @@ class Function(ABC):
         call = _Call(kept, sources, tuple(t.spec for t in inputs), tuple(t.spec for t in outputs))
         for place, output in enumerate(outputs):
             if output.dtype.kind in "fV":
-                tape.attach(output, _Output(call, place))
+                tape.attach(output, Output(call, place))
 
 
 class _Call:
@@ -108,12 +108,20 @@ class _Call:
         self.function = None
 
 
-class _Output:
-    """One result of a `_Call`."""
+class Output:
+    """One result of a call that a tape remembers as one node.
+
+    Parameters
+    ----------
+    call : node
+        Its ``pull`` gets ``{place of an output: gradient}``, with the places that a gradient arrived at.
+    place : int
+        Which of its results this is.
+    """
 
     __slots__ = ("__weakref__", "inputs", "place")
 
-    def __init__(self, call: _Call, place: int) -> None:
+    def __init__(self, call: Any, place: int) -> None:
         self.inputs: tuple[Any, ...] = (call,)
         self.place = place
 

@@ -12,6 +12,7 @@ from ..errors import CompileError
 from ..fusion import FusionConfig, Step, detect, duplicate, place_extents, recompute
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
+from .collector import resting
 from .generate import generate
 from .kernels import kernel_for
 from .options import Options
@@ -60,11 +61,48 @@ def compile_program(
     _verify(simplified)
     steps = _steps(simplified, backend, options)
     kernels = {step.graph: _kernel(step, backend) for step in steps}
+    return assemble(graph, simplified, steps, kernels, backend, options, updates)
+
+
+@resting()
+def assemble(
+    graph: Graph,
+    simplified: Graph,
+    steps: Sequence[Step],
+    kernels: Mapping[Graph, Kernel | None],
+    backend: Backend | None,
+    options: Options = DEFAULT,
+    updates: Mapping[int, int] | None = None,
+) -> Program:
+    """The program of steps whose kernels are there.
+
+    Parameters
+    ----------
+    graph, simplified : Graph
+        What was recorded, and what `steps` compute.
+    steps : sequence of Step
+        Each after those that it reads.
+    kernels : mapping
+        By the graph of a step; None where it runs eagerly.
+    backend : Backend or None
+        Whose kernels they are.
+    options, updates
+        As for `compile_program`.
+
+    Returns
+    -------
+    Program
+
+    Raises
+    ------
+    MemoryBudgetError
+        The threshold of ``options.memory`` cannot be met.
+    """
     arrange = _Arranger(simplified, kernels, updates or {}, backend)
     plain = found = arrange(steps)
     if options.memory is not None:
         found = rematerialize(plain, arrange.updated, options.memory, arrange)
-    source, call = generate(simplified, found.calls, found.plan, backend)
+    source, call = generate(simplified, found.calls, found.plan, backend, options.profiling)
     return Program(
         graph,
         simplified,
@@ -104,6 +142,7 @@ def _verify(graph: Graph) -> None:
         passes.verify(graph)
 
 
+@resting()
 def _simplify(graph: Graph, options: Options) -> Graph:
     skipped = set()
     if options.fuse_dimshuffle is False:
@@ -128,12 +167,14 @@ def _allowed(options: Options) -> FusionConfig:
     )
 
 
+@resting()
 def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
     if backend is None:
         return graph
     return duplicate(place_extents(graph), backend.traits, _allowed(options))
 
 
+@resting()
 def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:
     if backend is None:
         return _one_by_one(graph, f"opt_level is {options.opt_level}")
@@ -142,7 +183,7 @@ def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Ste
 
 
 def _one_by_one(graph: Graph, reason: str) -> tuple[Step, ...]:
-    kept: Sequence[object] = graph.outputs
+    kept = frozenset(graph.outputs)
     return tuple(make_step([n], [n], False, reason) for n in graph.nodes if not is_copied(n) or n in kept)
 
 

@@ -21,6 +21,7 @@ from ..dtypes import HALVES
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
 from .plan import MemoryPlan, Place, is_given_memory
+from .profile import Measured, clock
 from .program import Workspaces, allocator
 from .schedule import Call
 
@@ -28,18 +29,20 @@ _numbers = itertools.count()
 
 
 def generate(
-    graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None
+    graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None, profiling: bool = False
 ) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
     """The text of the function that makes `calls`, and the function.
 
-    `graph` is the whole program, and `backend` made the kernels.
+    `graph` is the whole program, and `backend` made the kernels. With `profiling` it notes the time before
+    and after each call: see `profile.Run`.
     """
-    writer = _Writer(graph, plan, backend)
+    writer = (_ProfiledWriter if profiling else _Writer)(graph, plan, backend)
     writer.begin()
     for call, dropped in zip(calls, plan.dropped, strict=True):
         writer.call(call)
         writer.drop(dropped)
     writer.end()
+    writer.give_result()
     source = writer.source()
     return source, _compiled(source, writer.bound)
 
@@ -91,19 +94,28 @@ class _Writer:
 
     def call(self, call: Call) -> None:
         """One call, and the memory that it writes to."""
+        self.prepare(call)
+        self.run(call)
+
+    def prepare(self, call: Call) -> None:
+        """The memory that a call writes to, and its inputs in a layout that its kernel can read."""
         if is_given_memory(call):
             for node in call.writes:
                 if self.plan.places[node] == Place():
                     self.line(f"{self.name(node, 'o')} = {self.fresh(node)}")
+        if call.kernel is not None:
+            for node in call.reads:
+                self.lay_out(node)
+
+    def run(self, call: Call) -> None:
+        """The call itself."""
         if call.kernel is not None:
             self.kernel(call, call.kernel)
         else:
             self.eager(call.steps[0])
 
     def kernel(self, call: Call, kernel: Kernel) -> None:
-        """A call of a kernel, its inputs in a layout that it can read."""
-        for node in call.reads:
-            self.lay_out(node)
+        """A call of a kernel."""
         args = "".join(f"{self.names[n]}, " for n in call.reads)
         out = packed(self.names[n] for n in call.writes)
         function = self.bind("kernel", kernel.run, unique=True)
@@ -140,9 +152,12 @@ class _Writer:
             self.line(f"del {', '.join(names)}")
 
     def end(self) -> None:
-        """The arena back, the outputs out."""
+        """The arena back."""
         if self.temporaries:
             self.line("give(workspace)")
+
+    def give_result(self) -> None:
+        """The outputs out."""
         self.line(f"return {packed(self.value(n) for n in self.graph.outputs)}")
 
     def source(self) -> str:
@@ -206,6 +221,40 @@ class _Writer:
         else:
             copy = self.bind("monotone", monotone)
         self.line(f"{name} = {copy}({name})")
+
+
+@dataclass
+class _ProfiledWriter(_Writer):
+    """The same, with the time before and after each call."""
+
+    timed: list[Call] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.bind("clock", clock(self.device))
+        self.mark()
+        super().begin()
+        self.mark()
+
+    def run(self, call: Call) -> None:
+        if call.kernel is None and all(n.op in (CONST, NUMBER) for n in call.steps[0].graph.nodes):
+            super().run(call)
+            return
+        self.timed.append(call)
+        self.mark()
+        super().run(call)
+        self.mark()
+
+    def end(self) -> None:
+        super().end()
+        self.mark()
+        keep = self.bind("keep", Measured(self.graph, tuple(self.timed)).keep)
+        self.line(f"{keep}({packed(self.marks)})")
+
+    def mark(self) -> None:
+        """Note the time."""
+        self.marks.append(f"m{len(self.marks)}")
+        self.line(f"{self.marks[-1]} = clock()")
 
 
 def packed(names: Iterable[str]) -> str:

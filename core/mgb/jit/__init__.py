@@ -3,8 +3,10 @@
 from ..errors import TraceError, TraceMismatchError
 from ..executor import DTRConfig, SublinearMemoryConfig
 from .config import GraphOptimizationConfig
+from .deferral import auto
 from .exclude import exclude_from_trace
 from .load import Loaded, load, load_outputs
+from .partial import partial_trace
 from .trace import trace
 
 __all__ = [
@@ -14,8 +16,10 @@ __all__ = [
     "SublinearMemoryConfig",
     "TraceError",
     "TraceMismatchError",
+    "auto",
     "exclude_from_trace",
     "load",
     "load_outputs",
+    "partial_trace",
     "trace",
 ]

@@ -31,7 +31,11 @@ def _segment(variant: Variant, number: int, segment: Segment, count: int) -> str
     )
     if not segment.outputs:
         return _heading(title) + "\nnothing of it is wanted"
-    program, _reads = variant.program(number)
+    return explain_program(title, variant.program(number)[0])
+
+
+def explain_program(title: str, program: Program) -> str:
+    """Every stage of one program under a `title`, as text."""
     return "\n\n".join(
         [
             _heading(title),

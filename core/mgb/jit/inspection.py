@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ..executor import Program
 from ..ir import Graph
 from .explain import explain
 from .statistics import Statistics
@@ -24,6 +25,10 @@ class Inspectable(ABC):
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""
 
+    def programs(self) -> list[Program]:
+        """Everything that was compiled so far, variant by variant."""
+        return [program for variant in self.variants() for program in variant.programs]
+
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Every stage of one call as text: recorded, simplified, groups, kernels, memory; nothing is run."""
         return explain(self.dry_run(*args, **kwargs))
@@ -31,7 +36,7 @@ class Inspectable(ABC):
     @property
     def backend(self) -> str:
         """The backends that compiled something, in order; empty before the first compiled call."""
-        names = [n for v in self.variants() for p in v.programs for n in p.backends]
+        names = [name for program in self.programs() for name in program.backends]
         return ", ".join(dict.fromkeys(names))
 
     @property
@@ -51,6 +56,5 @@ class Inspectable(ABC):
             ``kernel_compiles``, ``kernel_memory_hits`` and ``kernel_disk_hits``; and ``reasons``, why it was
             recorded or compiled again, the latest last. The logger ``mgb.jit`` has them at INFO.
         """
-        variants = self.variants()
-        programs = sum(len(v.programs) for v in variants)
-        return {**self._statistics.as_dict(), "variants": len(variants), "programs": programs}
+        counts = {"variants": len(self.variants()), "programs": len(self.programs())}
+        return {**self._statistics.as_dict(), **counts}

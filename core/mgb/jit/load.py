@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from ..errors import ConversionError, OnnxInputError, TraceMismatchError
+from ..errors import ConversionError, ExportError, OnnxInputError, TraceMismatchError
+from ..graph_file import is_graph_file
 from ..ir import Graph
 from ..onnx.read import read_model
 from ..onnx.values import ValueSpec
-from ..tensor import ACTIVE, Tensor
+from ..tensor import Tensor, active_trace
 from .trace import trace
 
 if TYPE_CHECKING:
     from ..onnx.model import Model
+    from .exported import Exported
 
 
 #: Ways through one model, by branches and turns of loops that depend on data, that are kept compiled.
@@ -101,7 +103,7 @@ class Loaded:
         Where an If or a Loop asks for a value that is computed from data, another call may go another way:
         each way has a trace of its own, the latest one is tried first.
         """
-        if ACTIVE.get() is not None:
+        if active_trace() is not None:
             return self._model(*inputs)  # part of the trace around it, whose mismatches are its own
         paths = self._paths
         for path in paths:
@@ -223,8 +225,10 @@ def load(
     outputs: Sequence[str] | None = None,
     device: str | None = None,
     **options: Any,
-) -> Loaded:
-    """Read an ONNX file, one that ``trace.dump`` wrote or any other, as a function.
+) -> Loaded | Exported:
+    """Read an ONNX file, one that ``trace.dump`` wrote or any other, or what ``trace.export`` wrote.
+
+    An exported file takes `backend` alone, and holds machine code: load only files that you trust.
 
     Parameters
     ----------
@@ -240,10 +244,13 @@ def load(
 
     Returns
     -------
-    Loaded
+    Loaded, or Exported for what ``trace.export`` wrote
 
     Raises
     ------
+    GraphFileError, GraphFileVersionError, ExportedTargetError, ExportError
+        For what ``trace.export`` wrote: it is damaged, of a newer mgb, cannot run here, or takes no such
+        option.
     OnnxFileError
         It is no ONNX file, or a damaged one; `OnnxVersionError`: one of a version that is not read.
     OnnxUnsupportedError
@@ -251,12 +258,26 @@ def load(
     OnnxMissingError
         The `onnx` package is not installed.
     """
+    if is_graph_file(file):
+        return _exported(file, backend, {"outputs": outputs, "device": device, **options})
     file_read = read_model(file)
     from ..onnx.model import Model  # it brings the table of all operators, which `import mgb` does without
 
     model = Model(file_read, outputs, device)
     structure = model.file.structure if outputs is None else ""
     return Loaded(model, tuple(_output_specs(model, outputs)), structure, backend, options)
+
+
+def _exported(file: Any, backend: str | None, other: dict[str, Any]) -> Exported:
+    from .exported import load_exported
+
+    for name, value in other.items():
+        if value is not None:
+            raise ExportError(
+                f"load({name}={value!r}) is for ONNX files; {os.fspath(file)} was exported with its options: "
+                "leave it out, or use f.dump"
+            )
+    return load_exported(file, backend)
 
 
 def _output_specs(model: Model, names: Sequence[str] | None) -> Iterator[ValueSpec]:

@@ -111,7 +111,7 @@ def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[st
             now = vars(module).get(attribute)
             if now is not value:
                 shown = "another object" if isinstance(now, Tensor) or hasattr(now, "forward") else repr(now)
-                return f"Module {type(module).__name__} was changed: {attribute} is {shown}"
+                return f"Module {module.__class__.__name__} was changed: {attribute} is {shown}"
     for expected in record.expected:
         owner = leaves[expected.leaf] if expected.leaf is not None else expected.owner()
         if owner is not None and (owner._grad is None) is not expected.is_none:

@@ -254,7 +254,10 @@ class Recording(CallSession):
     def undo(self) -> None:
         """Leave every Tensor outside as it was before the call: it was noted, not run."""
         self._undone = True
+        rebound = {id(reference()) for reference in self._rebound}
         for tensor, data, tape in self._before.values():
+            if id(tensor) not in rebound:  # another thread may have begun to watch it
+                continue
             tensor._data, tensor._tape = data, tape
             tensor._session, tensor._index, tensor._spec = None, -1, None
         for tensor, grad, _ in self._grads.values():

@@ -20,6 +20,7 @@ class CallSession(ABC):
     """One call of a traced function."""
 
     symbolic_shape = False  # are shapes Tensors in the body?
+    replays = True
     paused = False
     _finished = False
     _failed = False
@@ -72,6 +73,9 @@ class CallSession(ABC):
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:  # noqa: B027
         pass
 
+    def flush(self) -> None:  # noqa: B027 - nothing is deferred
+        pass
+
     def shape_of(self, tensor: Tensor) -> Tensor:
         return apply(SHAPE, tensor)
 
@@ -91,7 +95,9 @@ class CallSession(ABC):
         other = tensor._session
         if isinstance(other, CallSession) and other._finished:
             raise other.unreadable(tensor)
-        if other is not None:
+        if other is not None and not other.replays:
+            other.read(tensor)  # an op that was deferred by another thread: it has a value now
+        elif other is not None:
             raise ForeignTensorError(
                 f"a tensor of another trace, whose call has not finished, was used at {caller()}; "
                 "return it from there first"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..executor import Program, kernels
+from ..executor.profile import PROFILED, CallProfile
 
 logger = logging.getLogger("mgb.jit")
 
@@ -42,6 +43,9 @@ class Statistics:
         with kernels.counting() as counted:
             program = compile()
         seconds = time.perf_counter() - start
+        call = self._profiled()
+        if call is not None:
+            call.compiled += (seconds,)
         with self._lock:
             self._seconds += seconds
             self._kernels = self._kernels + counted.total
@@ -49,14 +53,25 @@ class Statistics:
 
     def recorded(self) -> None:
         """A body was recorded."""
+        call = self._profiled()
+        if call is not None:
+            call.recorded = True
         with self._lock:
             self.records += 1
 
     def again(self, reason: str) -> None:
         """Something is recorded or compiled anew, for a `reason` in the user's terms."""
         logger.info("%s", reason)
+        call = self._profiled()
+        if call is not None:
+            call.reasons += (reason,)
         with self._lock:
             self._reasons.append(reason)
+
+    def _profiled(self) -> CallProfile | None:
+        """The call of this function that is profiled here; not that of one which calls it."""
+        call = PROFILED.get()
+        return call if call is not None and call.of is self else None
 
     def as_dict(self) -> dict[str, Any]:
         """Under the names that ``stats()`` of a traced function has."""

@@ -11,8 +11,9 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import ACTIVE, Tensor
+from ..tensor import ACTIVE, Tensor, active_trace
 from . import reasons
+from .ahead import AheadOfTime
 from .arguments import check_tensors, key_of, names_of, shapes_of
 from .binding import Bindable
 from .captured import Captured
@@ -20,6 +21,7 @@ from .config import GraphOptimizationConfig, memory_config
 from .dump import Dumpable
 from .hostless import MISS, HostlessCall, results_of
 from .inspection import Inspectable
+from .profiling import History, Profilable
 from .record import Record
 from .recording import Recording
 from .replay import Replay
@@ -32,7 +34,7 @@ from .variants import Variants, most_like
 _STATES = 8
 
 
-class trace(Bindable, Inspectable, Dumpable):
+class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
@@ -76,7 +78,7 @@ class trace(Bindable, Inspectable, Dumpable):
     dtr_config : DTRConfig, optional
         Drop values where memory passes a threshold, and compute them again when they are wanted.
     profiling : bool
-        Measure each step at each call.
+        Measure each step at each call: see `get_profile`, `profile_table`, `save_profile`, `reset_profile`.
     fast_math : bool
         Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine does always.
     backend : str, optional
@@ -137,23 +139,29 @@ class trace(Bindable, Inspectable, Dumpable):
         self.imperative = imperative
         self.symbolic_shape = symbolic_shape
         self._statistics = Statistics()
+        self._history = History() if profiling else None
         self._variants = {False: Variants(), True: Variants()}  # by whether a tape of the caller looks on
         self._hostless: dict[tuple[Any, ...], list[HostlessCall]] = {}  # the newest first
         self._hosted: dict[tuple[Any, ...], Hosted] = {}
-        self._plain: HostlessCall | None = None  # the latest one of positional Tensors only, tried first
+        self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._lock = threading.RLock()
 
     # calling
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if ACTIVE.get() is not None:
+        if active_trace() is not None:
             return self.__wrapped__(*args, **kwargs)
         self._statistics.calls += 1
         taped = any_open()
         if self._plain is not None and not kwargs and not taped:
-            result = self._plain.run(args)
+            result = self._plain(args)
             if result is not MISS:
                 return result
+        if self._watch is not None:
+            return self._watch.call(self._call, taped, args, kwargs)
+        return self._call(taped, args, kwargs)
+
+    def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
         if self.capture_as_const:
             check_tensors(args)
         if self.record_only:
@@ -219,12 +227,7 @@ class trace(Bindable, Inspectable, Dumpable):
                 return result
             reason = self._reason_of(key, leaves, args, kwargs)
             result, variant, new = self._record_hostless(args, kwargs, leaves)
-            if new is not None:
-                self._keep(self._hostless, key, [new, *self._hostless.get(key, ())][:_STATES], variant)
-            else:
-                hosted = Hosted(leaves)
-                hosted.variants.keep(shapes_of(args, kwargs), variant)
-                self._keep(self._hosted, key, hosted, variant)
+            self._keep_call(key, leaves, shapes_of(args, kwargs), variant, new)
             if reason is not None:
                 self._statistics.again(reason)
         return result
@@ -237,9 +240,20 @@ class trace(Bindable, Inspectable, Dumpable):
         for call in self._hostless.get(key, ()):
             result = call.run(leaves)
             if result is not MISS:
-                self._plain = call if len(args) == len(leaves) and not call.kept else self._plain
+                if len(args) == len(leaves) and not call.kept:
+                    self._plain = self._watched(call.run)
                 return result
         return MISS
+
+    def _keep_call(
+        self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
+    ) -> None:
+        if call is not None:
+            self._keep(self._hostless, key, [call, *self._hostless.get(key, ())][:_STATES], variant)
+        else:
+            hosted = Hosted(leaves)
+            hosted.variants.keep(shapes, variant)
+            self._keep(self._hosted, key, hosted, variant)
 
     def _keep(self, kept: dict[Any, Any], key: Any, value: Any, variant: Variant) -> None:
         """Put `value` into `kept`, and drop the oldest where calls as long as `variant` would be too many."""
@@ -350,7 +364,10 @@ class trace(Bindable, Inspectable, Dumpable):
         return Variant(record, self._compile, base.segments)
 
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
-        return self._statistics.compiled(lambda: compile_program(graph, self.options, updates))
+        options = self._compile_options
+        return self._tell_compiled(
+            self._statistics.compiled(lambda: compile_program(graph, options, updates))
+        )
 
 
 class Hosted:

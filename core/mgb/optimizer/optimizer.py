@@ -178,7 +178,8 @@ def assign(tensor: Tensor, value: Tensor) -> None:
 
 def decays(group: Group) -> bool:
     """Whether the weight decay is part of the step; in a trace always: 0 may become something else."""
-    return group["weight_decay"] != 0.0 or ACTIVE.get() is not None
+    session = ACTIVE.get()
+    return group["weight_decay"] != 0.0 or (session is not None and session.replays)
 
 
 def named(group: Group, *names: str) -> dict[str, Callable[[], float]]:

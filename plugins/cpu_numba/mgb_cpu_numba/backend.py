@@ -12,9 +12,10 @@ from mgb.ir import Graph, Kind
 
 from .frame import Frame
 from .launch import Launcher, Unit
-from .machine import Code, build, load, toolchain
+from .machine import Code, build, load
 from .native import MACHINES
 from .source import source
+from .target import mismatch, target, toolchain
 from .words import VOCABULARY
 from .writer import Source
 
@@ -52,6 +53,15 @@ class CpuNumba(Backend):
 
     def version(self) -> str:
         return toolchain()
+
+    def target(self) -> str:
+        return target()
+
+    def mismatch(self, target: str) -> str | None:
+        try:
+            return mismatch(target)
+        except (ValueError, KeyError, TypeError) as error:
+            return f"what they need is not said as this version says it: {error}"
 
     def compile(self, graph: Graph) -> Kernel:
         frame = Frame(graph)

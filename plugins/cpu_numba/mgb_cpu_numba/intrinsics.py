@@ -238,7 +238,6 @@ WORDS: dict[str, Any] = {
     "fma": intrinsic(lambda _typing, a, b, c: (a(a, b, c), _generated(_fma))),
     "where": intrinsic(lambda _typing, condition, a, b: (a(types.boolean, a, b), _select)),
     "slot": memory.slot(),
-    "data": memory.data(),
     "move": memory.move(),
     "any_is": memory.any_is(),
     "ask": memory.ask(),

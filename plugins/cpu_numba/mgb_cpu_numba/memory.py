@@ -251,16 +251,6 @@ def slot() -> Any:
     return intrinsic(lambda _typing, plan, index: (types.int64(types.int64, types.int64), emit))
 
 
-def data() -> Any:
-    """``data(array)``: where the elements of a NumPy array begin (``PyArrayObject.data``)."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        field = builder.inttoptr(builder.add(args[0], WORD(16)), WORD.as_pointer())
-        return builder.load(field, align=8)
-
-    return intrinsic(lambda _typing, array: (types.int64(types.int64), emit))
-
-
 def any_is() -> Any:
     """``any_is(address, *others)``: whether one of `others` is `address`."""
 

@@ -1,7 +1,7 @@
 ; How kernels are called: the Python function `run` of a launcher, and threads that take parts of its work.
 ;
-; `native.py` fills in what stands in <angle brackets>, compiles this once in a process, and has the
-; structures %site and %program as ctypes structures, `Site` and `Program`.
+; `native.py` fills in what stands in <angle brackets>, compiles this where no object file of it is at hand, and
+; has the structures %site and %program as ctypes structures, `Site` and `Program`.
 
 %site = type {
   ptr,  ;  0 slow: the Python function for calls that fit no program
@@ -88,6 +88,9 @@ declare void @Py_DecRef(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void <pause>
+
+@PyTuple_Type    = external global i8
+@_Py_NoneStruct  = external global i8
 
 ; Nanoseconds.
 define internal i64 @now() {
@@ -456,6 +459,8 @@ alone:
 }
 
 ; Run a program, which the caller keeps alive, on arrays: the inputs, outputs and constants. The GIL is held.
+; Kernels get the addresses of the data. Had workers to read the array objects, whose references Python counts
+; before and after, hundreds of cache lines would travel between the cores.
 ; Returns 0, or 1 when there is no memory.
 define i32 @launch(ptr %program, ptr %list) {
 entry:
@@ -474,8 +479,10 @@ body:
   %place = load i64, ptr %place_at
   %array_at = getelementptr ptr, ptr %list, i64 %place
   %array = load ptr, ptr %array_at
+  %data_at = getelementptr i8, ptr %array, i64 <data>
+  %data = load ptr, ptr %data_at
   %target = getelementptr ptr, ptr %arrays, i64 %i
-  store ptr %array, ptr %target
+  store ptr %data, ptr %target
   %next = add i64 %i, 1
   br label %walk
 ready:
@@ -678,8 +685,8 @@ unpack:
   %out_at = getelementptr ptr, ptr %args, i64 %inputs
   %out = load ptr, ptr %out_at
   %type_at = getelementptr i8, ptr %out, i64 <type>
-  %type = load i64, ptr %type_at
-  %is_tuple = icmp eq i64 %type, <tuple>
+  %type = load ptr, ptr %type_at
+  %is_tuple = icmp eq ptr %type, @PyTuple_Type
   br i1 %is_tuple, label %measure, label %python
 measure:
   %size_at = getelementptr i8, ptr %out, i64 <size>
@@ -709,9 +716,8 @@ fill:
     i32 1, label %memory
   ]
 none:
-  %nothing = inttoptr i64 <none> to ptr
-  call void @Py_IncRef(ptr %nothing)
-  ret ptr %nothing
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
 memory:
   %error = call ptr @PyErr_NoMemory()
   ret ptr null

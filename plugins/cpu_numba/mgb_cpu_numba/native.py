@@ -1,4 +1,4 @@
-"""The native code that calls kernels: `native.ll`, compiled once in a process, and what it reads."""
+"""The native code that calls kernels, made of `native.ll`, and what it reads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import platform
 import threading
 from collections.abc import Callable
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .objects import Loaded, ObjectError
 
 #: Nanoseconds that an idle thread stays awake: longer than the Python code between two kernels, as a rule,
 #: and too short to be much in the way of the threads of a BLAS that run next. Up to `LINGER` it stays awake
@@ -67,10 +69,22 @@ _FASTCALL_KEYWORDS = 0x80 | 0x02
 
 
 class Native:
-    """The functions of `native.ll`."""
+    """The functions of `native.ll`.
 
-    def __init__(self) -> None:
-        library = _link(_text())
+    Parameters
+    ----------
+    image : bytes
+        Its object file.
+
+    Raises
+    ------
+    ObjectError
+        It cannot be loaded here.
+    """
+
+    def __init__(self, image: bytes) -> None:
+        self.image = image
+        library = Loaded(image)
         self.work = library["work"]
         self.launch = ctypes.PYFUNCTYPE(ctypes.c_int, POINTER, POINTER)(library["launch"])
         forget = ctypes.PYFUNCTYPE(None)(library["forget"])
@@ -79,6 +93,7 @@ class Native:
         self.method = _Method(b"run", library["run"], _FASTCALL_KEYWORDS, doc)
         self.workers = WORD.from_address(library["workers"])
         self.growing = threading.Lock()
+        library.stay()  # workers sleep in it when Python ends
         os.register_at_fork(after_in_child=lambda: self._after_fork(forget))
 
     def function(self, site: np.ndarray[Any, Any]) -> Callable[..., None]:
@@ -111,10 +126,32 @@ class Native:
         self.growing = threading.Lock()
 
 
-@cache
-def native() -> Native:
-    """The native code of this process, compiled at the first call."""
-    return Native()
+_native: Native | None = None
+_making = threading.Lock()
+
+
+def native(image: bytes = b"") -> Native:
+    """The native code of this process.
+
+    Parameters
+    ----------
+    image : bytes
+        What the first call is to make it of, unless it is compiled: its object file, as ``native().image``
+        was in another process.
+    """
+    global _native
+    if _native is None:
+        with _making:
+            if _native is None:
+                _native = _load(image)
+    return _native
+
+
+def _load(image: bytes) -> Native:
+    if image:
+        with suppress(ObjectError):
+            return Native(image)
+    return Native(emit(_text()))
 
 
 def _text() -> str:
@@ -123,7 +160,6 @@ def _text() -> str:
     header = object.__basicsize__  # what each object begins with
     values = {
         "futex": futex, "pause": pause, "spin": SPIN, "linger": LINGER, "keep": KEEP,
-        "none": id(None), "tuple": id(tuple),
         "type": header - 8, "size": header, "items": tuple.__basicsize__,
         "data": header, "ndim": header + 8, "shape": header + 16, "strides": header + 24,
     }  # fmt: skip
@@ -133,18 +169,13 @@ def _text() -> str:
     return text
 
 
-def _link(text: str) -> Any:
-    """Compile `text`. The code stays as long as the process: workers sleep in it when Python ends."""
+def emit(text: str) -> bytes:
+    """The object file of a module in LLVM's language, such that `Loaded` takes it."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(jit=True, opt=0)  # a third of the time
-    linker = llvm.create_lljit_compiler(machine)
-    builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process()
-    for name in ("work", "launch", "run", "forget", "workers"):
-        builder.export_symbol(name)
-    library = builder.link(linker, "mgb_native")
-    library.detach()
-    linker.detach()
-    return library
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(opt=0, reloc="static", codemodel="large", jit=True)
+    image: bytes = machine.emit_object(llvm.parse_assembly(text))  # opt=0 takes a third of the time
+    return image

@@ -1,6 +1,6 @@
 """From a graph to the Python source of its kernel.
 
-A kernel is ``kernel(arrays, plan, span) -> int`` over addresses: of a C array with the NumPy array objects
+A kernel is ``kernel(arrays, plan, span) -> int`` over addresses: of a C array with the addresses of the data
 ``x0, ..., y0, ...``, of the plan and of the span (see `frame`). It returns 1, having done nothing, when an
 output is the memory of an input that must not be overwritten yet. The loops are
 
@@ -74,7 +74,7 @@ class _Printer(Writer):
         ]
         used |= {base[b.shared] for b in frame.buffers if b.name in used}
         for i, name in enumerate(parameters):
-            self.line(f"{name} = data(slot(arrays, {i}))")
+            self.line(f"{name} = slot(arrays, {i})")
         risks: dict[int, list[str]] = {}
         for i, j in hazards(frame):
             risks.setdefault(i, []).append(f"y{j}")

@@ -1,0 +1,193 @@
+"""`compile` and `export`: what a traced function needs, made before it is called, and kept in a file."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ..errors import ExportError
+from ..executor import Options, Program
+from ..ir import Graph
+from ..tensor import ACTIVE, Tensor, active_trace
+from .argument_specs import stand_ins
+from .arguments import check_tensors, key_of, shapes_of
+from .captured import Captured, check_pure, graph_of
+from .hostless import HostlessCall, results_of
+from .record import Record
+from .recording import Recording
+from .statistics import Statistics
+from .tree import LEAF, Structure, flatten
+from .variant import Variant
+from .variants import Variants
+
+
+class AheadOfTime(ABC):
+    """A traced function that is compiled without being run."""
+
+    __name__: str
+    __wrapped__: Callable[..., Any]
+    capture_as_const: bool
+    without_host: bool
+    record_only: bool
+    symbolic_shape: bool
+    options: Options
+    _statistics: Statistics
+    _captured: Captured | None
+    _lock: AbstractContextManager[Any]
+    _variants: dict[bool, Variants]
+
+    @abstractmethod
+    def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
+        """A session that records a call with the flattened arguments `leaves`."""
+
+    @abstractmethod
+    def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
+        """Compile with this function's options, and count it."""
+
+    @abstractmethod
+    def _keep_call(
+        self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
+    ) -> None:
+        """Let calls with arguments of `key` skip the body by `call`, or find `variant` if it must run."""
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Record and compile a call without running its ops; the next one like it compiles nothing.
+
+        The body runs, as it does when a call is recorded, on Tensors without values. No Tensor outside is
+        changed.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What the function takes. For a Tensor its type does: a Tensor of that type, a `Spec`, or a text
+            such as ``"f32[64,784]"``.
+
+        Raises
+        ------
+        ArgumentSpecError
+            A text that is no type.
+        SymbolicReadError
+            The body looks at values, which only a call that runs has.
+        ExportError
+            The trace only records, or this is called inside another one.
+        """
+        if self.record_only:
+            raise ExportError(
+                f"{self.__name__} only records: trace it without record_only=True to compile it"
+            )
+        args, kwargs = stand_ins((args, kwargs))
+        if self.capture_as_const:
+            check_tensors(args)
+        leaves, structure = flatten((args, kwargs))
+        with self._lock:
+            session = self._recording(leaves, without_host=self.without_host, symbolic=True)
+            record, ends = _recorded(session, lambda: self.__wrapped__(*args, **kwargs), self.without_host)
+            variant = Variant(record, self._compile)
+            for number, segment in enumerate(variant.segments):
+                if segment.outputs:
+                    variant.program(number)
+            self._statistics.recorded()
+            if self.without_host:
+                skips = ends is not None and not record.escaping(ends[1])
+                call = HostlessCall(variant, leaves, *ends) if ends is not None and skips else None
+                self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
+            else:
+                self._variants[False].keep(shapes_of(args, kwargs), variant)
+
+    def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """Write a file that `mgb.jit.load` runs where no compiler is: the graph, its constants, its kernels.
+
+        Tensors from outside, such as Parameters, become constants with the values that they have now. Shapes
+        are those of the arguments. A processor that lacks what this one has, or another version of mgb, makes
+        `load` compile again. The file holds machine code: load only files that you trust.
+
+        Parameters
+        ----------
+        path : path
+            A file there is replaced in one go, or stays as it was.
+        *args, **kwargs
+            As for `compile`. Left out, they are those of the latest call, if the trace has
+            ``capture_as_const=True``. Arguments that are not Tensors are frozen too.
+
+        Raises
+        ------
+        ExportError
+            Nothing says what the arguments are, or a parameter of an op is nothing that a file can hold.
+        DumpTrainingError, DumpStateError, DumpOutputError
+            The function changes Tensors outside, looks at values, or returns something else than Tensors in a
+            flat container: what `dump` refuses too.
+        """
+        from .exported import write
+
+        captured, names = self._to_export(args, kwargs)
+        check_pure(captured.record)
+        graph, ends = graph_of(captured, names, None, 1)
+        write(path, self.__name__, graph, ends, self._compile(graph, {}), self.options)
+
+    def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
+        if not args and not kwargs:
+            if self.capture_as_const and self._captured is not None:
+                return self._captured, None
+            if _parameters(self.__wrapped__):
+                raise ExportError(
+                    f"say the types of the arguments of {self.__name__}, as in export(path, 'f32[64,784]')"
+                )
+        args, kwargs = stand_ins((args, kwargs))
+        session = Recording(
+            flatten((args, kwargs))[0],
+            symbolic=True,
+            capture_as_const=True,
+            without_host=False,
+            symbolic_shape=self.symbolic_shape,
+        )
+        record, ends = _recorded(session, lambda: self.__wrapped__(*args, **kwargs), True)
+        if ends is None:
+            raise ExportError(
+                f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
+                "compute it with ops"
+            )
+        names = list(_names(self.__wrapped__, args))
+        return Captured.of(args, kwargs, ends[0], ends[1], record), names
+
+
+#: How the result of a call is nested, and where each of its values comes from.
+_Ends = tuple[Structure, tuple[int | None, ...]]
+
+
+def _recorded(session: Recording, body: Callable[[], Any], wants_ends: bool) -> tuple[Record, _Ends | None]:
+    """What `body` did, and its ends unless it has looked at values; nothing is run."""
+    if active_trace() is not None:
+        raise ExportError("a function is compiled or exported outside of any trace: call it there")
+    token = ACTIVE.set(session)
+    try:
+        result = body()
+        ends = results_of(result, session) if wants_ends and not session.reads else None
+        record = session.finish()
+        if ends is not None:
+            session.check_known()
+    finally:
+        ACTIVE.reset(token)
+        session.undo()
+    return record, ends
+
+
+def _names(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[str]:
+    """For each Tensor among the positional arguments the name of its parameter: ``x``, ``pair[0]``."""
+    plain = [p.name for p in _parameters(function) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for number, value in enumerate(args):
+        name = plain[number] if number < len(plain) else f"arg_{number}"
+        leaves, structure = flatten(value)
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                yield name if structure == LEAF else f"{name}[{place}]"
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:  # of some functions in C it is not known
+        return []

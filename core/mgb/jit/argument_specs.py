@@ -1,0 +1,68 @@
+"""Arguments by their types alone: what `compile`, `export` and the command line take instead of values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ArgumentSpecError, ConversionError
+from ..ir import Spec
+from ..tensor import Tensor
+from .tree import flatten
+
+_SHORT = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    **{f"i{8 * d.itemsize}": d.name for d in dtypes.SIGNED},
+    **{f"u{8 * d.itemsize}": d.name for d in dtypes.UNSIGNED},
+}
+
+_TEXT = re.compile(r"\s*(\w+)\s*\[([^\]]*)\]\s*")
+
+
+def spec_of(text: str) -> Spec:
+    """The type that a text such as ``"f32[64,784]"`` or ``"int32[]"`` names.
+
+    Raises
+    ------
+    ArgumentSpecError
+    """
+    found = _TEXT.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError("it is no dtype with lengths in brackets")
+        lengths = [int(n) for n in found[2].split(",") if n.strip()]
+        if any(n < 0 for n in lengths):
+            raise ValueError("a length is negative")
+        return Spec(tuple(lengths), dtypes.as_dtype(_SHORT.get(found[1], found[1])))
+    except (ValueError, ConversionError) as error:
+        raise ArgumentSpecError(f"{text!r} is no type: {error}; write it as 'f32[64,784]'") from error
+
+
+def stand_ins(arguments: Any) -> Any:
+    """`arguments`, nested as they are, with a Tensor of no particular value for each type among them.
+
+    A `Spec` is a type, and so is a text that has brackets; a Tensor stands for its own type. Everything else
+    is the value that it is.
+
+    Raises
+    ------
+    ArgumentSpecError
+    """
+    leaves, structure = flatten(arguments)
+    return structure.build(iter([_stand_in(leaf) for leaf in leaves]))
+
+
+def _stand_in(leaf: Any) -> Any:
+    if isinstance(leaf, str) and "[" in leaf:
+        leaf = spec_of(leaf)
+    if isinstance(leaf, Tensor):
+        leaf = leaf.spec
+    return (
+        Tensor(np.empty(leaf.shape, leaf.dtype), leaf.dtype, leaf.device) if isinstance(leaf, Spec) else leaf
+    )

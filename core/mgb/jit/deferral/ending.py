@@ -1,0 +1,139 @@
+"""How a sequence of deferred ops is computed: op by op while it is cold, by a program once it is hot."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...apply import evaluate
+from ...errors import AutoWarning, MgbError
+from ...executor import Options, Program, compile_program
+from ..record import Literal
+from ..variant import cut_out
+
+if TYPE_CHECKING:
+    from .links import Link
+    from .operands import Ref
+
+#: The results that were computed by the number of the op, and why others could not be.
+Outcome = tuple[dict[int, Any], dict[int, BaseException]]
+
+
+class Ending:
+    """The results of a sequence that were alive when it ended.
+
+    Parameters
+    ----------
+    sequence : sequence of Link
+    outputs : frozenset of int
+        Numbers of ops.
+    """
+
+    __slots__ = ("_order", "_reads", "_refused", "_sequence", "outputs", "program", "runs")
+
+    def __init__(self, sequence: Sequence[Link], outputs: frozenset[int]) -> None:
+        self._sequence = sequence
+        self.outputs = tuple(sorted(outputs))
+        self.runs = 0
+        self.program: Program | None = None
+        self._reads: tuple[int, ...] = ()
+        self._order: list[tuple[Link, tuple[int, ...]]] | None = None
+        self._refused = False  # no program can be made
+
+    def compile(self, options: Options, replaced: Mapping[int, int]) -> None:
+        """Make a program; where that fails, say so once and go on op by op.
+
+        Parameters
+        ----------
+        options : Options
+        replaced : mapping
+            From the numbers of ops to those of the external inputs whose place their results take.
+        """
+        if self._refused:
+            return
+        sequence = self._sequence
+        boundary = {
+            node: -1 - (link.fed - len(link.feeds) + place)
+            for link in sequence
+            for place, node in enumerate(link.feeds)
+        }
+        nodes = tuple(n for o in self.outputs if (n := sequence[o].node) is not None)
+        graph, self._reads = cut_out(nodes, boundary)
+        inputs = {-1 - ref: place for place, ref in enumerate(self._reads)}
+        updates = {
+            place: inputs[replaced[o]]
+            for place, o in enumerate(self.outputs)
+            if replaced.get(o) in inputs and graph.inputs[inputs[replaced[o]]].spec == nodes[place].spec
+        }
+        try:
+            self.program = compile_program(graph, options, updates)
+        except MgbError as error:
+            self._refused = True
+            warnings.warn(
+                f"mgb.jit.auto: {len(sequence)} ops that repeat go on op by op, for they cannot be compiled: "
+                f"{error}",
+                AutoWarning,
+                stacklevel=2,
+            )
+
+    def run(self, fed: list[Any]) -> Outcome:
+        """Compute the results from the external inputs `fed`, which are let go of when they were used."""
+        self.runs += 1
+        if self.program is not None:
+            try:
+                results = self.program.call([fed[-1 - r] for r in self._reads])
+                return dict(zip(self.outputs, results)), {}
+            except Exception:
+                pass  # which op it was, and what can be computed without it, shows below
+        if self._order is None:
+            self._order = order(self._sequence, self.outputs)
+        return run_one_by_one(self._order, fed)
+
+
+def order(sequence: Sequence[Link], outputs: Sequence[int]) -> list[tuple[Link, tuple[int, ...]]]:
+    """The ops that `outputs` depend on, each with the values that nothing reads after it."""
+    needed = set(outputs)
+    kept = frozenset(outputs)
+    found = []
+    for link in reversed(sequence):
+        if link.index in needed:
+            reads = dict.fromkeys(_ref(a) for a in link.args if not isinstance(a, Literal))
+            found.append((link, tuple(r for r in reads if r not in needed and r not in kept)))
+            needed.update(reads)
+    return found[::-1]
+
+
+def _ref(arg: Ref) -> int:
+    """An operand that is no constant as a number."""
+    return arg if isinstance(arg, int) else -1 - arg.number  # type: ignore[union-attr]
+
+
+def run_one_by_one(links: Sequence[tuple[Link, tuple[int, ...]]], fed: list[Any]) -> Outcome:
+    """Evaluate ops in order; one that fails keeps only those from a value that depend on it."""
+    values: dict[int, Any] = {-1 - n: array for n, array in enumerate(fed)}
+    fed.clear()
+    errors: dict[int, BaseException] = {}
+    for link, done in links:
+        assert link.op is not None and link.params is not None
+        refs = [None if isinstance(a, Literal) else _ref(a) for a in link.args]
+        cause = next((errors[r] for r in refs if r in errors), None)
+        if cause is None:
+            try:
+                arrays = [a.array if isinstance(a, Literal) else values[_ref(a)] for a in link.args]
+                values[link.index] = evaluate(link.op, arrays, link.params)
+            except Exception as error:
+                error.add_note(_note(link))
+                cause = error
+        if cause is not None:
+            errors[link.index] = cause
+        arrays = []
+        if not errors:  # then Tensors may go back to what they were
+            for ref in done:
+                values.pop(ref, None)
+    return values, errors
+
+
+def _note(link: Link) -> str:
+    assert link.op is not None and link.node is not None
+    return f"mgb.jit.auto had deferred {link.op.name}, which was called at {link.node.source}"

@@ -1,0 +1,54 @@
+"""What a deferred op is applied to, as its link remembers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...tensor import CONSTANT, Tensor
+from ..record import Literal
+
+#: Stands for a number that equality says too little of, such as a zero, which has a sign.
+INEXACT = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Varying:
+    """An operand that is a Python number, another one from time to time: an input like any array.
+
+    Attributes
+    ----------
+    number : int
+        Which external input it is.
+    kind : type
+        bool, int or float.
+    dtype : dtype
+        What the op promotes it to.
+    """
+
+    number: int
+    kind: type
+    dtype: np.dtype[Any]
+
+
+#: An operand: the op of this sequence that made it (0, 1, ...), an external input (-1 is the first, ...), a
+#: constant, or a number that varies.
+Ref = int | Literal | Varying
+
+
+def is_number(tensor: Tensor) -> bool:
+    """Was it made of a Python number, or of a list that holds one?"""
+    return tensor._index == CONSTANT and tensor._data.size == 1
+
+
+def same_bits(mine: Any, other: Any) -> bool:
+    """Are two constants one and the same, the sign of zero and the payload of NaN included?"""
+    return bool(mine.dtype == other.dtype and mine.shape == other.shape and mine.tobytes() == other.tobytes())
+
+
+@np.errstate(over="ignore")
+def array_of_number(value: Any, dtype: Any) -> Any:
+    """A Python number as a 0-d array."""
+    return np.array(value, dtype)

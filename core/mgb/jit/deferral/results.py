@@ -1,0 +1,82 @@
+"""Tensors that stood for deferred ops get their values, or those of before where an op failed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+#: A Tensor that took a new value, what it had before (an op's result by its number, an external input by its
+#: number from -1 down, or another array), and after which op.
+Rebound = tuple[weakref.ref[Tensor], Any, int]
+
+
+class Failed:
+    """The session of a Tensor whose op raised when it was computed."""
+
+    symbolic_shape = False
+    replays = False
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def read(self, tensor: Tensor) -> NoReturn:
+        """Raise the error again."""
+        raise self._error
+
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        """The alias raises it as well."""
+
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+        """Likewise."""
+
+
+def without_fed(rebound: Sequence[Rebound], fed: Sequence[Any]) -> list[Rebound]:
+    """As `rebound`, with external inputs by number: what has one more holder is not updated in place."""
+    numbers = {id(array): -1 - n for n, array in enumerate(fed)}
+    return [(r, numbers.get(id(b), b) if not isinstance(b, int) else b, at) for r, b, at in rebound]
+
+
+def updates(session: Stream, rebound: Iterable[Rebound]) -> dict[int, int]:
+    """From the ops whose results are new values of Tensors to the external inputs that held the old ones."""
+    found = {}
+    for reference, before, _ in rebound:
+        tensor = reference()
+        if tensor is not None and tensor._session is session and isinstance(before, int) and before < 0:
+            found[tensor._index] = -1 - before
+    return found
+
+
+def undo(session: Stream, rebound: Sequence[Rebound], failed: int, values: dict[int, Any]) -> None:
+    """Give Tensors that were rebound after the op `failed` their values of before: eager code stops there."""
+    for reference, before, at in reversed(rebound):
+        tensor = reference()
+        if at < failed or tensor is None or tensor._session is not session:
+            continue
+        array = values.get(before) if isinstance(before, int) else before
+        if array is not None:
+            tensor._data, tensor._session, tensor._index = array, None, -1
+            tensor._spec = tensor._tape = None
+        elif isinstance(before, int) and before >= 0:
+            tensor._index = before
+
+
+def hand_over(
+    session: Stream, tensors: Sequence[Tensor], values: dict[int, Any], errors: dict[int, BaseException]
+) -> None:
+    """Give the Tensors that stand for ops of `session` their values, or what raises instead."""
+    for tensor in tensors:
+        if tensor._session is session:
+            array = values.get(tensor._index)
+            if array is not None:
+                tensor._data = array
+                tensor._session = None
+                tensor._index = -1
+            else:
+                error = errors.get(tensor._index) or errors[min(errors)]
+                tensor._session = Failed(error)  # type: ignore[assignment]

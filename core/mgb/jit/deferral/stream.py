@@ -1,0 +1,373 @@
+"""The ops of one thread on their way: deferred one by one, and computed together when a value is wanted."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any
+
+from ...apply import constant, evaluate
+from ...apply import record as tell_tapes
+from ...errors import AutoInterruptedError, ConversionError
+from ...executor import Options
+from ...ir import Op
+from ...tensor import ACTIVE, Tensor, place, wrap
+from ..record import Literal
+from .ending import Ending, order, run_one_by_one
+from .growth import Growth
+from .links import Ends, Link
+from .operands import Ref, Varying, array_of_number, is_number, same_bits
+from .period import period_of
+from .results import Rebound, hand_over, undo, updates, without_fed
+
+#: Ops, and bytes of what they read from outside, that wait at most.
+_MOST_OPS, _MOST_BYTES = 4096, 1 << 28
+
+#: So many different parameters of one op in one place, and it runs at once: no program for each.
+_VARIETY = 4
+
+#: So many sequences that nobody has seen before, and the loop that was found is over.
+_STRANGERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `auto` was asked for.
+
+    Attributes
+    ----------
+    after : int
+        A sequence runs op by op so often before it is compiled.
+    options : Options
+    """
+
+    after: int = 2
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a `Stream` did: sequences computed, those by programs, and programs made."""
+
+    sequences: int = 0
+    compiled: int = 0
+    programs: int = 0
+
+
+class Stream:
+    """A session that only notes ops, until a value is wanted.
+
+    It follows the tree of the sequences that it has seen, from link to link. Where an op is the one that came
+    next the last time, it is known already: nothing is inferred or hashed. Any other op adds a link. The
+    thread that made it uses it; others may ask for values.
+
+    Parameters
+    ----------
+    settings : Settings
+    """
+
+    symbolic_shape = False
+    replays = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.counts = Counts()
+        self._settings = settings
+        self._thread = get_ident()
+        self._lock = threading.RLock()
+        self._ends = Ends()
+        self._period = self._strangers = 0
+        self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it
+        self._raw: tuple[Op, tuple[Any, ...]] | None = None
+        self._busy = False  # is an op being noted?
+        self._begin(_MOST_OPS)
+
+    def _begin(self, limit: int, root: Link | None = None) -> None:
+        """Nothing waits."""
+        self._limit = limit
+        self._at = self._root = root or self._roots.setdefault(limit, Link())
+        self._fed: list[Any] = []
+        self._tensors: list[weakref.ref[Tensor]] = []
+        self._rebound: list[Rebound] = []
+        self._growth = Growth(self)
+
+    # the Session protocol
+
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        """The result, when `op` is what came next the last time."""
+        link = self._at.next
+        if link.op is not op or link.arity != len(args) or link.params != params:
+            self._raw = op, args
+            return None
+        tracked = False
+        fed = self._fed
+        for a, ref in zip(args, link.args):
+            if isinstance(a, Tensor):
+                if a._tape:
+                    tracked = True
+                if a._session is self:
+                    if a._index == ref:
+                        continue
+                elif ref.__class__ is int and ref < 0:
+                    if -1 - ref < len(fed):
+                        if fed[-1 - ref] is a._data:
+                            continue
+                    elif self._feeds(link, ref, a):
+                        continue
+            elif ref.__class__ is Literal:
+                if ref.raw.__class__ is a.__class__ and ref.raw == a:
+                    continue
+            elif ref.__class__ is Varying and self._varies(op, ref, a, link):
+                continue
+            break
+        else:
+            return self._taped_result(link, args) if tracked else self._result(link)
+        del fed[self._at.fed :]
+        self._raw = op, args
+        return None
+
+    def _taped_result(self, link: Link, args: tuple[Any, ...]) -> Tensor | None:
+        """The result of `link`, of which gradient tapes are told; None when they want the body instead."""
+        op = link.op
+        assert op is not None and link.spec is not None and link.params is not None
+        if not op.differentiable:
+            return self._result(link)
+        if op.grad is None and op.body is not None:
+            del self._fed[self._at.fed :]
+            return None
+        inputs = [
+            a if isinstance(a, Tensor) else constant(self._array_of(ref), link.spec.device)
+            for a, ref in zip(args, link.args)
+        ]
+        out = self._result(link)
+        if out is not None:
+            tell_tapes(op, inputs, out, link.params)
+        return out
+
+    def _array_of(self, ref: Ref) -> Any:
+        return ref.array if isinstance(ref, Literal) else self._fed[ref.number]  # type: ignore[union-attr]
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        raw, self._raw = self._raw, None
+        for tensor in inputs:
+            if tensor._session is not None and tensor._session is not self:
+                tensor._array()
+        token = ACTIVE.set(None)  # what a finalizer or a signal handler does meanwhile is no part of this
+        self._busy = True
+        try:
+            link = self._known(op, inputs, params)
+            full = self._at.index + 1 >= self._limit or self._at.nbytes > _MOST_BYTES
+            if link is None and not full and not self._is_restless(op, params):
+                given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
+                scalars = raw[1] if raw is not None and given else inputs
+                link = self._growth.link(self._at, self._fed, op, inputs, params, scalars)
+            out = self._result(link) if link is not None else None
+        finally:
+            self._busy = False
+            ACTIVE.reset(token)
+        if out is not None:
+            return out
+        if not full:
+            return self._run_at_once(op, inputs, params)
+        self._end_at_limit()
+        return self.step(op, inputs, params)
+
+    def _is_restless(self, op: Op, params: dict[str, Any]) -> bool:
+        """Did `op` come here with many other parameters?"""
+        return sum(c.op is op and c.params != params for c in self._at.children) >= _VARIETY
+
+    def read(self, tensor: Tensor) -> Any:
+        """The array of `tensor`; everything that waits is computed."""
+        if get_ident() == self._thread and not self._busy:
+            self.flush()
+        else:
+            self._compute_apart(tensor)
+        if tensor._session is self:
+            raise AutoInterruptedError(
+                "the value of a Tensor was wanted by code that ran while it was computed"
+            )
+        return tensor._array()  # of a Tensor that failed, by raising
+
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        if alias._session is self:
+            if get_ident() == self._thread:
+                self._tensors.append(weakref.ref(alias))
+            else:
+                alias._data, alias._session, alias._index = original._array(), None, -1
+
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+        if value._session is self:
+            if get_ident() == self._thread:
+                reference = weakref.ref(tensor)
+                self._tensors.append(reference)
+                before = tensor._index if tensor._session is self else tensor._data
+                self._rebound.append((reference, before, self._at.index))
+            else:
+                value._array()
+
+    def seen(self, tensor: Tensor) -> None:
+        pass
+
+    def created(self, tensor: Tensor) -> None:
+        pass
+
+    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+        pass
+
+    def entered(self, module: Any) -> None:
+        pass
+
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        pass
+
+    def shape_of(self, tensor: Tensor) -> Tensor:
+        raise AssertionError("shapes are tuples outside of a trace")
+
+    # following the tree
+
+    def _result(self, link: Link) -> Tensor | None:
+        """A Tensor for `link`, which is next; None if a finalizer that just ran wanted values here."""
+        out = place(self, link.index, link.spec)  # type: ignore[arg-type]
+        reference = weakref.ref(out)
+        if self._at is not link.parent:
+            return None
+        self._tensors.append(reference)
+        self._at = link
+        return out
+
+    def _feeds(self, link: Link, ref: int, tensor: Tensor) -> bool:
+        """Take `tensor` as an external input that `link` is the first to read, if it looks as then."""
+        array = tensor._data
+        if tensor._session is not None:
+            return False
+        spec = link.feeds[-1 - ref - link.fed].spec  # counted from the end
+        if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
+            return False
+        self._fed.append(array)
+        return True
+
+    def _varies(self, op: Op, ref: Varying, value: Any, link: Link) -> bool:
+        """Take the Python number `value` as an external input."""
+        if value.__class__ is not ref.kind:
+            return False
+        try:
+            self._fed.append(array_of_number(value, ref.dtype))
+        except OverflowError as error:
+            raise ConversionError(f"{op.name}: {value} does not fit in {ref.dtype}") from error
+        return True
+
+    def _known(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Link | None:
+        """The link for this op on exact inputs, if it came here before."""
+        at = self._at
+        link: Link
+        for link in (at.next, *at.children):
+            if link.op is op and link.arity == len(inputs) and link.params == params:
+                if all(self._is(tensor, ref, link) for tensor, ref in zip(inputs, link.args)):
+                    at.next = link
+                    return link
+                del self._fed[at.fed :]
+        return None
+
+    def _is(self, tensor: Tensor, ref: Ref, link: Link) -> bool:
+        """Is `tensor` the operand `ref` of `link`? It is fed if it is."""
+        if tensor._session is self:
+            return tensor._index == ref
+        if isinstance(ref, Literal):
+            return is_number(tensor) and same_bits(ref.array, tensor._data)
+        if isinstance(ref, Varying):
+            if not is_number(tensor) or tensor._data.dtype != ref.dtype:
+                return False
+            self._fed.append(tensor._data)
+            return True
+        if ref >= 0:
+            return False
+        if -1 - ref < len(self._fed):
+            return self._fed[-1 - ref] is tensor._data
+        return self._feeds(link, ref, tensor)
+
+    def _run_at_once(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
+        """The result as in eager code: this op comes with other parameters each time."""
+        device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
+        return wrap(evaluate(op, [t._array() for t in inputs], params), device)
+
+    # computing
+
+    def flush(self) -> None:
+        """Compute what waits and is alive; raises what the first of those ops raises."""
+        if self._at is not self._root and not self._busy:
+            self._compute(self._period or _MOST_OPS, None)
+
+    def _end_at_limit(self) -> None:
+        """As `flush`, where too many ops wait: in a loop that asks for no values, after each iteration."""
+        if self._period:
+            self._strangers = 0 if self._at.endings else self._strangers + 1
+            if self._strangers > _STRANGERS:
+                self._period = 0
+            return self.flush()
+        sequence = self._at.sequence()
+        found = period_of(sequence) if len(sequence) >= self._limit else None
+        if found is None:
+            return self.flush()
+        self._period, ahead = found
+        self._strangers = 0
+        return self._compute(ahead or self._period, Link() if ahead else None)
+
+    def _compute(self, limit: int, root: Link | None) -> None:
+        with self._lock:
+            at, fed, tensors = self._at, self._fed, self._tensors
+            rebound = without_fed(self._rebound, fed)
+            alive = [t for r in tensors if (t := r()) is not None and t._session is self]
+            self._begin(limit, root)
+            self.counts.sequences += 1
+            self._ends.used(at)
+            if alive:
+                self._compute_alive(at, alive, fed, rebound)
+
+    def _compute_alive(
+        self, at: Link, alive: Sequence[Tensor], fed: list[Any], rebound: Sequence[Rebound]
+    ) -> None:
+        values: dict[int, Any] = {}
+        before: dict[int, Any] = {}
+        errors: dict[int, BaseException] = {}
+        token = ACTIVE.set(None)
+        try:
+            ending = self._ending(at, alive, rebound)
+            if ending.program is None:  # it would not write in place what is held here
+                before = {b: fed[-1 - b] for _, b, _ in rebound if isinstance(b, int) and b < 0}
+            values, errors = ending.run(fed)
+            if errors:
+                undo(self, rebound, min(errors), before | values)
+        except BaseException as error:
+            undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
+            stopped = AutoInterruptedError(f"{type(error).__name__} came while this value was computed")
+            errors = {t._index: stopped for t in alive}
+            raise
+        finally:
+            ACTIVE.reset(token)
+            hand_over(self, alive, values, errors)
+        if errors:
+            raise errors[min(errors)]
+
+    def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
+        """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""
+        ending = at.ending(frozenset([t._index for t in alive]))
+        if ending.program is None and ending.runs >= self._settings.after:
+            ending.compile(self._settings.options, updates(self, rebound))
+            self.counts.programs += ending.program is not None
+        self.counts.compiled += ending.program is not None
+        return ending
+
+    def _compute_apart(self, tensor: Tensor) -> None:
+        """Give `tensor` its value from another thread than the one whose ops wait, which may go on."""
+        with self._lock:
+            if tensor._session is not self:
+                return
+            at, fed, index = self._at, list(self._fed), tensor._index
+            token = ACTIVE.set(None)
+            try:
+                values, errors = run_one_by_one(order(at.sequence(), (index,)), fed)
+            finally:
+                ACTIVE.reset(token)
+            hand_over(self, [tensor], values, errors)

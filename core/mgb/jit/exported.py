@@ -1,0 +1,289 @@
+"""What `export` writes, and what `load` makes of it: a function that was compiled in another process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import config, plugins
+from ..apply import apply, constant
+from ..autodiff.tape import any_open
+from ..backend import Backend
+from ..device import device_type
+from ..errors import BackendError, ConversionError, ExportedInputError, ExportedTargetError, GraphFileError
+from ..executor import Options, Program, compile_program
+from ..executor.portable import pack, unpack
+from ..graph_file import Reader, Writer
+from ..ir import CONST, Graph, Node
+from ..onnx.values import ValueSpec
+from ..tensor import Tensor, active_trace, wrap
+from .captured import Ends
+
+logger = logging.getLogger("mgb.jit")
+
+#: How results are handed out, by the kind of container that the function returned.
+ARRANGEMENTS: Mapping[str, Callable[[list[Tensor], tuple[str, ...]], Any]] = {
+    "tensor": lambda results, _names: results[0],
+    "tuple": lambda results, _names: tuple(results),
+    "list": lambda results, _names: results,
+    "dict": lambda results, names: dict(zip(names, results, strict=True)),
+}
+
+#: Of `Options`, those that say what a graph is rewritten to.
+_KEPT = ("opt_level", "fuse_reduce", "fuse_dimshuffle", "fast_math")
+
+
+def write(
+    path: str | os.PathLike[str],
+    name: str,
+    graph: Graph,
+    ends: Ends,
+    program: Program,
+    options: Options,
+) -> None:
+    """Write what `load` reads.
+
+    Parameters
+    ----------
+    path : path
+    name : str
+        Of the function.
+    graph : Graph
+        What was recorded, over all arguments.
+    ends : Ends
+        What its inputs and outputs are called.
+    program : Program
+        `graph`, compiled.
+    options : Options
+        What it was compiled with.
+
+    Raises
+    ------
+    ExportError
+        A parameter of an op is nothing that a file can hold.
+    """
+    writer = Writer()
+    backend = program.backend
+    content = {
+        "name": name,
+        "inputs": ends.inputs,
+        "outputs": ends.outputs,
+        "structure": ends.structure,
+        "options": {key: getattr(options, key) for key in _KEPT},
+        "graph": writer.graph(graph),
+        "program": pack(program, writer),
+        "backend": None if backend is None else backend.name,
+        "target": None if backend is None else backend.target(),
+    }
+    writer.write(path, content)
+
+
+class Exported:
+    """A function from a file. Several threads may call it at once.
+
+    Attributes
+    ----------
+    name : str
+        Of the function that was exported.
+    inputs, outputs : tuple of ValueSpec
+        Name, dtype and shape of each.
+    graph : Graph
+        What was recorded.
+    program : Program
+        What a call runs.
+    compiled_again : str
+        Why the file's own code is not used; empty when it is.
+    metadata : dict of str to str
+        Empty: what ONNX files have there.
+    """
+
+    def __init__(
+        self, name: str, graph: Graph, ends: Ends, program: Program, compiled_again: str = ""
+    ) -> None:
+        self.name, self.graph, self.program, self.compiled_again = name, graph, program, compiled_again
+        self.inputs = _specs(ends.inputs, graph.inputs)
+        self.outputs = _specs(ends.outputs, graph.outputs)
+        self.metadata: dict[str, str] = {}
+        self._names = tuple(ends.outputs)
+        self._arrange = ARRANGEMENTS[ends.structure]
+        self._types = [(n.spec.shape, n.spec.dtype, n.spec.device) for n in graph.inputs]
+        self._devices = [n.spec.device for n in graph.outputs]
+
+    @property
+    def backend(self) -> str:
+        """The backends that compiled something; empty when every op runs eagerly."""
+        return ", ".join(self.program.backends)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it. Inside a trace it is a part of that, and a `GradManager` records it op by op.
+
+        Parameters
+        ----------
+        *args, **kwargs : Tensor or array-like
+            The inputs, in order or by name. Arrays and Tensors have the dtype of the input; numbers and
+            lists take it.
+
+        Returns
+        -------
+        What the exported function returned: a Tensor, or a list, tuple or dict of them.
+
+        Raises
+        ------
+        ExportedInputError
+            They are too many or too few, or one has another name, dtype or shape.
+        """
+        return self._arrange(self._run(args, kwargs), self._names)
+
+    def run(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As a call, with the results by name."""
+        return dict(zip(self._names, self._run(args, kwargs), strict=True))
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        inputs = list(args)
+        if (
+            kwargs
+            or [(a.shape, a.dtype, a.device) if isinstance(a, Tensor) else None for a in args] != self._types
+        ):
+            inputs = self._bound(args, kwargs)
+        if active_trace() is not None or any_open():
+            return list(self.graph.fold(_apply, inputs))
+        arrays = self.program.call([t._array() for t in inputs])
+        return [wrap(array, device) for array, device in zip(arrays, self._devices, strict=True)]
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        names = [spec.name for spec in self.inputs]
+        takes = f"{self.name} takes ({', '.join(map(str, self.inputs))})"
+        if len(args) > len(names):
+            raise ExportedInputError(f"{len(args)} arguments are given; {takes}")
+        given = dict(zip(names, args))
+        for name, value in kwargs.items():
+            if name not in names or name in given:
+                wrong = "is given twice" if name in given else "is none of its inputs"
+                raise ExportedInputError(f"{name!r} {wrong}; {takes}")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise ExportedInputError(f"the input {missing[0]!r} is missing; {takes}")
+        return [
+            _input(spec, n.spec.device, given[spec.name]) for spec, n in zip(self.inputs, self.graph.inputs)
+        ]
+
+    def __repr__(self) -> str:
+        ends = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
+        return f"<exported {self.name} ({next(ends)}) -> ({next(ends)})>"
+
+
+def _specs(names: list[str], nodes: tuple[Node, ...]) -> tuple[ValueSpec, ...]:
+    return tuple(ValueSpec(name, n.spec.dtype, n.spec.shape) for name, n in zip(names, nodes, strict=True))
+
+
+def _apply(node: Node, *values: Tensor) -> Tensor:
+    """The value of a node as the user's own code would compute it."""
+    if node.op is CONST:
+        return constant(node.params["value"], node.spec.device)
+    return apply(node.op, *values, **node.params)
+
+
+def _input(spec: ValueSpec, device: str, value: Any) -> Tensor:
+    typed = hasattr(value, "dtype")
+    try:
+        tensor = (
+            value
+            if isinstance(value, Tensor)
+            else Tensor(value, value.dtype if typed else spec.dtype, device)
+        )
+    except (ConversionError, ValueError, TypeError) as error:
+        raise ExportedInputError(f"input {spec}: {error}") from error
+    if tensor.dtype != spec.dtype:
+        wanted = spec.dtype.name if spec.dtype is not None else ""
+        raise ExportedInputError(
+            f"input {spec}: got {tensor.dtype.name}; convert it with .astype({wanted!r})"
+        )
+    if tensor.shape != spec.shape:
+        raise ExportedInputError(
+            f"input {spec}: got shape {tensor.shape}; the file was exported for that one shape: export "
+            "another for this one"
+        )
+    if tensor.device != device:
+        raise ExportedInputError(f"input {spec}: it is on {tensor.device}, and should be on {device}")
+    return tensor
+
+
+# reading
+
+
+def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> Exported:
+    """Read a file that `export` wrote. It holds machine code: load only files that you trust.
+
+    Parameters
+    ----------
+    path : path
+    backend : str, optional
+        Compile the graph with this one, and leave the code in the file alone if it is another one's.
+
+    Raises
+    ------
+    GraphFileError, GraphFileVersionError
+        The file is damaged, or newer than this mgb.
+    ExportedTargetError
+        Its code cannot run here, nor be compiled again; the message says what to install.
+    """
+    file = Reader(path)
+    with file.reading("the header"):
+        content = file.content
+        name, own, target = str(content["name"]), content["backend"], content["target"]
+        ends = Ends([*map(str, content["inputs"])], [*map(str, content["outputs"])], content["structure"])
+        options = Options(**{key: content["options"][key] for key in _KEPT}, backend=backend)
+        _check_texts(own, target)
+    graph = file.graph(content["graph"], "the graph")
+    with file.reading("the header"):
+        _check_ends(ends, graph)
+    wanted = [n.strip().lower() for n in (backend or "").split(",") if n.strip()]
+    if wanted and own not in wanted[:1]:
+        return Exported(name, graph, ends, compile_program(graph, options), f"{backend} is asked for")
+    try:
+        return Exported(name, graph, ends, unpack(content["program"], file, graph, _backend(own, target)))
+    except GraphFileError:
+        raise
+    except Exception as error:  # whatever a backend says of code that it cannot use
+        reason = str(error)
+    logger.info("%s is compiled again: %s", file.name, reason)
+    return Exported(name, graph, ends, _compiled_again(file.name, graph, options, own, reason), reason)
+
+
+def _backend(name: str | None, target: Any) -> Backend | None:
+    """The backend called `name`, if code for `target` runs here."""
+    if name is None:
+        return None
+    backend = plugins.import_backend(name)
+    reason = backend.mismatch(str(target))
+    if reason is not None:
+        raise ExportedTargetError(reason)
+    return backend
+
+
+def _compiled_again(name: str, graph: Graph, options: Options, own: str | None, reason: str) -> Program:
+    names = options.backend or config.BACKEND.get() or own or ""
+    try:
+        nodes = (*graph.outputs, *graph.inputs)
+        plugins.choose_backend(device_type(nodes[0].spec.device if nodes else "xpux:0"), names)
+    except BackendError as error:
+        raise ExportedTargetError(
+            f"the code in {name} cannot be used: {reason}; and it cannot be compiled again: {error}; or run "
+            f"it op by op: mgb.jit.load({name!r}, backend='eager')"
+        ) from error
+    return compile_program(graph, Options(**{k: getattr(options, k) for k in _KEPT}, backend=names))
+
+
+def _check_texts(*texts: Any) -> None:
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise ValueError(f"{texts} are no texts")
+
+
+def _check_ends(ends: Ends, graph: Graph) -> None:
+    if len(ends.inputs) != len(graph.inputs) or len(ends.outputs) != len(graph.outputs):
+        raise ValueError("there are more or fewer names than inputs and outputs")
+    if ends.structure not in ARRANGEMENTS or (ends.structure == "tensor" and len(graph.outputs) != 1):
+        raise ValueError(f"{ends.structure!r} is no structure of {len(graph.outputs)} outputs")

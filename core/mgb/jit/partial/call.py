@@ -1,0 +1,208 @@
+"""A call of a partially traced function by its two programs."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...apply import recording_tapes
+from ...autodiff.function import Output
+from ...autodiff.stretch import the_only
+from ...autodiff.tape import Tape
+from ...errors import PartialTapeError, ShapeError
+from ...executor import Program
+from ...ir import Spec
+from ...ops.primitives import cast
+from ...tensor import Tensor, wrap
+from ..hostless import MISS, HostlessCall
+from ..tree import LEAF, Structure
+from ..variant import Compile, Variant, cut_out
+from .cut import without
+from .record import Backward, Holder, Noted, pattern_of
+
+
+class PartialCall:
+    """What one call did, compiled: results by the forward program, gradients by the backward one.
+
+    Parameters
+    ----------
+    noted : Noted
+    leaves : sequence
+        The flattened arguments.
+    compile : callable
+        Makes the programs: the forward one now, a backward one when gradients arrive first.
+    watched : callable
+        Makes a function of one that somebody may want to look on at.
+
+    Attributes
+    ----------
+    variant : Variant
+        Of the forward pass.
+    way_back : WayBack or None
+    """
+
+    def __init__(
+        self, noted: Noted, leaves: Sequence[Any], compile: Compile, watched: Callable[[Any], Any]
+    ) -> None:
+        self.variant = Variant(noted.record, compile)
+        self.way_back = WayBack(noted.backward, compile, watched) if noted.backward is not None else None
+        kept = noted.backward.kept if noted.backward is not None else ()
+        flat = Structure(list, (), (LEAF,) * (len(noted.results) + len(kept)))
+        self._forward = HostlessCall(self.variant, leaves, flat, (*noted.results, *kept))
+        self._noted = noted
+
+    def run(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> Any:
+        """The result for the flattened arguments `leaves`, or `MISS` when this is not their call.
+
+        Parameters
+        ----------
+        leaves : sequence
+        tapes : sequence of Tape
+            Those that record.
+
+        Raises
+        ------
+        PartialTapeError
+            Several see the call.
+        """
+        noted = self._noted
+        tensors = self._tensors(leaves)
+        tape = _seeing(tensors, tapes)
+        if pattern_of(tensors, tape) != noted.pattern:
+            return MISS
+        values = self._forward.run(leaves)
+        if values is MISS:
+            return MISS
+        count = len(noted.results)
+        results = values[:count]
+        if tape is not None and self.way_back is not None:
+            ends = [e.tensor(leaves) if isinstance(e, Holder) else results[e] for e in noted.ends]
+            self.way_back.attach(tape, tensors, ends, [t._data for t in values[count:]])
+        return noted.structure.build(iter(results))
+
+    def wants_as_noted(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> bool:
+        """Whether the same Tensors want gradients as in the call that was noted."""
+        tensors = self._tensors(leaves)
+        return pattern_of(tensors, _seeing(tensors, tapes)) == self._noted.pattern
+
+    def _tensors(self, leaves: Sequence[Any]) -> list[Tensor | None]:
+        return [holder.tensor(leaves) for holder in self._noted.holders]
+
+
+def _seeing(tensors: Sequence[Tensor | None], tapes: Sequence[Tape]) -> Tape | None:
+    """The one of `tapes` that sees some of `tensors`."""
+    seen = {tape for t in tensors if t is not None and t._tape for tape in t._tape}
+    return the_only([tape for tape in tapes if tape in seen])
+
+
+class WayBack:
+    """The backward programs of a call: one for each set of outputs whose gradients arrive together."""
+
+    def __init__(self, backward: Backward, compile: Compile, watched: Callable[[Any], Any]) -> None:
+        self.backward = backward
+        self.gradients: Callable[..., list[Tensor | None]] = watched(self._gradients)
+        self._compile = compile
+        self._ways: dict[frozenset[int], _Way | None] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def programs(self) -> list[Program]:
+        """What has been compiled so far."""
+        return [way.program for way in list(self._ways.values()) if way is not None]
+
+    def program(self) -> Program | None:
+        """The one for gradients of all results; None when they lead nowhere."""
+        way = self._way(frozenset(end for _, end in self.backward.arriving))
+        return way.program if way is not None else None
+
+    def attach(
+        self, tape: Tape, tensors: Sequence[Tensor | None], ends: Sequence[Tensor | None], saved: list[Any]
+    ) -> None:
+        """Let `tape` find the way from `ends` back to those of `tensors` that have a gradient."""
+        sources = [tensors[place] for place in self.backward.sources]
+        call = _Call(self, tuple([t._tape[tape] for t in sources if t is not None and t._tape]), saved)
+        for place, end in enumerate(ends):
+            if end is not None:
+                tape.attach(end, Output(call, place))
+
+    def _gradients(self, arrived: Mapping[int, Tensor], saved: list[Any]) -> list[Tensor | None]:
+        """The gradient of each source, None where nothing arrives.
+
+        Parameters
+        ----------
+        arrived : mapping
+            The gradients of outputs, by their places.
+        saved : list of arrays
+            What the forward pass kept.
+        """
+        found: list[Tensor | None] = [None] * len(self.backward.sources)
+        way = self._way(frozenset(arrived))
+        if way is not None:
+            inputs = self.backward.graph.inputs
+            values = dict(enumerate(saved))
+            for place, end in self.backward.arriving:
+                if end in arrived:
+                    values[place] = _array(arrived[end], inputs[place].spec)
+            arrays = way.program.call([values[place] for place in way.reads])
+            for place, array, spec in zip(way.writes, arrays, way.program.outputs, strict=True):
+                found[place] = wrap(array, spec.device)
+        return found
+
+    def _way(self, arrived: frozenset[int]) -> _Way | None:
+        with self._lock:
+            if arrived not in self._ways:
+                self._ways[arrived] = self._build(arrived)
+            return self._ways[arrived]
+
+    def _build(self, arrived: frozenset[int]) -> _Way | None:
+        graph, arriving = self.backward.graph, self.backward.arriving
+        here = [place for place, end in arriving if end in arrived]
+        missing = [place for place, end in arriving if end not in arrived]
+        graph, writes = without(graph, here, missing)
+        if not writes:
+            return None
+        graph, reads = cut_out(graph.outputs, {node: place for place, node in enumerate(graph.inputs)})
+        return _Way(self._compile(graph, {}), reads, writes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A backward program, and the places of what it reads and of the gradients that it makes."""
+
+    program: Program
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+class _Call:
+    """A call as a tape remembers it; its gradient is ``{place of an end: gradient}``."""
+
+    __slots__ = ("__weakref__", "_saved", "_way_back", "inputs")
+
+    def __init__(self, way_back: WayBack, inputs: tuple[Any, ...], saved: list[Any]) -> None:
+        self.inputs, self._way_back, self._saved = inputs, way_back, saved
+
+    merge = staticmethod(operator.or_)
+
+    def pull(self, grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
+        """The gradient of each input."""
+        if recording_tapes(grads.values()):
+            raise PartialTapeError(
+                "derivatives of higher order not supported in partial trace: the gradient of a result is "
+                "recorded by an outer GradManager; leave the decorator off this function"
+            )
+        return self._way_back.gradients(grads, self._saved)
+
+    def clear(self) -> None:
+        """Let go of what was kept."""
+        self.inputs, self._saved = (), []
+
+
+def _array(gradient: Tensor, spec: Spec) -> Any:
+    """The value of a gradient that arrived for a result of `spec`."""
+    if gradient.shape != spec.shape:
+        raise ShapeError(f"a gradient of {gradient.shape} arrived for a result of {spec.shape}")
+    return (gradient if gradient.dtype == spec.dtype else cast(gradient, dtype=spec.dtype))._array()

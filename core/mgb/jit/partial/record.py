@@ -1,0 +1,299 @@
+"""The first call of a partially traced function: noted, differentiated, and split in two."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...apply import apply, caller
+from ...autodiff.stretch import Stretch
+from ...autodiff.tape import Tape
+from ...errors import PartialReadError, TraceOutputError, UnknownInputError
+from ...ir import Graph
+from ...tensor import ACTIVE, CONSTANT, Tensor
+from ..hostless import results_of
+from ..record import END, Entry, External, Literal, Record, Ref, external_ref
+from ..recording import Recording
+from ..tree import Structure, flatten
+from ..variant import cut_out
+from .cut import OUTPUT_GRADIENT, values_to_keep
+
+
+class PartialRecording(Recording):
+    """A recording that runs nothing, for calls that skip the body.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments.
+    capture_as_const : bool
+        Data that the body makes Tensors of is constant; without it, that is an error. Tensors that live
+        outside stay live either way: they may be trained.
+    symbolic_shape : bool
+        Shapes are Tensors in the body.
+    """
+
+    def __init__(self, leaves: Sequence[Any], *, capture_as_const: bool, symbolic_shape: bool) -> None:
+        super().__init__(
+            leaves, symbolic=True, capture_as_const=False, without_host=True, symbolic_shape=symbolic_shape
+        )
+        self.leaves = leaves
+        self._takes_data = capture_as_const
+
+    def ref(self, tensor: Tensor) -> Ref:
+        array = tensor._data
+        if self._takes_data and id(array) in self._made and id(array) not in self._origins:
+            return Literal(array)
+        return super().ref(tensor)
+
+    def read(self, tensor: Tensor) -> Any:
+        if self._finished or tensor._index in self.record.statics:
+            return super().read(tensor)
+        raise _reading(f"wants the value of {self.entry(tensor._index)}")
+
+    def seen(self, tensor: Tensor) -> None:
+        if tensor._index != CONSTANT and id(tensor._data) not in self._made:
+            raise _reading("wants the value of a tensor from outside")
+
+    def pause(self) -> None:
+        raise _reading("leaves the trace by exclude_from_trace")
+
+    def rebound_tensors(self) -> Iterator[tuple[int | None, Tensor]]:
+        """The Tensors outside with a new value, each with its place among the arguments."""
+        grads = self._holders()
+        for key, tensor in {id(t): t for r in self._rebound if (t := r()) is not None}.items():
+            if key not in grads:
+                yield self._leaf_tensors.get(key), tensor
+
+
+def _reading(what: str) -> PartialReadError:
+    return PartialReadError(
+        f"the body of a partially traced function {what} at {caller()}, but Python does not run again at "
+        "later calls: do that outside of the function, where all is eager, or compute it with ops"
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holder:
+    """Where a call finds a Tensor: among the flattened arguments, or `owner`, whose ``grad`` it may be."""
+
+    leaf: int | None
+    owner: Tensor | None
+    of_grad: bool = False
+
+    def tensor(self, leaves: Sequence[Any]) -> Tensor | None:
+        """The Tensor; None when it is a number that is asked for, or a ``grad`` that is not there."""
+        found = self.owner if self.leaf is None else leaves[self.leaf]
+        return found._grad if self.of_grad and found is not None else found
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The way back of a call.
+
+    Attributes
+    ----------
+    graph : Graph
+        From values that were kept and gradients of `ends` to the gradients of externals.
+    kept : tuple of Ref
+        The values, in the order of the first inputs.
+    arriving : tuple of (int, int)
+        For each other input its place, and the place in `ends` of the output that it is the gradient of.
+    sources : tuple of int
+        The externals whose gradients are the outputs.
+    """
+
+    graph: Graph
+    kept: tuple[int, ...]
+    arriving: tuple[tuple[int, int], ...]
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A call that was noted and not run.
+
+    Attributes
+    ----------
+    record : Record
+        Of the forward pass; its values that leave are results, new values of Tensors outside, and what the
+        backward pass wants.
+    structure : Structure
+        Of the result.
+    results : tuple of Ref or None
+    holders : tuple of Holder
+        Of each external.
+    pattern : tuple
+        Which externals the tape of the caller saw: see `pattern_of`.
+    ends : tuple
+        The results, by their place, and the Tensors outside with a new value, that the tape sees after it.
+    backward : Backward or None
+        None: the tape saw nothing, or no result depends on what it saw.
+    """
+
+    record: Record
+    structure: Structure
+    results: tuple[int | None, ...]
+    holders: tuple[Holder, ...]
+    pattern: tuple[int | None, ...]
+    ends: tuple[int | Holder, ...]
+    backward: Backward | None
+
+
+def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int | None, ...]:
+    """For each of `tensors` the first one with the same node on `tape`; None: the tape does not see it."""
+    first: dict[Any, int] = {}
+    nodes = (t._tape.get(tape) if t is not None and t._tape else None for t in tensors)
+    return tuple([None if n is None else first.setdefault(n, place) for place, n in enumerate(nodes)])
+
+
+def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[Any]) -> Noted:
+    """Note one call of `body` and its gradient; no Tensor outside changes, no tape remembers it.
+
+    Parameters
+    ----------
+    session : PartialRecording
+    body : callable
+    modules : iterable
+        Objects whose attributes decide what the body does.
+
+    Raises
+    ------
+    TraceError
+        What the body does cannot be replayed by two programs.
+    """
+    stretch = Stretch()
+    token = ACTIVE.set(session)
+    try:
+        for module in modules:
+            session.entered(module)
+        structure, results = _run(session, body, stretch)
+        record = session.finish()
+        session.check_known()
+        _check_kept(session, record, results.refs)
+    finally:
+        ACTIVE.reset(token)
+        stretch.forget()
+        session.undo()
+    return _split(record, structure, results, session.leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What a noted body gave, by steps and externals alone.
+
+    Attributes
+    ----------
+    refs : tuple of Ref or None
+    tape : Tape or None
+    ends : tuple
+    arriving : tuple of int
+        The steps that stand for the gradients of `ends`.
+    gradients : dict
+        For each node of the tape the ref of its gradient.
+    """
+
+    refs: tuple[int | None, ...]
+    tape: Tape | None
+    ends: tuple[int | Holder, ...]
+    arriving: tuple[int, ...]
+    gradients: dict[Any, Ref]
+
+
+def _run(session: PartialRecording, body: Callable[[], Any], stretch: Stretch) -> tuple[Structure, _Results]:
+    """The body and its gradient; all Tensors of them die here but those that the body keeps."""
+    result = body()
+    structure, refs = results_of(result, session)
+    tape = stretch.tape()
+    if tape is None:
+        return structure, _Results(refs, None, (), (), {})
+    ends = _ends(session, flatten(result)[0], tape)
+    arriving = [apply(OUTPUT_GRADIENT, y.detach()) for y in ends.values()]
+    gradients = stretch.pull(tape, list(ends.values()), arriving)
+    found = {node: session.ref(gradient) for node, gradient in gradients.items()}
+    stretch.forget()  # what the tape kept alive must not be taken for what the body kept
+    return structure, _Results(refs, tape, tuple(ends), tuple([d._index for d in arriving]), found)
+
+
+def _ends(session: PartialRecording, leaves: Sequence[Any], tape: Tape) -> dict[int | Holder, Tensor]:
+    """The results, and the Tensors outside with a new value, whose gradients may arrive."""
+    found: dict[int | Holder, Tensor] = {n: y for n, y in enumerate(leaves) if _seen_by(tape, y)}
+    for leaf, tensor in session.rebound_tensors():
+        if _seen_by(tape, tensor):
+            found[Holder(leaf, tensor if leaf is None else None)] = tensor
+    return found
+
+
+def _seen_by(tape: Tape, value: Any) -> bool:
+    return isinstance(value, Tensor) and bool(value._tape) and tape in (value._tape or ())
+
+
+def _check_kept(session: PartialRecording, record: Record, refs: Iterable[int | None]) -> None:
+    """Refuse Tensors that the body keeps elsewhere than in its result: a later call would not renew them."""
+    kept = record.escaping(refs)
+    if kept:
+        gc.collect()  # what only refers to itself is nowhere
+        kept &= {t._index for t in session.alive()}
+    if kept:
+        entry = record.entries[min(kept)]
+        raise TraceOutputError(
+            f"the body of a partially traced function keeps the result of {entry} at {entry.source} "
+            "elsewhere than in what it returns, where later calls could not renew it: return it"
+        )
+
+
+def _split(record: Record, structure: Structure, results: _Results, leaves: Sequence[Any]) -> Noted:
+    """The record of the forward pass, and the graph of the backward pass."""
+    holders = tuple(map(_holder, record.externals))
+    pattern = pattern_of([h.tensor(leaves) for h in holders], results.tape)
+    backward = _backward(record, results, _first_of_each_node(holders, leaves, results.tape))
+    steps = {ref for ref in (*results.refs, *(b.source for b in record.bindings)) if isinstance(ref, int)}
+    steps.update(backward.kept if backward is not None else ())
+    required = tuple(sorted(step for step in steps if step >= 0))
+    end = Entry(END, (), {}, None, record.entries[-1].source, required)
+    forward = replace(record, entries=[*record.entries[:-1], end])
+    ends = results.ends if backward is not None else ()
+    return Noted(forward, structure, results.refs, holders, pattern, ends, backward)
+
+
+def _holder(external: External) -> Holder:
+    owner = external.owner() if external.owner is not None and external.leaf is None else None
+    return Holder(external.leaf, owner, external.of_grad)
+
+
+def _first_of_each_node(
+    holders: Iterable[Holder], leaves: Sequence[Any], tape: Tape | None
+) -> dict[Any, int]:
+    """The first external of each node of `tape`."""
+    first: dict[Any, int] = {}
+    for place, holder in enumerate(holders):
+        tensor = holder.tensor(leaves)
+        if tensor is not None and tensor._tape and tape in tensor._tape:
+            first.setdefault(tensor._tape[tape], place)
+    return first
+
+
+def _backward(record: Record, results: _Results, external_of: dict[Any, int]) -> Backward | None:
+    if not results.gradients:
+        return None
+    if not external_of.keys() >= results.gradients.keys():
+        raise UnknownInputError(
+            "have some unknown input tensors in trace result: the gradient of a tensor is wanted that the "
+            "body found and that is gone since; pass it as an argument"
+        )
+    ref_of = {e.node: external_ref(n) for n, e in enumerate(record.externals)}
+    ref_of.update((entry.node, step) for step, entry in enumerate(record.entries) if entry.node is not None)
+    gradients = tuple(record.node(ref) for ref in results.gradients.values())
+    arriving = {record.node(step): step for step in results.arriving}
+    held = {*(e.node for e in record.externals), *(record.node(r) for r in results.refs if r is not None)}
+    kept = {node: ref_of[node] for node in values_to_keep(gradients, list(arriving), held)}
+    graph, refs = cut_out(gradients, {**kept, **arriving})
+    end_of = {step: end for end, step in enumerate(results.arriving)}
+    return Backward(
+        graph,
+        tuple(ref for ref in refs if ref not in end_of),
+        tuple((place, end_of[ref]) for place, ref in enumerate(refs) if ref in end_of),
+        tuple(external_of[node] for node in results.gradients),
+    )

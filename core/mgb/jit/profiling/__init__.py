@@ -1,0 +1,5 @@
+"""What each call of a traced function cost, step by step."""
+
+from .profilable import History, Profilable
+
+__all__ = ["History", "Profilable"]

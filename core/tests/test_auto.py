@@ -1,0 +1,216 @@
+"""`auto`: the same values as plain eager code, computed when they are wanted."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import mgb.functional as F
+import numpy as np
+import pytest
+from auto_sessions import auto, noted, off
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgb import Tensor, tensor
+from mgb.apply import apply
+
+# random programs
+
+
+def run(program: list[tuple[Any, ...]], hot: Callable[[], Any]) -> list[Any]:
+    """What `program` reads. Its Tensors stand in a list, some of them twice."""
+    draw = np.random.default_rng(0)
+    tensors = [tensor(draw.uniform(0.5, 2.0, (2, 3)).astype(np.float32)) for _ in range(3)]
+    seen: list[Any] = []
+    with hot():
+        for kind, a, b in program:
+            x, y = tensors[a % len(tensors)], tensors[b % len(tensors)]
+            if kind == "read":
+                seen.append(x.numpy().copy())
+            elif kind == "delete":
+                if len(tensors) > 2:
+                    del tensors[a % len(tensors)]
+            elif kind == "rebind":
+                x *= 0.5
+                x += y
+            elif kind == "set":
+                x[0] = y[1]
+            elif kind == "alias":
+                tensors.append(x.detach())
+            elif kind == "twice":
+                tensors.append(x)
+            elif kind == "number":
+                tensors.append(x * (a / 8) + 1)
+            elif kind == "if":
+                tensors.append(x if x.sum() > y.sum() else y + 1)
+            elif kind == "mixed":
+                tensors.append(x + y.astype("int32"))
+            else:
+                tensors.append(STEPS[kind](x, y))
+    return seen + [t.numpy() for t in tensors]
+
+
+STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": lambda x, y: x + y,
+    "max": lambda x, y: F.maximum(x, y) - x,
+    "mean": lambda x, y: x.mean(axis=1, keepdims=True) + y,
+    "flip": lambda x, y: x.T.reshape(2, 3) * 0.25,
+    "matmul": lambda x, y: F.matmul(x, y.T)[:, :1] * 0.1 + y,
+    "new": lambda x, y: tensor(np.ones((2, 3), np.float32)) - y * [1.0, 2.0, 3.0],
+}
+KINDS = [*STEPS, "read", "delete", "rebind", "set", "alias", "twice", "number", "if", "mixed"]
+PROGRAMS = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=25
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PROGRAMS)
+def test_cold_programs_are_bit_equal_to_eager(program: list[tuple[Any, ...]]) -> None:
+    for got, want in zip(run(program, auto), run(program, lambda: off), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@settings(max_examples=40, deadline=None)
+@given(PROGRAMS)
+def test_hot_programs_are_equal_to_eager(program: list[tuple[Any, ...]]) -> None:
+    hot = auto(after=0)
+    want = run(program, lambda: off)
+    for _ in range(3):
+        for got, expected in zip(run(program, lambda: hot), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-5)
+
+
+# when things are computed
+
+
+def test_nothing_is_computed_before_a_value_is_wanted() -> None:
+    calls: list[str] = []
+    with auto():
+        y = apply(noted(calls), tensor([1.0])) + 1
+        assert calls == []
+        assert y.item() == 2.0
+        assert calls == ["noted"]
+
+
+def test_what_nobody_can_ask_for_is_never_computed() -> None:
+    calls: list[str] = []
+    op = noted(calls)
+    with auto():
+        dead = apply(op, tensor([1.0]))
+        del dead
+        kept = tensor([1.0]) + 1
+        assert kept.item() == 2.0
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda y: y.numpy().tolist() == [2.0],
+        lambda y: y.item() == 2.0,
+        lambda y: bool(y == 2.0),
+        lambda y: "2." in repr(y),
+        lambda y: f"{y[0]:.1f}" == "2.0",
+        lambda y: float(y) == 2.0,
+        lambda y: np.asarray(y).tolist() == [2.0],
+    ],
+    ids=["numpy", "item", "bool", "print", "format", "float", "asarray"],
+)
+def test_places_that_want_a_value(read: Callable[[Tensor], bool]) -> None:
+    with auto():
+        assert read(tensor([1.0]) + 1)
+
+
+def test_leaving_computes_what_is_alive() -> None:
+    with auto():
+        y = tensor([1.0]) + 1
+        assert y._session is not None
+    assert y._session is None and y.numpy().tolist() == [2.0]
+
+
+def test_nested_and_again_and_as_a_decorator() -> None:
+    outer, inner = auto(), auto()
+
+    @outer
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        with inner:
+            z = y * 2
+            with outer:
+                z = z + y
+        return z - y
+
+    assert [function(tensor([float(n)])).item() for n in range(3)] == [2.0, 4.0, 6.0]
+
+
+def test_a_sequence_is_compiled_after_so_many_runs() -> None:
+    hot = auto(after=2)
+    with hot:
+        for n in range(6):
+            assert (tensor([1.0, float(n)]) * 2 + 1).sum().item() == 4.0 + 2 * n
+    assert hot.stats() == {"sequences": 6, "compiled": 4, "programs": 1}
+
+
+def test_a_number_that_changes_becomes_an_input() -> None:
+    hot = auto(after=1)
+    x = tensor([1.0, 2.0])
+    with hot:
+        for n in range(12):
+            rate, bias = 0.5**n, n + 3
+            got = ((x * rate + bias) * 2.0).numpy()
+            np.testing.assert_allclose(got, (np.float32([1, 2]) * np.float32(rate) + bias) * 2, rtol=1e-6)
+    assert hot.stats()["programs"] == 1
+
+
+def test_the_sign_of_a_zero_is_no_detail() -> None:
+    hot = auto(after=0)
+    with hot:
+        signs = [np.signbit((tensor([1.0]) * zero).numpy()[0]) for zero in (0.0, -0.0, 0.0, -0.0, 0.0)]
+    assert signs == [False, True, False, True, False]
+
+
+def test_parameters_that_change_do_not_compile_anew() -> None:
+    hot = auto(after=1)
+    x = tensor(np.arange(400, dtype=np.float32))
+    with hot:
+        for n in range(100):
+            part = x[n : n + 8]
+            assert (part * 2 + 1).sum().item() == sum(2 * (n + k) + 1 for k in range(8))
+    assert hot.stats()["programs"] <= 6
+
+
+def test_shapes_that_change_are_bounded() -> None:
+    hot = auto(after=1)
+    with hot:
+        for n in [*range(1, 40), *range(1, 40)]:
+            assert (tensor(np.ones(n, np.float32)) * 2 + 1).sum().item() == 3.0 * n
+    assert hot.stats()["programs"] == 39 and len(hot._session.stream()._ends) <= 256
+
+
+def test_a_loop_that_reads_nothing_is_cut_where_it_repeats() -> None:
+    hot = auto(after=2)
+    x = state = tensor(np.float32([0.5, 0.25]))
+    with hot:
+        for _ in range(2000):
+            state = F.sin(state * 0.5 + x) - x
+            state = F.maximum(state, -1.0)
+        got = state.numpy()
+    want = np.float64([0.5, 0.25])
+    for _ in range(2000):
+        want = np.maximum(np.sin(want * 0.5 + [0.5, 0.25]) - [0.5, 0.25], -1.0)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    counts = hot.stats()
+    assert counts["programs"] <= 3 and counts["compiled"] > 0.9 * counts["sequences"] > 100
+
+
+def test_waiting_inputs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgb.jit.deferral.stream._MOST_BYTES", 1 << 16)
+    freed: list[int] = []
+    with auto():
+        for n in range(64):
+            x = tensor(np.ones(1 << 10, np.float32))
+            weakref.finalize(x._data.base if x._data.base is not None else x._data, freed.append, n)
+            y = x * 2
+        assert len(freed) > 32 and y.numpy()[0] == 2.0
