@@ -379,3 +379,10 @@ def _other(value: Any, data: st.DataObject) -> Any:
     if isinstance(value, float):
         return data.draw(st.floats(width=32))
     return data.draw(st.integers(0, 40))
+
+
+def test_an_error_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(b"\x08\x07garbage")
+    with pytest.raises(OnnxFileError, match=r"damaged\.onnx: this is no ONNX file"):
+        load(path)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from ..errors import ConversionError, ExportError, OnnxInputError, TraceMismatchError
+from ..errors import (
+    ConversionError,
+    ExportError,
+    OnnxFileError,
+    OnnxInputError,
+    OnnxUnsupportedError,
+    TraceMismatchError,
+)
 from ..graph_file import is_graph_file
 from ..ir import Graph
 from ..onnx.read import read_model
@@ -260,10 +267,17 @@ def load(
     """
     if is_graph_file(file):
         return _exported(file, backend, {"outputs": outputs, "device": device, **options})
-    file_read = read_model(file)
-    from ..onnx.model import Model  # it brings the table of all operators, which `import mgb` does without
+    try:
+        file_read = read_model(file)
+        from ..onnx.model import (
+            Model,
+        )  # it brings the table of all operators, which `import mgb` does without
 
-    model = Model(file_read, outputs, device)
+        model = Model(file_read, outputs, device)
+    except (OnnxFileError, OnnxUnsupportedError) as error:
+        if isinstance(file, str | os.PathLike):
+            error.args = (f"{os.fspath(file)}: {error}",)
+        raise
     structure = model.file.structure if outputs is None else ""
     return Loaded(model, tuple(_output_specs(model, outputs)), structure, backend, options)
 
