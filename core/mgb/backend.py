@@ -88,10 +88,14 @@ class Traits:
 ALL_DTYPES = frozenset(d.name for d in dtypes.DTYPES)
 
 
+#: More threads than this are never used, whatever is asked for.
+MOST_THREADS = 1024
+
+
 def num_threads() -> int:
     """How many threads a kernel may use: ``MGB_NUM_THREADS``, or one for each core of this process."""
     wanted = config.NUM_THREADS.get()
-    return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0))
+    return max(1, min(int(wanted), MOST_THREADS)) if wanted else len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,11 @@ def _profile(arguments: argparse.Namespace) -> int:
     for _ in range(1 + max(1, arguments.calls)):  # the first one records
         traced(*inputs)
     if arguments.save:
-        traced.save_profile(arguments.save)
+        try:
+            traced.save_profile(arguments.save)
+        except OSError as error:
+            print(f"mgb profile: cannot write {arguments.save}: {error.strerror}", file=sys.stderr)
+            return 2
     print(traced.profile_table())
     return 0
 

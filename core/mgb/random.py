@@ -45,6 +45,7 @@ class RNG:
 
     def __init__(self, seed: int | None = None, device: str | None = None) -> None:
         self._device = devices.canonical(device or devices.get_default_device())
+        self._seed, self._draws = (Tensor(np.uint64(0), device=self._device) for _ in range(2))
         self.set_state((secrets.randbits(64) if seed is None else seed, 0))
 
     def seed(self, seed: int) -> None:
@@ -65,7 +66,8 @@ class RNG:
         """
         if not all(0 <= int(n) < 1 << 64 for n in state):
             raise ValueError(f"random: a seed is an integer from 0 to 2**64 - 1, got {state[0]}")
-        self._seed, self._draws = (Tensor(np.uint64(n), device=self._device) for n in state)
+        for tensor, number in zip((self._seed, self._draws), state):  # compiled calls hold these very two
+            tensor._reset(Tensor(np.uint64(number), device=self._device))
 
     # bits
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from math import inf
+from numbers import Integral, Real
 
 
 def _workers() -> int:
@@ -45,8 +47,8 @@ class SublinearMemoryConfig:
 
     def __post_init__(self) -> None:
         for name in ("thresh_nr_try", "genetic_nr_iter", "genetic_pool_size", "lb_memory_mb"):
-            _at_least(self, name, 0)
-        _at_least(self, "num_worker", 1)
+            _whole(self, name, 0)
+        _whole(self, "num_worker", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class DTRConfig:
     Raises
     ------
     ValueError
-        A threshold that is not positive, or another negative number.
+        A threshold that is not positive, another negative number, or a power above `MOST_FACTOR`.
 
     Notes
     -----
@@ -78,12 +80,23 @@ class DTRConfig:
     recomp_time_factor: float = 1.0
 
     def __post_init__(self) -> None:
-        _at_least(self, "eviction_threshold", 1)
-        for name in ("evictee_minimum_size", "recomp_memory_factor", "recomp_time_factor"):
-            _at_least(self, name, 0)
+        _whole(self, "eviction_threshold", 1)
+        _whole(self, "evictee_minimum_size", 0)
+        for name in ("recomp_memory_factor", "recomp_time_factor"):
+            _check(self, name, isinstance(getattr(self, name), Real), 0, MOST_FACTOR)
 
 
-def _at_least(config: object, name: str, least: int) -> None:
+#: Powers beyond this say nothing more than it does, and pass what a float holds.
+MOST_FACTOR = 16
+
+
+def _whole(config: object, name: str, least: int) -> None:
+    _check(config, name, isinstance(getattr(config, name), Integral), least)
+
+
+def _check(config: object, name: str, fits: bool, least: int, most: float = inf) -> None:
     value = getattr(config, name)
-    if value < least:
-        raise ValueError(f"{type(config).__name__}({name}={value}): it must be at least {least}")
+    if isinstance(value, bool) or not fits or not least <= value <= most:
+        kind = "a number" if most < inf else "a whole number"
+        limits = f"{kind} of at least {least}" if most == inf else f"{kind} from {least} to {most}"
+        raise ValueError(f"{type(config).__name__}({name}={value!r}): it must be {limits}")

@@ -37,9 +37,11 @@ def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
 def _leaf_key(leaf: Any) -> Any:
     """A Tensor's type; the value of an array and of what is hashable; the identity of anything else."""
     if isinstance(leaf, Tensor):
-        return leaf.shape, leaf.dtype, leaf._device
+        return type(leaf), leaf.shape, leaf.dtype, leaf._device
     if isinstance(leaf, np.ndarray):
         return leaf.shape, leaf.dtype, leaf.tobytes()
+    if isinstance(leaf, float):
+        return type(leaf), repr(leaf)  # 0.0 equals -0.0
     return type(leaf), leaf if isinstance(leaf, Hashable) else id(leaf)
 
 

@@ -13,7 +13,7 @@ from ..device import of_array
 from ..errors import TraceOutputError
 from ..ir import Spec
 from ..memory import Seen, picker
-from ..tensor import Parameter, Tensor, wrap
+from ..tensor import Tensor, wrap
 from .record import Binding, Expected, External, Literal, Outside, Ref, external_ref
 from .recording import Recording
 from .tree import LEAF, Structure, flatten
@@ -59,7 +59,6 @@ class HostlessCall:
 #: From so many arguments on, the guards of all are one call: C asks hundreds in a tenth of the time.
 _MANY = 16
 
-_TENSORS = frozenset({Tensor, Parameter})
 _shape, _dtype, _device = attrgetter("shape"), attrgetter("dtype"), attrgetter("_device")
 
 
@@ -84,17 +83,18 @@ class _Fits:
 
 
 class _Arguments:
-    """Whether the Tensors among the arguments are Tensors, all different, and on the recorded devices."""
+    """Whether the Tensors among the arguments are all different, of the recorded classes and devices."""
 
-    def __init__(self, positions: Sequence[int], devices: Sequence[str]) -> None:
+    def __init__(self, positions: Sequence[int], leaves: Sequence[Any]) -> None:
         self._pick = picker(positions)
-        self._devices = list(devices)
+        self._classes = [type(leaf) for leaf in self._pick(leaves)]
+        self._devices = [leaf.device for leaf in self._pick(leaves)]
         self._seen = Seen()
 
     def __call__(self, leaves: Sequence[Any]) -> bool:
         found = self._pick(leaves)
         if not self._seen.same(found):
-            if not _TENSORS.issuperset(map(type, found)) or len(set(map(id, found))) != len(found):
+            if list(map(type, found)) != self._classes or len(set(map(id, found))) != len(found):
                 return False
             self._seen.remember(found)
         return list(map(_device, found)) == self._devices
@@ -115,7 +115,6 @@ class _Writer:
         self._many = False  # arguments
         self._names: dict[str, Any] = {
             "MISS": MISS,
-            "TENSORS": _TENSORS,
             "float32": np.float32,
             "program": program,
             "wrap": wrap,
@@ -160,17 +159,32 @@ class _Writer:
         places = tuple(first.values())
         self._many = len(places) >= _MANY
         if self._many:
-            guard = self._name(_Arguments(places, [leaves[n].device for n in places]))
+            guard = self._name(_Arguments(places, leaves))
             self._lines.append(f"if not {guard}(leaves): return MISS")
         else:
-            self._lines.extend(f"if t{n}.__class__ not in TENSORS: return MISS" for n in places)
+            classes = {n: self._name(type(leaves[n])) for n in places}
+            self._lines.extend(f"if t{n}.__class__ is not {classes[n]}: return MISS" for n in places)
             if len(places) > 1:
                 ids = ", ".join(f"id(t{n})" for n in places)
                 self._lines.append(f"if len({{{ids}}}) != {len(places)}: return MISS")
+        outside = self._outside()
+        if outside and places:
+            ids = ", ".join(f"id(t{n})" for n in places)
+            self._lines.append(f"if not {self._name(outside)}.isdisjoint(({ids},)): return MISS")
         fed = {e.leaf for e in self._record.externals}
         for n in places:
             if n not in fed:
                 self._guard(f"t{n}._data", leaves[n].spec)
+
+    def _outside(self) -> frozenset[int]:
+        """The ids of Tensors that the body found outside, where it changes some: none may be an argument."""
+        if not self._record.bindings:
+            return frozenset()
+        record = self._record
+        found = [e.owner for e in record.externals if e.leaf is None and e.owner is not None]
+        found += [e.owner for e in record.expected if e.leaf is None]
+        found += [b.owner for b in record.bindings if b.leaf is None]
+        return frozenset(id(owner) for reference in found if (owner := reference()) is not None)
 
     def _guard(self, array: str, spec: Spec) -> None:
         """Miss when the spec of `array` is another one."""

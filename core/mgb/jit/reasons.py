@@ -14,7 +14,7 @@ from .record import Entry, External, Record
 _SHOWN = 4
 
 #: In what Tensors differ, in the order of their keys; other values are what they are.
-_ASPECTS = ("has shape", "has dtype", "is on", "is")
+_ASPECTS = ("is a", "has shape", "has dtype", "is on", "is")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,20 @@ def of_keys(name: str, known: Iterable[tuple[Any, ...]], key: tuple[Any, ...], n
 def _aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
     """In which of `_ASPECTS` the keys of two leaves differ."""
     if _of_tensor(one) and _of_tensor(other):
-        return next(place for place in range(3) if one[place] != other[place])
+        return next(place for place in range(4) if one[place] != other[place])
     return -1
 
 
 def _of_tensor(key: tuple[Any, ...]) -> bool:
-    return len(key) == 3 and isinstance(key[2], str)
+    return len(key) == 4
 
 
 def _shown(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
-        return str(key[aspect]) if aspect >= 0 else "a Tensor"
-    return f"{key[1]!r:.60}" if len(key) == 2 else f"an array of other values, of shape {key[0]}"
+        value = key[aspect] if aspect >= 0 else "a Tensor"
+        return value.__name__ if isinstance(value, type) else str(value)
+    value = key[1] if key[0] is float else f"{key[1]!r:.60}"
+    return value if len(key) == 2 else f"an array of other values, of shape {key[0]}"
 
 
 def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[str]) -> str:

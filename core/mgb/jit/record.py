@@ -46,16 +46,20 @@ class Literal:
 
     def same_scalar(self, value: Any) -> bool:
         """Is `value` the Python scalar that this was made of?"""
-        return self.raw.__class__ is value.__class__ and self.raw == value
+        same = self.raw.__class__ is value.__class__ and self.raw == value
+        return same and (value != 0 or str(self.raw) == str(value))  # 0.0 equals -0.0
 
     def matches(self, other: Any) -> bool:
-        """Is `other` the same constant? NaN equals NaN."""
+        """Is `other` the same constant? NaN equals NaN; 0.0 and -0.0 differ."""
         mine = self.array
         if mine is other:
             return True
         if mine.dtype != other.dtype or mine.shape != other.shape:
             return False
-        return bool(np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f"))
+        if mine.dtype.kind != "f":
+            return bool(np.array_equal(mine, other))
+        signs = np.array_equal(np.signbit(mine[mine == 0]), np.signbit(other[mine == 0]))
+        return bool(np.array_equal(mine, other, equal_nan=True)) and signs
 
     def __str__(self) -> str:
         return str(self.array.item()) if self.array.size == 1 else f"a constant of shape {self.array.shape}"

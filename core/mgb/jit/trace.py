@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -240,7 +241,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         for call in self._hostless.get(key, ()):
             result = call.run(leaves)
             if result is not MISS:
-                if len(args) == len(leaves) and not call.kept:
+                if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
                     self._plain = self._watched(call.run)
                 return result
         return MISS

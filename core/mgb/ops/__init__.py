@@ -1,6 +1,7 @@
 """Every op. Importing this declares them all and gives Tensor its arithmetic."""
 
 from . import activations as activations
+from . import attention as attention
 from . import contract as contract
 from . import elementwise as elementwise
 from . import hyperbolic as hyperbolic

@@ -73,6 +73,7 @@ class PartialCall:
         tape = _seeing(tensors, tapes)
         if pattern_of(tensors, tape) != noted.pattern:
             return MISS
+        sources = self._sources(tensors, tape)
         values = self._forward.run(leaves)
         if values is MISS:
             return MISS
@@ -80,13 +81,20 @@ class PartialCall:
         results = values[:count]
         if tape is not None and self.way_back is not None:
             ends = [e.tensor(leaves) if isinstance(e, Holder) else results[e] for e in noted.ends]
-            self.way_back.attach(tape, tensors, ends, [t._data for t in values[count:]])
+            self.way_back.attach(tape, sources, ends, [t._data for t in values[count:]])
         return noted.structure.build(iter(results))
 
     def wants_as_noted(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> bool:
         """Whether the same Tensors want gradients as in the call that was noted."""
         tensors = self._tensors(leaves)
         return pattern_of(tensors, _seeing(tensors, tapes)) == self._noted.pattern
+
+    def _sources(self, tensors: Sequence[Tensor | None], tape: Tape | None) -> tuple[Any, ...]:
+        """Where those of `tensors` that have a gradient come from on `tape`; the call may rebind them."""
+        if tape is None or self.way_back is None:
+            return ()
+        found = [tensors[place] for place in self.way_back.backward.sources]
+        return tuple([t._tape[tape] for t in found if t is not None and t._tape])
 
     def _tensors(self, leaves: Sequence[Any]) -> list[Tensor | None]:
         return [holder.tensor(leaves) for holder in self._noted.holders]
@@ -119,11 +127,10 @@ class WayBack:
         return way.program if way is not None else None
 
     def attach(
-        self, tape: Tape, tensors: Sequence[Tensor | None], ends: Sequence[Tensor | None], saved: list[Any]
+        self, tape: Tape, sources: tuple[Any, ...], ends: Sequence[Tensor | None], saved: list[Any]
     ) -> None:
-        """Let `tape` find the way from `ends` back to those of `tensors` that have a gradient."""
-        sources = [tensors[place] for place in self.backward.sources]
-        call = _Call(self, tuple([t._tape[tape] for t in sources if t is not None and t._tape]), saved)
+        """Let `tape` find the way from `ends` back to `sources`, its nodes."""
+        call = _Call(self, sources, saved)
         for place, end in enumerate(ends):
             if end is not None:
                 tape.attach(end, Output(call, place))

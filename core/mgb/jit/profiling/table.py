@@ -40,9 +40,10 @@ class ProfileTable:
         self._whole = sum(call.seconds for call in calls)
 
     def __rich__(self) -> Table:
+        from rich.markup import escape
         from rich.table import Table
 
-        table = Table(title=self._title(), caption=self._caption())
+        table = Table(title=escape(self._title()), caption=self._caption())
         for name in _COLUMNS:
             table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
         for row in self._rows:

@@ -1,0 +1,104 @@
+"""What a compiled call must notice before it serves arguments: found by comparing with eager code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mgb.functional as F
+import mgb.random as random
+import numpy as np
+import pytest
+from mgb.autodiff import GradManager
+from mgb.errors import TraceMismatchError
+from mgb.jit import partial_trace, trace
+from mgb.tensor import Parameter, Tensor, tensor
+
+
+def hostless(function: Any) -> Any:
+    return trace(function, without_host=True)
+
+
+compiled = pytest.mark.parametrize("wrap", [hostless, partial_trace], ids=["without_host", "partial_trace"])
+
+
+@compiled
+def test_the_generator_may_be_seeded_again(wrap: Any) -> None:
+    def body(x: Tensor) -> Tensor:
+        return x + random.uniform(size=(2,))
+
+    traced, x = wrap(body), tensor([0.0, 0.0])
+    random.seed(7)
+    want = [body(x).tolist() for _ in range(3)]
+    for _ in range(2):
+        random.seed(7)
+        assert [traced(x).tolist() for _ in range(3)] == want
+        assert random.get_rng_state() == (7, 3)
+    random.set_rng_state((7, 1))
+    assert traced(x).tolist() == want[1]
+
+
+def test_a_partial_trace_may_rebind_what_it_differentiates() -> None:
+    p = tensor([3.0])
+
+    @partial_trace
+    def square(c: Tensor) -> Tensor:
+        c[...] = c * p
+        return c * p
+
+    for _ in range(3):
+        p.grad = None
+        with GradManager().attach(p) as manager:
+            manager.backward(square(p * 2.0))  # 2 p**3
+        assert p.grad is not None
+        np.testing.assert_allclose(p.grad.numpy(), [6 * 9.0])
+
+
+@compiled
+def test_an_argument_that_the_body_also_changes_outside(wrap: Any) -> None:
+    p, t = tensor([3.0]), tensor([1.0])
+
+    def body(x: Tensor) -> Tensor:
+        p[...] = p + 1.0
+        return x * 2.0
+
+    traced = wrap(body)
+    assert [traced(t).item() for _ in range(3)] == [2.0] * 3
+    assert traced(p).item() == 14.0  # p was 6
+    assert p.item() == 7.0
+
+
+@compiled
+def test_another_nesting_of_as_many_tensors(wrap: Any) -> None:
+    traced = wrap(lambda x, ys: x + ys[0] if isinstance(ys, list) else x * ys)
+    a, b = tensor([2.0]), tensor([5.0])
+    assert [traced(a, [b]).item() for _ in range(3)] == [7.0] * 3
+    assert [traced(a, b).item() for _ in range(3)] == [10.0] * 3
+    assert traced(a, [b]).item() == 7.0
+
+
+@compiled
+def test_a_parameter_is_not_taken_for_a_tensor(wrap: Any) -> None:
+    traced = wrap(lambda x: x * 2 if isinstance(x, Parameter) else x * 3)
+    plain, parameter = tensor([1.0]), Parameter([1.0])
+    assert [traced(plain).item() for _ in range(3)] == [3.0] * 3
+    assert [traced(parameter).item() for _ in range(3)] == [2.0] * 3
+    assert traced(plain).item() == 3.0
+
+
+@compiled
+def test_a_negative_zero_is_another_number(wrap: Any) -> None:
+    traced = wrap(lambda x, k: 1.0 / (x * k))
+    x = tensor([1.0])
+    assert [traced(x, k=0.0).item() for _ in range(3)] == [np.inf] * 3
+    assert traced(x, k=-0.0).item() == -np.inf
+    assert traced(x, k=0.0).item() == np.inf
+
+
+@pytest.mark.parametrize("make", [float, lambda k: np.array([k, k], "float32")], ids=["number", "array"])
+def test_a_replay_tells_negative_zeros(make: Any) -> None:
+    traced = trace(lambda x, k: F.sum(1.0 / (x * k)))
+    x = tensor([1.0, 1.0])
+    assert [traced(x, k=make(0.0)).item() for _ in range(3)] == [np.inf] * 3
+    with pytest.raises(TraceMismatchError, match="tensors not equals"):
+        traced(x, k=make(-0.0)).item()
+    assert traced(x, k=make(0.0)).item() == np.inf
