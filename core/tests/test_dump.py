@@ -351,3 +351,27 @@ def test_the_level_of_simplification_is_that_of_the_trace() -> None:
         made(A)
         counts.append(made.dump(io.BytesIO()).nr_opr)
     assert counts[1] < counts[0]
+
+
+def test_names_that_stand_for_two_values_are_refused(tmp_path: Path) -> None:
+    path, x = tmp_path / "model.onnx", Tensor(np.arange(3, dtype="float32"))
+
+    factor = Tensor([2.0, 3.0, 4.0])
+    scaled = trace(lambda a: a * factor, capture_as_const=True)
+    scaled(x)
+    scaled.dump(path, arg_names="a", output_names="y")
+    before = path.read_bytes()
+    inner = [t.name for t in onnx.load(path).graph.initializer]
+    shifted = trace(lambda w: w + 1.0, capture_as_const=True)
+    shifted(x)
+    for name in [*inner, "a", "y"]:
+        with pytest.raises(DumpNameError, match="already"):
+            shifted.dump(path, arg_names=name, output_names="z", append=True)
+    with pytest.raises(DumpNameError, match="an input and an output are called 'x'"):
+        shifted.dump(path, arg_names="x", output_names="x")
+    with pytest.raises(DumpNameTypeError, match="give a list of names, not 5"):
+        shifted.dump(path, arg_names=5)
+    with pytest.raises(DumpOptionError, match="strip_info_file"):
+        (tmp_path / "notes.json").write_text("notes")
+        shifted.dump(path, strip_info_file=tmp_path / "notes.json", append_json=True)
+    assert inner and path.read_bytes() == before

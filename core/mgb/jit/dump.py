@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .. import passes
-from ..errors import DumpOptionError, DumpStateError
+from ..errors import DumpNameError, DumpOptionError, DumpStateError
 from ..executor import Options
 from ..ir import Graph
 from .captured import Captured, check_pure, graph_of
@@ -160,6 +160,8 @@ class Dumpable:
             raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
         captured = self._checked()
         recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
+        for name in set(names.inputs).intersection(names.outputs):
+            raise DumpNameError(f"an input and an output are called {name!r}; ONNX wants names that differ")
         written = recorded if no_change_graph else _simplified(recorded, self.options)
         request = Request(
             recorded=recorded,
@@ -173,10 +175,9 @@ class Dumpable:
             user_info=user_info,
             test=TestData(input_data, repeat, silent, no_assert, maxerr, input_transform),
         )
-        info = write(file, request, append)
-        if strip_info_file is not None:
+        if strip_info_file is not None:  # first, for it may be refused
             write_strip_info(strip_info_file, strip_info(request.written), append_json)
-        return info
+        return write(file, request, append)
 
     def _checked(self) -> Captured:
         """What was recorded, if a file can do it."""

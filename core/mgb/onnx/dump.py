@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import evaluate
-from ..errors import DumpNameError, DumpOptionError
+from ..errors import DumpNameError, DumpNameTypeError, DumpOptionError
 from ..ir import CONST, Graph, Node
 from .export import Style, model_of
 from .export_append import append_to
@@ -273,13 +273,17 @@ def named(given: Any, wanted: int, default: Callable[[int], str], what: str) -> 
     ------
     DumpNameError
         They are too few or too many, or two are equal.
+    DumpNameTypeError
+        They are no list of names.
     """
+    if not isinstance(given, str | list | tuple | None):
+        raise DumpNameTypeError(f"{what}: give a list of names, not {given!r}")
     names = [given] if isinstance(given, str) else [None] * wanted if given is None else list(given)
     if len(names) != wanted:
         raise DumpNameError(f"wrong number of {what}, should be {wanted} values, got {len(names)}")
     found = [default(n) if name is None else name for n, name in enumerate(names)]
     for name in found:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or not name.isprintable():
             raise DumpNameError(f"{what}: {name!r} is not a name")
         if found.count(name) > 1:
             raise DumpNameError(f"{what}: two are called {name!r}; ONNX wants names that differ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,23 @@ def append_to(file: Any, model: Any) -> Any:
     except DecodeError as error:
         raise OnnxFileError(f"{path} is no ONNX file, so nothing can be appended to it: {error}") from error
     _check_opset(path, old)
-    ends = [v.name for v in (*old.graph.input, *old.graph.output)]
+    taken = _names(old.graph)
     for value in (*model.graph.input, *model.graph.output):
-        if value.name in ends:
+        if value.name in taken:
             raise DumpNameError(
-                f"{path} has an input or output {value.name!r} already: give other arg_names and output_names"
+                f"{path} has a value {value.name!r} already: give other arg_names and output_names"
             )
-    _prefix(model.graph, f"graph{len(ends)}/")
+    prefixes = (f"graph{number}/" for number in count(1))
+    _prefix(model.graph, next(p for p in prefixes if not any(name.startswith(p) for name in taken)))
     _join(old, model)
     return old
+
+
+def _names(graph: Any) -> set[str]:
+    """Of every value in the graph: inputs, outputs, constants and what nodes make."""
+    ends = {v.name for v in (*graph.input, *graph.output, *graph.initializer)}
+    sparse = {v.values.name for v in graph.sparse_initializer}
+    return ends | sparse | {name for node in graph.node for name in node.output}
 
 
 def _check_opset(path: Path, old: Any) -> None:
