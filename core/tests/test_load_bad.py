@@ -386,3 +386,34 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
     path.write_bytes(b"\x08\x07garbage")
     with pytest.raises(OnnxFileError, match=r"damaged\.onnx: this is no ONNX file"):
         load(path)
+
+
+def test_the_turns_of_a_run_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgb.onnx.model.MOST_NODES", 1000)
+    function = load(io.BytesIO(loop()))
+    x = np.ones(3, np.float32)
+    assert function(x, np.array(300))[0].numpy().tolist() == [301] * 3  # 900 nodes in the body
+    with pytest.raises(OnnxUnsupportedError, match="more than 1000 nodes"):
+        function(x, np.array(400))
+
+
+def test_functions_may_not_exhaust_the_stack() -> None:
+    opset, value = h.make_opsetid("", 17), helper.make_tensor_value_info
+    calls = [h.make_node(f"f{n - 1}", ["a"], ["b"], domain="own") if n else None for n in range(2000)]
+    bodies = [call or h.make_node("Neg", ["a"], ["b"]) for call in calls]
+    imports = [opset, h.make_opsetid("own", 1)]
+    functions = [
+        h.make_function("own", f"f{n}", ["a"], ["b"], [body], imports) for n, body in enumerate(bodies)
+    ]
+    ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])]
+    graph = h.make_graph([h.make_node("f1999", ["x"], ["y"], domain="own")], "g", *ends)
+    file = h.make_model(graph, functions=functions, opset_imports=imports)
+    with pytest.raises(OnnxFileError, match="deep"):
+        load(io.BytesIO(file.SerializeToString()))
+
+
+@pytest.mark.parametrize("location", ["d\0x", "d" * 300, "circle"])
+def test_a_location_that_is_no_name_is_refused(tmp_path: Path, location: str) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(OnnxFileError, match=r"cannot be the name|is not there|is not a file"):
+        load(external(tmp_path, location))

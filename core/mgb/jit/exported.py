@@ -116,7 +116,7 @@ class Exported:
         """The backends that compiled something; empty when every op runs eagerly."""
         return ", ".join(self.program.backends)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run it. Inside a trace it is a part of that, and a `GradManager` records it op by op.
 
         Parameters
@@ -136,7 +136,7 @@ class Exported:
         """
         return self._arrange(self._run(args, kwargs), self._names)
 
-    def run(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def run(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As a call, with the results by name."""
         return dict(zip(self._names, self._run(args, kwargs), strict=True))
 

@@ -76,7 +76,7 @@ class Loaded:
     def _body(self, *inputs: Any) -> tuple[Any, ...]:
         return self._model(*inputs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the model.
 
         Parameters
@@ -99,7 +99,7 @@ class Loaded:
         """
         return self._arrange(self._run(self._bound(args, kwargs)), self.outputs)
 
-    def run(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def run(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As a call, with the results by name, whatever their structure."""
         results = self._run(self._bound(args, kwargs))
         return {spec.name: result for spec, result in zip(self.outputs, results)}
@@ -176,7 +176,7 @@ class Loaded:
         """The backends that compiled something; empty before the first compiled call."""
         return self._paths[0].backend
 
-    def explain(self, *args: Any, **kwargs: Any) -> str:
+    def explain(self, /, *args: Any, **kwargs: Any) -> str:
         """Every stage of one call as text; nothing is run."""
         return self._paths[0].explain(*self._bound(args, kwargs))
 

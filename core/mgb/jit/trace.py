@@ -61,9 +61,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     without_host : bool
         Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that
         reads values, keeps a new Tensor elsewhere than in its result, or is called while a `GradManager`
-        outside records it, keeps running Python. A Module that is called in the body and has changed since,
-        by ``eval()`` or another Parameter, makes the body run and be recorded again; other Python state that
-        the body looks at is that of the first call.
+        outside records it, keeps running Python, as without this option. A Module that is called in the
+        body and has changed since, by ``eval()`` or another Parameter, makes the body run and be recorded
+        again; other Python state that the body looks at is that of the first call.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     symbolic_shape : bool

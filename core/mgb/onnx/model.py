@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,18 @@ from .structure import Body, Call, Function, ModelFile, Reference
 from .values import Value, Weights, fresh, host_of, is_known, result_of, unfold
 
 #: Nodes of the largest model, functions spelt out: more than this is a file that was made to explode.
-MOST_NODES = 10_000_000
+MOST_NODES = 1_000_000
+
+#: Functions that are open at a time: more than this is a file that was made to exhaust the stack.
+MOST_OPEN = 100
 
 #: What a damaged model can make the rules of NumPy and Python raise on impossible values.
 _FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 Scope = dict[str, Value]
+
+#: Nodes that the run in this context may still make: loops in loops multiply their turns.
+_left: ContextVar[int] = ContextVar("mgb_onnx_nodes_left", default=MOST_NODES)
 
 
 class Model:
@@ -75,6 +82,7 @@ class Model:
 
     def __call__(self, *inputs: Value) -> tuple[Value, ...]:
         """The values of the outputs; see `mgb.jit.load` for a call that checks its inputs."""
+        _left.set(MOST_NODES)
         scope = {**self._known, **dict(zip(self.body.inputs, inputs, strict=True))}
         self._run(self._calls, scope, self.body, {})
         return tuple(result_of(scope[name], self.weights) for name in self.body.outputs)
@@ -83,6 +91,7 @@ class Model:
 
     def _folded(self, calls: Iterable[Call]) -> tuple[Call, ...]:
         """The nodes that wait for data; the results of the others join what is known."""
+        _left.set(MOST_NODES)
         left = []
         for call in calls:
             row = self._row(call)
@@ -104,6 +113,9 @@ class Model:
     def _run(self, calls: Iterable[Call], scope: Scope, body: Body, attributes: Mapping[str, Any]) -> None:
         """Give every name that `calls` make its value in `scope`."""
         for call in calls:
+            _left.set(left := _left.get() - 1)
+            if left < 0:
+                raise OnnxUnsupportedError(f"{call.place}: the loops make more than {MOST_NODES} nodes")
             inputs = [scope[name] if name else None for name in call.inputs]
             given = self._attributes(call, scope, body, attributes)
             results = self._results(call, inputs, given, body)
@@ -310,6 +322,8 @@ class _Check:
     def _function(self, key: Key, call: Call) -> int:
         if key in self._open:
             raise OnnxFileError(f"{call.place}: the function calls itself")
+        if len(self._open) == MOST_OPEN:
+            raise OnnxFileError(f"{call.place}: functions call each other more than {MOST_OPEN} deep")
         if key not in self._sizes:
             function = self._functions[key]
             if function.own is not None and function.own[0] in OPS:

@@ -297,10 +297,14 @@ def _length(dim: Any) -> int | str | None:
 def _inside(folder: Path, location: str, place: str) -> Path:
     """The file that `location` names, which must be below `folder`, links followed."""
     given = Path(location)
-    path = (folder / given).resolve() if location else folder
+    try:
+        path = (folder / given).resolve() if location else folder
+        exists = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, a zero byte
+        raise OnnxFileError(f"{place}: {location!r:.99} cannot be the name of a file: {error}") from error
     if not location or given.is_absolute() or ".." in given.parts or not path.is_relative_to(folder):
         raise OnnxFileError(f"{place}: {location!r} is not a file below the model's own folder")
-    if not path.is_file():
+    if not exists:
         raise OnnxFileError(f"{place}: {location!r}, which holds its data, is not there")
     return path
 
