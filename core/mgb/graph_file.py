@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from .errors import ExportError, GraphFileError, GraphFileVersionError
 from .fusion import NUMBER
 from .ir import CONST, Graph, Node, Op, Spec, input_node
 from .ops.declare import OPS
+from .serialization import replace_file
 from .tracing import make_node
 
 Array = np.ndarray[Any, Any]
@@ -104,7 +104,7 @@ class Writer:
         text += b" " * (_aligned(_HEAD.size + len(text)) - _HEAD.size - len(text))
         head = _HEAD.pack(MAGIC, VERSION, zlib.crc32(text), len(text), end)
         padded = (part for b in self._blobs for part in (b, bytes(_aligned(b.nbytes) - b.nbytes)))
-        _replace(Path(path), (head, text, *padded))
+        replace_file(Path(path), (head, text, *padded))
 
 
 def _aligned(size: int) -> int:
@@ -113,19 +113,6 @@ def _aligned(size: int) -> int:
 
 def _spec(spec: Spec) -> list[Any]:
     return [spec.dtype.name, list(spec.shape), spec.device]
-
-
-def _replace(path: Path, parts: tuple[Any, ...]) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def is_graph_file(path: Any) -> bool:

@@ -12,6 +12,7 @@ import os
 import secrets
 import struct
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -200,7 +201,7 @@ def _array(name: str, entry: dict[str, Any], data: memoryview) -> np.ndarray[Any
     return np.frombuffer(data[start:stop], dtype).reshape(shape).copy()
 
 
-def replace_file(path: Path, blobs: list[bytes]) -> None:
+def replace_file(path: Path, blobs: Iterable[Any]) -> None:
     """Write a file beside `path`, then rename it: a reader sees the old content or the new, never a part."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:

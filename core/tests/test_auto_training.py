@@ -44,8 +44,8 @@ def steps(
 
 
 def network() -> Module:
-    """With state, and with random numbers."""
-    return Sequential(Linear(6, 8), BatchNorm1d(8), ReLU(), Dropout(0.25), Linear(8, 2))
+    """With state, and with random numbers; a bias before the norm would have rounding as its gradient."""
+    return Sequential(Linear(6, 8, bias=False), BatchNorm1d(8), ReLU(), Dropout(0.25), Linear(8, 2))
 
 
 def test_training_cold_is_bit_equal_to_eager() -> None:
@@ -60,7 +60,7 @@ def test_training_hot_with_a_schedule() -> None:
     hot = auto(after=1)
     got = steps(network, hot, 12, rate)
     for a, b in zip(got, steps(network, off, 12, rate), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3)  # Adam makes much of roundings
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)  # Adam makes much of roundings
     assert hot.stats()["programs"] <= 2 and hot.stats()["compiled"] >= 8
 
 

@@ -130,14 +130,16 @@ def test_the_configs_have_the_documented_fields() -> None:
         1,
         1,
     )
-    for bad in (
-        lambda: DTRConfig(eviction_threshold=0),
-        lambda: DTRConfig(eviction_threshold=1, evictee_minimum_size=-1),
-        lambda: DTRConfig(eviction_threshold=1, recomp_time_factor=-0.5),
-        lambda: SublinearMemoryConfig(num_worker=0),
-        lambda: SublinearMemoryConfig(thresh_nr_try=-1),
+    for bad, limits in (
+        (lambda: DTRConfig(eviction_threshold=0), "a whole number of at least 1"),
+        (lambda: DTRConfig(eviction_threshold="1gb"), "a whole number of at least 1"),
+        (lambda: DTRConfig(eviction_threshold=1, evictee_minimum_size=-1), "a whole number of at least 0"),
+        (lambda: DTRConfig(eviction_threshold=1, recomp_time_factor=-0.5), "a number from 0 to 16"),
+        (lambda: SublinearMemoryConfig(num_worker=0), "a whole number of at least 1"),
+        (lambda: SublinearMemoryConfig(lb_memory_mb=0.5), "a whole number of at least 0"),
+        (lambda: SublinearMemoryConfig(thresh_nr_try=-1), "a whole number of at least 0"),
     ):
-        with pytest.raises(ValueError, match=r"it must be a (whole )?number"):
+        with pytest.raises(ValueError, match=f"it must be {limits}"):
             bad()
 
 

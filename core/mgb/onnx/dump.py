@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from .. import dtypes
 from ..apply import evaluate
 from ..errors import DumpNameError, DumpNameTypeError, DumpOptionError
 from ..ir import CONST, Graph, Node
+from ..serialization import replace_file
 from .export import Style, model_of
 from .export_append import append_to
 from .export_inference import fold_channels, fuse_convolutions, narrow
@@ -149,7 +149,7 @@ def write(file: str | os.PathLike[str] | BinaryIO, request: Request, append: boo
         model = append_to(file, model)
     data = _serialized(model)
     if isinstance(file, str | os.PathLike):
-        replace(Path(file), data)
+        replace_file(Path(file), [data])
     else:
         file.write(data)
     return info_of(data, request)
@@ -162,19 +162,6 @@ def _serialized(model: Any) -> bytes:
         raise DumpOptionError(
             f"the file would be larger than the 2 GiB of a protobuf message: {error}; split the function"
         ) from error
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Write a file beside `path`, then rename it: a reader sees the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class _Counts:
@@ -263,7 +250,7 @@ def write_strip_info(path: str | os.PathLike[str], found: Mapping[str, Any], app
             merged = {k: sorted({*v, *old.get(k, ())}) for k, v in found.items()}
         except (ValueError, TypeError, AttributeError) as error:
             raise DumpOptionError(f"strip_info_file {str(path)!r} is not what dump wrote: {error}") from error
-    replace(target, json.dumps(merged, indent=1).encode())
+    replace_file(target, [json.dumps(merged, indent=1).encode()])
 
 
 def named(given: Any, wanted: int, default: Callable[[int], str], what: str) -> list[str]:
