@@ -1,7 +1,8 @@
-"""The README's table of backends is what the code says."""
+"""The tables of backends are what the code says."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_table_of_backends_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_backends_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
-    import backend_table
+    import backends
 
-    assert backend_table.readme() == (ROOT / "README.md").read_text(), (
-        f"run: {sys.executable} docs/backend_table.py --write"
-    )
+    command = f"run: {sys.executable} docs/backends.py --write"
+    assert backends.readme() == backends.README.read_text(), command
+    assert backends.page() == backends.PAGE.read_text(), command
+    assert backends.rows() == json.loads(backends.DATA.read_text()), command
