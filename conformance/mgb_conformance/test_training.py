@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mgb import demo, optimizer, tensor
 from mgb import functional as F
 from mgb import module as M
-from mgb import optimizer, tensor
 from mgb.autodiff import GradManager
 from mgb.executor import Options, compile_program
 from mgb.jit import trace
@@ -73,6 +73,17 @@ class TestTraining:
         want = losses(None, OPTIMIZERS[name])
         assert want[-1] < want[0], "the training itself must work"
         np.testing.assert_allclose(got, want, rtol=2e-4)
+
+    @pytest.mark.parametrize("without_host", [False, True])
+    def test_the_digits_demo(self, driver: Driver, without_host: bool) -> None:
+        """A convolutional network with batch normalisation and pooling, for an epoch of real images."""
+
+        def wrap(step: Any) -> Any:
+            return trace(step, backend=driver.backend.name, without_host=without_host)
+
+        got, want = demo.train("compiled", wrap, epochs=1), demo.train("eager", lambda step: step, epochs=1)
+        assert want.losses[-1] < 0.5 * want.losses[0], "the training itself must work"
+        np.testing.assert_allclose(got.losses, want.losses, rtol=0, atol=demo.TOLERANCE)
 
     def test_a_program_of_groups_and_eager_steps(self, driver: Driver) -> None:
         x, w = samples("float32", (12, 20), 1), samples("float32", (20, 7), 2)
