@@ -1,6 +1,7 @@
 """Help for backends that print source: keys, domains, loops, statements, the passes of a reduction."""
 
 from .domain import aligned, domain, reduced_axes, spans, structure_key, values
+from .hazards import hazards
 from .layout import Loops, broadcast_strides, collapse, offset, row_major
 from .schedule import Pass, Schedule, is_operand, schedule
 from .text import C_TYPES, Assign, Spelling, Table, c_literal, expression, scalar, statements
@@ -19,6 +20,7 @@ __all__ = [
     "collapse",
     "domain",
     "expression",
+    "hazards",
     "is_operand",
     "offset",
     "reduced_axes",

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-from collections.abc import Sequence
+import os
 from importlib.util import find_spec
 
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
-from mgb.ir import Graph, Kind
+from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
+from mgb.ir import Kind
+from mgb_native import NativeBackend
+from mgb_native.code import Code
+from mgb_native.frame import Frame
+from mgb_native.target import digest, processor, python, version_of
 
-from .frame import Frame
-from .launch import Launcher, Unit
-from .machine import Code, build, load
-from .native import MACHINES
+from .machine import build
 from .source import source
-from .target import mismatch, target, toolchain
 from .words import VOCABULARY
 from .writer import Source
 
 
-class CpuNumba(Backend):
+class CpuNumba(NativeBackend):
     """Fused loops for the CPU, compiled by Numba."""
 
     name = "cpu_numba"
+    distribution = "mgb-cpu-numba"
     traits = Traits(
         vocabulary=VOCABULARY,
         kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
@@ -39,44 +38,18 @@ class CpuNumba(Backend):
     def probe(self) -> str | None:
         if find_spec("numba") is None:
             return "Numba is not installed; python -m pip install numba"
-        if sys.platform != "linux" or platform.machine() not in MACHINES:
-            here = f"{sys.platform} on {platform.machine()}"
-            return f"it runs on Linux ({', '.join(MACHINES)}), this is {here}; export MGB_JIT_BACKEND=EAGER"
-        return None
-
-    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """One native call for all; they share its threads when they are worth it together."""
-        if not kernels:
-            return None
-        units = [kernel.state for kernel in kernels]
-        return Kernel(Launcher(units).run, "\n\n".join(k.source for k in dict.fromkeys(kernels)))
+        return self.machine_problem()
 
     def version(self) -> str:
-        return toolchain()
+        chosen = "".join(os.environ.get(f"NUMBA_CPU_{what}", "") for what in ("NAME", "FEATURES"))
+        compilers = f"numba {version_of('numba')} llvmlite {version_of('llvmlite')}"
+        return f"{self.package} {compilers} {python()} {processor()} {digest(chosen.encode())}"
 
-    def target(self) -> str:
-        return target()
+    def print(self, frame: Frame) -> Source:
+        return source(frame)
 
-    def mismatch(self, target: str) -> str | None:
-        try:
-            return mismatch(target)
-        except (ValueError, KeyError, TypeError) as error:
-            return f"what they need is not said as this version says it: {error}"
+    def build(self, printed: Source) -> Code:
+        return build(printed, 3)
 
-    def compile(self, graph: Graph) -> Kernel:
-        frame = Frame(graph)
-        text = source(frame)
-        return _kernel(frame, text, build(text, 3))
-
-    def save(self, kernel: Kernel) -> bytes | None:
-        unit: Unit = kernel.state
-        return unit.code.dump()
-
-    def load(self, graph: Graph, blob: bytes) -> Kernel:
-        frame = Frame(graph)
-        return _kernel(frame, source(frame), load(blob))
-
-
-def _kernel(frame: Frame, text: Source, code: Code) -> Kernel:
-    unit = Unit(frame, code)
-    return Kernel(Launcher([unit]).run, text.text, unit)
+    def readable(self, frame: Frame, printed: Source) -> str:
+        return printed.text

@@ -6,10 +6,11 @@ alone. Static single assignment is left to LLVM, and so a variable of a kernel h
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite import ir
 from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager
@@ -65,11 +66,31 @@ def codegen() -> Codegen:
     return Codegen("mgb.cpu_numba")
 
 
+def write_entry(context: Any, library: Library, kernel: Any, *_unused: Any) -> None:
+    """Write the C function that calls `kernel`, in the place of Numba's.
+
+    Numba's asks for the interpreter's lock to report an exception. A kernel raises none, but only the
+    optimizer can tell, and of a large kernel it may not: then the object file would want functions of Numba.
+    """
+    module, convention = context.create_module("entry"), context.call_conv
+    callee_type = convention.get_function_type(kernel.restype, kernel.argtypes)
+    callee = ir.Function(module, callee_type, kernel.llvm_func_name)
+    result, *arguments = map(context.get_value_type, (kernel.restype, *kernel.argtypes))
+    entry = ir.Function(module, ir.FunctionType(result, arguments), kernel.llvm_cfunc_wrapper_name)
+    builder = ir.IRBuilder(entry.append_basic_block())
+    _status, returned = convention.call_function(
+        builder, callee, kernel.restype, kernel.argtypes, entry.args, attrs=("noinline",)
+    )
+    builder.ret(returned)
+    library.add_ir_module(module)
+
+
 class Pipeline(CompilerBase):
     """The passes, for ``numba.cfunc``."""
 
     def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
-        super().__init__(typingctx, targetctx, codegen().create_library("kernel"), *rest)
+        context = targetctx.subtarget(create_cfunc_wrapper=partial(write_entry, targetctx))
+        super().__init__(typingctx, context, codegen().create_library("kernel"), *rest)
 
     def define_pipelines(self) -> list[PassManager]:
         """The list of the one pipeline that there is."""

@@ -1,8 +1,8 @@
 """From a graph to the Python source of its kernel.
 
 A kernel is ``kernel(arrays, plan, span) -> int`` over addresses: of a C array with the addresses of the data
-``x0, ..., y0, ...``, of the plan and of the span (see `frame`). It returns 1, having done nothing, when an
-output is the memory of an input that must not be overwritten yet. The loops are
+``x0, ..., y0, ...``, of the plan and of the span (see `mgb_native.frame`). It returns 1, having done nothing,
+when an output is the memory of an input that must not be overwritten yet. The loops are
 
     rows: the axes that are kept
         passes over the row: chunks, units
@@ -18,10 +18,11 @@ from collections.abc import Iterable
 
 from mgb.codegen import Pass, statements
 from mgb.ir import CONST, Kind, Node
+from mgb_native.folds import held, identity, wide
+from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
+from mgb_native.hazards import hazards, replaced
 
-from .frame import HEAD, SPAN, Buffer, Frame, Operand
-from .hazards import hazards, replaced
-from .words import FOLDERS, held, identity, wide
+from .words import FOLDERS
 from .writer import Source, Writer
 
 Names = dict[Node, str]

@@ -8,17 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 from mgb.codegen import Spelling
 from mgb.ir import Node
-
-#: The dtypes whose values a kernel holds as another one between load and store.
-HELD = {"float16": "float32", "bfloat16": "float32"}
-
-
-def held(node: Node) -> str:
-    """The name of the dtype that a kernel computes the value of `node` in."""
-    return HELD.get(node.spec.dtype.name, node.spec.dtype.name)
+from mgb_native.folds import FOLDS
 
 
 def _operator(symbol: str, function: str) -> Callable[..., str]:
@@ -70,9 +62,6 @@ WORDS: dict[str, Spelling] = {
     "shl": _function("shl"), "shr": _function("shr"), "mulhi": _function("mulhi"),
     "bitcast": _bitcast,
 }
-
-#: The reductions: how two elements are folded, in the words above.
-FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
 # fmt: on
 
 VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
@@ -84,22 +73,3 @@ FOLDERS = {
 
 #: A reduction that folds nothing is its operand.
 SPELLINGS: dict[str, Spelling] = {**WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": _cast}
-
-
-def wide(fold: Node) -> str:
-    """The dtype in which chunks are added up: float64 for float32, which costs nothing."""
-    sums = fold.op.name in ("reduce_sum", "reduce_prod")
-    return "float64" if sums and fold.spec.dtype.name == "float32" else held(fold)
-
-
-def identity(fold: Node) -> float:
-    """What a reduction of nothing is."""
-    dtype = fold.spec.dtype
-    if fold.op.name in ("reduce_sum", "reduce_prod"):
-        return int(fold.op.name == "reduce_prod")
-    least = fold.op.name == "reduce_max"
-    if dtype.kind == "b":
-        return not least
-    if dtype.kind in "fV":
-        return -np.inf if least else np.inf
-    return int(np.iinfo(dtype).min if least else np.iinfo(dtype).max)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from mgb.codegen import scalar
 from mgb.ir import Node
+from mgb_native.folds import FOLDS, held
 
-from .words import FOLDS, SPELLINGS, WORDS, held
+from .words import SPELLINGS, WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from mgb import errors, jit
 from mgb.jit import trace
-from mgb_cpu_numba import target
+from mgb_native import target
 
 rng = np.random.default_rng(0)
 
@@ -190,7 +190,7 @@ def test_code_that_cannot_be_loaded_is_compiled_again(
     def broken(blob: bytes) -> Any:
         raise OSError("no memory for code")
 
-    monkeypatch.setattr("mgb_cpu_numba.backend.load", broken)
+    monkeypatch.setattr("mgb_native.backend.load", broken)
     monkeypatch.setenv("MGB_CACHE", "0")
     assert "no memory for code" in jit.load(tmp_path / "f.mgb").compiled_again
 
@@ -215,9 +215,9 @@ def test_without_the_compiler_the_error_says_what_to_install(tmp_path: Path) -> 
 
 
 def test_more_instructions_than_needed_are_no_reason() -> None:
-    needed = json.loads(target.target())
+    needed = json.loads(target.target("1"))
     needed["instructions"] = needed["instructions"][:2]
-    assert target.mismatch(json.dumps(needed)) is None
+    assert target.mismatch(json.dumps(needed), "1", "mgb-cpu-numba") is None
 
 
 def test_the_backend_that_is_asked_for_compiles(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mgb.backend import Kernel
 from mgb.ir import Graph
 from mgb.ops import primitives as ops
 from mgb.ops.reduce import reduce_sum
-from mgb_cpu_numba import plan
+from mgb_native import plan
 
 RNG = np.random.default_rng(5)
 
@@ -74,7 +74,7 @@ def test_dtypes_shapes_and_layouts_mixed(
     monkeypatch.setenv("MGB_NUM_THREADS", threads)
     if parallel:
         monkeypatch.setattr(plan, "PARALLEL", 0)
-        monkeypatch.setattr("mgb_cpu_numba.launch.PARALLEL", 0)
+        monkeypatch.setattr("mgb_native.launch.PARALLEL", 0)
     cases = [Case(i, dtype) for i in range(5) for dtype in (np.float32, np.float64)]
     cases += [Case(2, np.float32, (1, 90_000)), Case(0, np.float32, (7, 60_000)), Case(1, np.float32, (3, 3))]
     run, inputs, out = joined(cases)
@@ -87,7 +87,7 @@ def test_dtypes_shapes_and_layouts_mixed(
 
 
 def test_the_same_kernel_often_and_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgb_cpu_numba.launch.PARALLEL", 0)
+    monkeypatch.setattr("mgb_native.launch.PARALLEL", 0)
     monkeypatch.setenv("MGB_NUM_THREADS", "3")
     kernel = BACKEND.compile(traced(momentum, [normal(5, 6)] * 3))
     rows = [[normal(5, n) for _ in range(3)] for n in range(2, 202)]

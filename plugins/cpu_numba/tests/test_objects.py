@@ -8,12 +8,15 @@ import platform
 import random
 import struct
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from mgb_cpu_numba import native as native_module
-from mgb_cpu_numba.machine import Code, load
-from mgb_cpu_numba.native import emit, native
-from mgb_cpu_numba.objects import Loaded, ObjectError
+from cpu_numba_helpers import BACKEND, call, traced
+from mgb.functional import softmax
+from mgb_native import native as native_module
+from mgb_native.code import Code, load
+from mgb_native.native import emit, native, parts
+from mgb_native.objects import Loaded, ObjectError
 
 MODULE = """
 @table = internal constant [4 x i64] [i64 2, i64 3, i64 5, i64 7]
@@ -143,7 +146,7 @@ def test_truncated_files_are_refused(image: bytes) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_flipped_bytes_never_crash_the_loader(image: bytes, seed: int) -> None:
     random_ = random.Random(seed)
-    for whole in (image, native().image):
+    for whole in (image, *parts(native().image)):
         outcomes = set()
         for _ in range(150):
             damaged = bytearray(whole)
@@ -163,7 +166,8 @@ def test_every_byte_of_the_headers_may_lie(image: bytes) -> None:
 
 def test_a_relocation_ends_where_its_section_does() -> None:
     """One of eight bytes in the last four of a section was written past its end once."""
-    (begin,), image = struct.unpack_from("<Q", native().image, 40), bytearray(native().image)
+    image = bytearray(parts(native().image)[0])
+    (begin,) = struct.unpack_from("<Q", image, 40)
     rows = [
         struct.unpack_from("<IIQQQQIIQQ", image, begin + k * 64) for k in range((len(image) - begin) // 64)
     ]
@@ -187,4 +191,17 @@ def test_the_bytes_of_a_kernel() -> None:
 def test_native_code_that_cannot_be_loaded_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_module, "_native", None)
     made = native(b"no object file")
-    assert Loaded(made.image)["launch"]
+    assert all(map(Loaded, parts(made.image)))
+
+
+def test_a_kernel_wants_nothing_of_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where the optimizer does not see that no loop raises, as in kernels of a thousand ops."""
+    made = llvm.create_pipeline_tuning_options
+    monkeypatch.setattr(llvm, "create_pipeline_tuning_options", lambda speed_level=0: made(0))
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    graph = traced(lambda x: softmax(x, 1), [x])
+    kernel = BACKEND.compile(graph)
+    assert isinstance(kernel.state.code.owner, Loaded)
+    (out,) = call(kernel, graph, [x])
+    wide = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(out, wide / wide.sum(1, keepdims=True), rtol=1e-6)

@@ -15,7 +15,7 @@ import pytest
 from cpu_numba_helpers import BACKEND, call, traced
 from mgb.ops.reduce import reduce_max, reduce_sum
 from mgb.ops.transcendental import exp
-from mgb_cpu_numba.native import native
+from mgb_native.native import native
 
 RNG = np.random.default_rng(11)
 
@@ -23,8 +23,8 @@ RNG = np.random.default_rng(11)
 @pytest.fixture(autouse=True)
 def always_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel counts as worth several threads."""
-    monkeypatch.setattr("mgb_cpu_numba.plan.PARALLEL", 0)
-    monkeypatch.setattr("mgb_cpu_numba.launch.PARALLEL", 0)
+    monkeypatch.setattr("mgb_native.plan.PARALLEL", 0)
+    monkeypatch.setattr("mgb_native.launch.PARALLEL", 0)
 
 
 def softmax(x: Any) -> Any:
@@ -140,10 +140,10 @@ def run_python(program: str, **environment: str) -> str:
         import os, sys, threading, time
         import numpy as np
         sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import mgb_cpu_numba.launch, mgb_cpu_numba.plan
-        mgb_cpu_numba.launch.PARALLEL = mgb_cpu_numba.plan.PARALLEL = 0
+        import mgb_native.launch, mgb_native.plan
+        mgb_native.launch.PARALLEL = mgb_native.plan.PARALLEL = 0
         from cpu_numba_helpers import BACKEND, traced
-        from mgb_cpu_numba.native import native
+        from mgb_native.native import native
 
         x = np.arange(6000, dtype=np.float32).reshape(60, 100)
         kernel = BACKEND.compile(traced(lambda a: a * 2.0 + 1.0, [x]))

@@ -13,8 +13,8 @@ from cpu_numba_helpers import BACKEND, SENTINEL, VIEWS, call, run, traced, view
 from mgb.ops.primitives import maximum
 from mgb.ops.reduce import reduce_max, reduce_sum
 from mgb.ops.transcendental import exp
-from mgb_cpu_numba import plan
-from mgb_cpu_numba.frame import Frame
+from mgb_native import plan
+from mgb_native.frame import Frame
 
 RNG = np.random.default_rng(5)
 

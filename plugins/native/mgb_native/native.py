@@ -1,10 +1,12 @@
-"""The native code that calls kernels, made of `native.ll`, and what it reads."""
+"""The native code that calls kernels (`native.ll`) and is called by them (`copies.ll`), and what it reads."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import re
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +33,12 @@ MACHINES = {
     "x86_64": (202, "@llvm.x86.sse2.pause()"),
     "aarch64": (98, "@llvm.aarch64.hint(i32 1)"),
 }
+
+#: How many lines of a transposed input are asked for before they are read.
+AHEAD = 24
+
+#: Of the bytes of an image: the length of the object file of `native.ll`; that of `copies.ll` follows.
+_LENGTH = struct.Struct("<I")
 
 WORD = ctypes.c_int64
 POINTER = ctypes.c_void_p
@@ -69,12 +77,17 @@ _FASTCALL_KEYWORDS = 0x80 | 0x02
 
 
 class Native:
-    """The functions of `native.ll`.
+    """The functions of `native.ll` and `copies.ll`.
 
     Parameters
     ----------
     image : bytes
-        Its object file.
+        Their object files, as `compiled` gives them.
+
+    Attributes
+    ----------
+    copies : dict
+        The addresses of the functions of `copies.ll`.
 
     Raises
     ------
@@ -84,8 +97,10 @@ class Native:
 
     def __init__(self, image: bytes) -> None:
         self.image = image
-        library = Loaded(image)
-        self.work = library["work"]
+        library, copies = map(Loaded, parts(image))
+        self.copies = {name: copies[name] for name in copies if name.startswith("mgb_")}
+        copies.stay()
+        self.work, self.run_free = library["work"], library["run_free"]
         self.launch = ctypes.PYFUNCTYPE(ctypes.c_int, POINTER, POINTER)(library["launch"])
         forget = ctypes.PYFUNCTYPE(None)(library["forget"])
         forget()
@@ -151,7 +166,31 @@ def _load(image: bytes) -> Native:
     if image:
         with suppress(ObjectError):
             return Native(image)
-    return Native(emit(_text()))
+    return Native(compiled())
+
+
+def parts(image: bytes) -> tuple[bytes, bytes]:
+    """The two object files of an image."""
+    try:
+        (length,) = _LENGTH.unpack_from(image)
+    except struct.error as error:
+        raise ObjectError(f"the native code is damaged: {error}") from error
+    return image[_LENGTH.size :][:length], image[_LENGTH.size + length :]
+
+
+def compiled() -> bytes:
+    """The image of the native code for this machine and this Python."""
+    calls = emit(_text())
+    return _LENGTH.pack(len(calls)) + calls + emit(_copies(), 2)
+
+
+def _copies() -> str:
+    """`copies.ll`, each function with <bits> in its name for each size of an element."""
+    text = (Path(__file__).parent / "copies.ll").read_text().replace("<ahead>", str(AHEAD))
+    sized = r"^define void @\w+_<bits>\(.*?^}\n"
+    functions = re.findall(sized, text, re.MULTILINE | re.DOTALL)
+    whole = re.sub(sized, "", text, flags=re.MULTILINE | re.DOTALL)
+    return whole + "\n".join(f.replace("<bits>", str(bits)) for f in functions for bits in (8, 16, 32, 64))
 
 
 def _text() -> str:
@@ -169,13 +208,18 @@ def _text() -> str:
     return text
 
 
-def emit(text: str) -> bytes:
-    """The object file of a module in LLVM's language, such that `Loaded` takes it."""
+def emit(text: str, level: int = 0) -> bytes:
+    """The object file of a module in LLVM's language, for this processor, such that `Loaded` takes it.
+
+    What is called once in a while is compiled at `level` 0, which takes a third of the time.
+    """
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(opt=0, reloc="static", codemodel="large", jit=True)
-    image: bytes = machine.emit_object(llvm.parse_assembly(text))  # opt=0 takes a third of the time
+    target, features = llvm.Target.from_default_triple(), llvm.get_host_cpu_features().flatten()
+    machine = target.create_target_machine(
+        llvm.get_host_cpu_name(), features, level, reloc="static", codemodel="large", jit=True
+    )
+    image: bytes = machine.emit_object(llvm.parse_assembly(text))
     return image

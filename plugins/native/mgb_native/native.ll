@@ -434,7 +434,7 @@ done:
 }
 
 ; Run a program without the GIL. A caller that finds the pool busy, or wants no helper, does all by itself.
-define internal i32 @run_free(ptr %program, ptr %arrays) {
+define i32 @run_free(ptr %program, ptr %arrays) {
 entry:
   %own = alloca %memory
   %common = alloca %memory

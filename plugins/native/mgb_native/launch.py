@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from mgb.backend import num_threads
 
+from .code import Code
 from .frame import Frame
 from .hazards import hazards
-from .machine import Code
 from .native import Program, Site, native
 from .plan import PARALLEL, Array, Plan, Planner
 

@@ -1,10 +1,9 @@
-"""What compiled code depends on beside its graph: this package, its toolchain, the processor and Python."""
+"""What compiled code depends on beside its graph: these packages, the processor and Python."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 import sys
@@ -20,22 +19,13 @@ _INSTRUCTIONS = re.compile(
 )
 
 
-@cache
-def toolchain() -> str:
-    """Part of the key of the on-disk cache: kernels are compiled for exactly this processor."""
-    model, features = _processor()
-    chosen = "".join(os.environ.get(f"NUMBA_CPU_{what}", "") for what in ("NAME", "FEATURES"))
-    compilers = f"numba {_version('numba')} llvmlite {_version('llvmlite')}"
-    return f"{package()} {compilers} {python()} {model} {digest(' '.join(features) + chosen)}"
+def target(package: str) -> str:
+    """What a kernel that was compiled here by `package` needs where it is to run, for `mismatch`."""
+    needs = {"package": package, "python": python(), "machine": platform.machine()}
+    return json.dumps(needs | {"instructions": instructions()})
 
 
-def target() -> str:
-    """What a kernel that was compiled here needs where it is to run, for `mismatch`."""
-    needs = {"package": package(), "python": python(), "machine": platform.machine()}
-    return json.dumps(needs | {"instructions": _processor()[1]})
-
-
-def mismatch(needed: str) -> str | None:
+def mismatch(needed: str, package: str, distribution: str) -> str | None:
     """Why code made for the target `needed` cannot run here, or None when it can.
 
     Raises
@@ -44,8 +34,8 @@ def mismatch(needed: str) -> str | None:
         `needed` is no target.
     """
     needs = json.loads(needed)
-    here = json.loads(target())
-    for what, name in (("machine", "processors"), ("package", "mgb-cpu-numba"), ("python", "Python")):
+    here = json.loads(target(package))
+    for what, name in (("machine", "processors"), ("package", distribution), ("python", "Python")):
         if needs[what] != here[what]:
             return f"it was compiled for {name} {needs[what]}, here is {here[what]}"
     lacking = sorted(set(needs["instructions"]) - set(here["instructions"]))
@@ -53,16 +43,27 @@ def mismatch(needed: str) -> str | None:
 
 
 @cache
-def package() -> str:
-    """The version of this package: a kernel and what calls it agree in every line."""
-    folder = Path(__file__).parent
-    lines = (path.read_bytes() for path in sorted((*folder.glob("*.py"), *folder.glob("*.ll"))))
-    return hashlib.sha256(b"".join(lines)).hexdigest()[:12]
+def package(folder: Path) -> str:
+    """The version of the printer in `folder` and of what calls its kernels: they agree in every line."""
+    folders = (Path(__file__).parent, folder)
+    paths = (path for f in folders for path in sorted((*f.glob("*.py"), *f.glob("*.ll"))))
+    return digest(b"".join(path.read_bytes() for path in paths))
 
 
 def python() -> str:
     """Whose objects the native code looks into."""
     return f"{sys.implementation.cache_tag}{sys.abiflags}-{object.__basicsize__}-{tuple.__basicsize__}"
+
+
+@cache
+def processor() -> str:
+    """For whom a compiler works: the model, and a digest of its instructions."""
+    return f"{_processor()[0]} {digest(' '.join(instructions()).encode())}"
+
+
+def instructions() -> list[str]:
+    """The instructions that the processor has, by the names of the system."""
+    return _processor()[1]
 
 
 @cache
@@ -83,13 +84,15 @@ def _processor() -> tuple[str, list[str]]:
     return model, sorted(w for w in words if _INSTRUCTIONS.match(w)) or found.get("Features", "").split()
 
 
-def _version(distribution: str) -> str:
+@cache
+def version_of(distribution: str) -> str:
+    """The version that is installed, or ``"none"``."""
     try:
         return version(distribution)
     except PackageNotFoundError:
         return "none"
 
 
-def digest(text: str) -> str:
-    """A short text that differs where `text` does."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def digest(data: bytes) -> str:
+    """A short text that differs where `data` does."""
+    return hashlib.sha256(data).hexdigest()[:12]

@@ -1,8 +1,8 @@
 """Object files, put into memory without a compiler or a linker.
 
 What LLVM writes for a kernel is a relocatable ELF file: sections, symbols, and places that want an address
-filled in. Of each the few kinds are enough that its large code model uses, where every address is a full word
-(System V ABI, AMD64 supplement; ELF for the Arm 64-bit architecture).
+filled in. Of each the few kinds are enough that its large code model uses, where every address is a full word,
+also through a table of addresses (System V ABI, AMD64 supplement; ELF for the Arm 64-bit architecture).
 """
 
 from __future__ import annotations
@@ -68,6 +68,10 @@ _MACHINES: Mapping[str, tuple[int, Mapping[int, _Fill]]] = {
     ),
 }
 
+#: The relocations that need the table of addresses, full words all: where a symbol's entry is in it, how far a
+#: symbol is from it, and how far it is from the place that is filled in.
+_TABLED: Mapping[str, Mapping[int, str]] = {"x86_64": {27: "entry", 25: "symbol", 29: "table"}}
+
 
 @dataclass(frozen=True, slots=True)
 class _Section:
@@ -89,6 +93,8 @@ class Loaded:
     image : bytes
         The file, as the compiler wrote it. While a damaged one is loaded, nothing is written outside of its
         own memory; what its code would do is for the caller to prevent, by a checksum.
+    symbols : mapping, optional
+        The addresses of functions that it calls; others are looked for in the process.
 
     Raises
     ------
@@ -96,8 +102,9 @@ class Loaded:
         It cannot be loaded here.
     """
 
-    def __init__(self, image: bytes) -> None:
+    def __init__(self, image: bytes, symbols: Mapping[str, int] | None = None) -> None:
         self._image = image
+        self._given = symbols or {}
         self._size = 0
         try:
             self._load()
@@ -117,6 +124,10 @@ class Loaded:
             raise ObjectError(f"the object file does not define {symbol}")
         return self._defined[symbol]
 
+    def __iter__(self) -> Iterator[str]:
+        """The symbols that the file defines."""
+        return iter(self._defined)
+
     def stay(self) -> None:
         """Keep the memory as long as the process lives."""
         self._size = 0
@@ -131,9 +142,12 @@ class Loaded:
         identity, kind, machine, *_, start, _, _, _, _, _, count, names = _HEADER.unpack_from(self._image)
         self._fills: Mapping[int, _Fill]
         here, self._fills = _MACHINES.get(platform.machine(), (None, {}))
+        self._tabled = _TABLED.get(platform.machine(), {})
         if not identity.startswith(_IDENTITY) or kind != _RELOCATABLE or machine != here:
             raise ObjectError("it is not a relocatable ELF file for this machine")
         self._sections = list(self._read_sections(start, count, names))
+        wanted = (symbol for _, _, kind, symbol, _ in self._relocations() if self._tabled.get(kind) == "entry")
+        self._entries = {symbol: 8 * k for k, symbol in enumerate(dict.fromkeys(wanted))}
         size = self._place()
         self._memory = bytearray(size)  # checked at each access, and copied when it is complete
         for number, offset in self._offsets.items():
@@ -167,7 +181,7 @@ class Loaded:
         """Sections that are executed, read and written: each sort on pages of its own; returns the size."""
         sorts: dict[int, list[int]] = {_EXECUTE: [], 0: [], _WRITE: []}
         for number, section in enumerate(self._sections):
-            if section.flags & _ALLOC and section.name != _UNWINDING and section.size:
+            if self._is_loaded(number):
                 sort = section.flags & (_EXECUTE | _WRITE)
                 if sort not in sorts:
                     raise ObjectError(f"{section.name} is to be both written and executed")
@@ -181,6 +195,9 @@ class Loaded:
                 section = self._sections[number]
                 self._offsets[number] = -(-end // section.align) * section.align
                 end = self._offsets[number] + section.size
+            if not sort:
+                self._table = -(-end // 8) * 8
+                end = self._table + 8 * len(self._entries)
             end = -(-end // _PAGE) * _PAGE
             self._spans.append((begin, end, sort))
         if end > _MOST:
@@ -208,28 +225,50 @@ class Loaded:
                 found.append(None)
         return found
 
-    def _relocate(self) -> None:
+    def _relocations(self) -> Iterator[tuple[_Section, int, int, int, int]]:
+        """The section, the place in it, the type, the symbol and the addend of each that LLVM wrote."""
         for section in self._sections:
-            if section.kind == _REL and section.info in self._offsets:
-                raise ObjectError("relocations without addends are not known here")
-            if section.kind == _RELA and section.info in self._offsets:
-                start, size = self._offsets[section.info], self._sections[section.info].size
+            if section.kind == _RELA and self._is_loaded(section.info):
                 for at, info, addend in _RELOCATION.iter_unpack(self._bytes(section)):
-                    kind, symbol = info & 0xFFFFFFFF, info >> 32
-                    if kind not in self._fills:
-                        raise ObjectError(f"relocations of type {kind} are not known here")
-                    field, fill = self._fills[kind]
-                    if at + field.size > size:
-                        raise ObjectError(f"a relocation lies at byte {at} of a section of {size}")
-                    (old,) = field.unpack_from(self._memory, start + at)
-                    new = fill(old, self._value(symbol) + addend, self._base + start + at)
-                    field.pack_into(self._memory, start + at, new)
+                    yield section, at, info & 0xFFFFFFFF, info >> 32, addend
+
+    def _is_loaded(self, number: int) -> bool:
+        section = self._sections[number]
+        return bool(section.flags & _ALLOC and section.name != _UNWINDING and section.size)
+
+    def _relocate(self) -> None:
+        if any(s.kind == _REL and s.info in self._offsets for s in self._sections):
+            raise ObjectError("relocations without addends are not known here")
+        for symbol, entry in self._entries.items():
+            _UNSIGNED.pack_into(self._memory, self._table + entry, self._value(symbol))
+        for section, at, kind, symbol, addend in self._relocations():
+            start, size = self._offsets[section.info], self._sections[section.info].size
+            field = _FAR if kind in self._tabled else self._fills[kind][0] if kind in self._fills else None
+            if field is None:
+                raise ObjectError(f"relocations of type {kind} are not known here")
+            if at + field.size > size:
+                raise ObjectError(f"a relocation lies at byte {at} of a section of {size}")
+            place = self._base + start + at
+            if kind in self._tabled:
+                new = self._by_table(self._tabled[kind], symbol, place) + addend
+            else:
+                (old,) = field.unpack_from(self._memory, start + at)
+                new = self._fills[kind][1](old, self._value(symbol) + addend, place)
+            field.pack_into(self._memory, start + at, new)
+
+    def _by_table(self, what: str, symbol: int, place: int) -> int:
+        table = self._base + self._table
+        if what == "table":
+            return table - place
+        return self._entries[symbol] if what == "entry" else self._value(symbol) - table
 
     def _value(self, symbol: int) -> int:
         value = self._symbols[symbol]
         if value is None:
             raise ObjectError(f"symbol {symbol} is of a section that is not loaded")
-        return value if isinstance(value, int) else _elsewhere(value)
+        if isinstance(value, int):
+            return value
+        return self._given[value] if value in self._given else _elsewhere(value)
 
     def _protect(self) -> None:
         rights = {

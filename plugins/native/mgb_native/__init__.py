@@ -1,0 +1,7 @@
+"""What CPU backends share that compile loops: plans, calls and threads, object code in memory."""
+
+from __future__ import annotations
+
+from .backend import NativeBackend
+
+__all__ = ["NativeBackend"]
