@@ -60,7 +60,10 @@ def folder() -> Path:
     """Where entries are kept now: ``MGB_CACHE_DIR``, or the user's cache folder."""
     named = config.CACHE_DIR.get()
     if named:
-        return Path(named).expanduser()
+        try:
+            return Path(named).expanduser()
+        except RuntimeError as error:  # there is no such user
+            raise config.CACHE_DIR.error("a folder") from error
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("mgb"))

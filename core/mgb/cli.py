@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import CommandError, FileCaseError, MgbError
+from .errors import CommandError, MgbError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,9 +107,11 @@ def _profile(arguments: argparse.Namespace) -> int:
 
     from .jit import trace
 
+    if arguments.calls < 1:
+        raise CommandError(f"--calls {arguments.calls}: at least one call is measured; give 1 or more")
     function, inputs = _target(arguments)
     traced = trace(inspect.unwrap(function), profiling=True)
-    for _ in range(1 + max(1, arguments.calls)):  # the first one records
+    for _ in range(1 + arguments.calls):  # the first one records
         traced(*inputs)
     if arguments.save:
         try:
@@ -151,64 +153,16 @@ def _inputs(shapes: str) -> list[Any]:
     from .functional import ones
     from .jit.argument_specs import spec_of
 
-    return [ones(spec.shape, spec.dtype) for spec in map(spec_of, shapes.split())]
+    try:
+        return [ones(spec.shape, spec.dtype) for spec in map(spec_of, shapes.split())]
+    except MemoryError as error:
+        raise CommandError(f"--shapes {shapes!r}: {error}; give shorter lengths") from error
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from .jit.load import load
+    from .runs import run_file
 
-    try:
-        model = load(arguments.file, backend=arguments.backend)
-    except OSError as error:
-        print(f"mgb run: {error}", file=sys.stderr)
-        return 2
-    if arguments.check:
-        return _check(model)
-    outputs = _as_arrays(model.run(**dict(map(_array, arguments.input))))
-    for name, array in outputs.items():
-        print(f"{name}: {array.dtype}{list(array.shape)}")
-        if arguments.output:
-            import numpy as np
-
-            folder = Path(arguments.output)
-            folder.mkdir(parents=True, exist_ok=True)
-            np.save(folder / f"{name.replace('/', '_')}.npy", array)
-    return 0
-
-
-def _array(text: str) -> tuple[str, Any]:
-    """``NAME=FILE`` as a name and the array in the file."""
-    import numpy as np
-
-    name, _, path = text.partition("=")
-    try:
-        return name, np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise FileCaseError(
-            f"--input {text}: {error}; give NAME=FILE of an array that numpy.save wrote"
-        ) from error
-
-
-def _as_arrays(outputs: dict[str, Any]) -> dict[str, Any]:
-    return {name: tensor.numpy() for name, tensor in outputs.items()}
-
-
-def _check(model: Any) -> int:
-    """Replay the test cases in a file; status 1 when one fails."""
-    from .onnx.testcases import CASES, Cases
-
-    if CASES not in model.metadata:
-        raise FileCaseError("the file has no test cases: write them with dump(..., input_data=...)")
-    cases = Cases.from_text(model.metadata[CASES])
-    failed = 0
-    for number, lines in enumerate(cases.failures(lambda inputs: _as_arrays(model.run(**inputs)))):
-        failed += bool(lines)
-        for line in lines:
-            print(f"case {number}: {line}", file=sys.stderr)
-        if not lines and not cases.silent:
-            print(f"case {number}: passed" if cases.check else f"case {number}: ran")
-    print(f"{len(cases.inputs) - failed} of {len(cases.inputs)} cases passed")
-    return int(failed > 0)
+    return run_file(arguments.file, arguments.check, arguments.input, arguments.output, arguments.backend)
 
 
 def _backends(arguments: argparse.Namespace) -> int:

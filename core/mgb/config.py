@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from .errors import VariableError
+
+_ON, _OFF = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -15,12 +19,60 @@ class Variable:
     meaning: str
 
     def get(self) -> str:
-        """The value in force now."""
-        return os.environ.get(self.name, self.default)
+        """The value in force now; an empty one is none."""
+        return os.environ.get(self.name) or self.default
 
     def on(self) -> bool:
-        """The value in force now, as a switch."""
-        return self.get().strip().lower() in {"1", "true", "yes", "on"}
+        """The value in force now, as a switch.
+
+        Raises
+        ------
+        VariableError
+            It is none.
+        """
+        text = self.get().strip().lower()
+        if text not in _ON | _OFF:
+            raise self.error("1 or 0")
+        return text in _ON
+
+    def whole(self, least: int = 0) -> int:
+        """The value in force now, as a whole number of at least `least`.
+
+        Raises
+        ------
+        VariableError
+            It is none.
+        """
+        try:
+            found = whole(self.get())
+            if found >= least:
+                return found
+        except ValueError:
+            pass
+        raise self.error(f"a whole number of at least {least}")
+
+    def error(self, wanted: str) -> VariableError:
+        """What is to be raised when the value in force now is not `wanted`."""
+        return VariableError(
+            f"{self.name}={self.get()!r}: {self.meaning}; set it to {wanted}, or unset {self.name}"
+        )
+
+
+def whole(text: str) -> int:
+    """The whole number that `text` says, such as ``"1000"``, ``"1_000"`` or ``"1e3"``.
+
+    Raises
+    ------
+    ValueError
+        It says none.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        found = float(text)
+    if not found.is_integer() or abs(found) >= 1 << 63:
+        raise ValueError(f"{text!r} is no whole number")
+    return int(found)
 
 
 BACKEND = Variable(

@@ -9,6 +9,7 @@ executed here; what is machine code to somebody else is a blob like any other.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import struct
@@ -234,6 +235,7 @@ class Reader:
                 raise ValueError(
                     f"this mgb has no op {name!r}; import the package that adds it, or upgrade mgb"
                 )
+            _check_call(op, len(inputs), params)
             node = make_node(op, tuple([nodes[_index(n, nodes)] for n in inputs]), params, str(source))
         if node.spec != wanted:
             raise ValueError(f"{name} makes {node.spec} on {node.spec.device}, and should make {spec}")
@@ -255,6 +257,16 @@ class Reader:
         if array.dtype == dtypes.bool_ and blob.size and blob.max() > 1:
             raise ValueError("an array of booleans holds other numbers")
         return array
+
+
+def _check_call(op: Op, count: int, params: Mapping[str, Any]) -> None:
+    """`op` takes so many values and these parameters, which `infer` does not always look at."""
+    rule = op.eager or op.body
+    if isinstance(rule, np.ufunc):
+        if count != rule.nin or params:
+            raise TypeError(f"{op.name} takes {rule.nin} values and no parameters")
+    elif rule is not None:
+        inspect.signature(rule).bind(*[None] * count, **params)
 
 
 def _index(number: Any, of: list[Any]) -> int:

@@ -99,6 +99,11 @@ LIES: dict[str, Callable[[Any], Any]] = {
     "do not fit their checksum": lambda h: h["blobs"][0].__setitem__(2, 1),
     "are not there": lambda h: h["blobs"][0].__setitem__(1, 2**60),
     "the program": lambda h: h["content"]["program"].pop("steps"),
+    "KeyError: 'graph'": lambda h: h["content"].pop("graph"),
+    "KeyError: 'program'": lambda h: h["content"].pop("program"),
+    "are no options": lambda h: h["content"]["options"].__setitem__("opt_level", "3"),
+    "takes 2 values and no parameters": lambda h: next(n for n in nodes(h) if n[0] == "mul")[2].update(k=1),
+    "unexpected keyword argument": lambda h: next(n for n in nodes(h) if n[0] == "matmul")[2].update(k=1),
     "the program: ": lambda h: h["content"]["program"].__setitem__("outputs", [0, 0]),
     "step 0": lambda h: h["content"]["program"]["steps"][0].__setitem__(1, [77]),
     "of step 0": lambda h: h["content"]["program"]["graphs"][0].__setitem__(
@@ -137,6 +142,33 @@ def test_any_part_of_the_text_may_be_anything(other: Any, content: bytes, tmp_pa
             jit.load(file)
         except (errors.GraphFileError, errors.ExportedTargetError) as error:
             assert str(file) in str(error)
+
+
+def test_a_parameter_that_lies_is_found_when_it_is_used(tmp_path: Path) -> None:
+    """`argsort` does not look at its axis before it sorts."""
+    file = tmp_path / "f.mgb"
+    trace(lambda x: F.argsort(x)[1], backend="eager").export(file, "f32[3,4]")
+    good = file.read_bytes()
+
+    def change(header: Any) -> None:
+        program = header["content"]["program"]
+        for graph in (header["content"]["graph"], *program["graphs"]):
+            for node in graph["nodes"]:
+                if "axis" in node[2]:
+                    node[2]["axis"] = 7
+
+    file.write_bytes(rewrite(good, lie(change)))
+    with pytest.raises((errors.GraphFileError, errors.ExportedRunError), match=r"lies about|damaged"):
+        jit.load(file)(X)
+
+
+def test_an_index_out_of_range_is_not_the_fault_of_the_file(tmp_path: Path) -> None:
+    trace(lambda x, i: x[i], backend="eager").export(tmp_path / "f.mgb", "f32[3]", "i32[2]")
+    g = jit.load(tmp_path / "f.mgb")
+    np.testing.assert_array_equal(g(X[0, :3], np.array([2, 0], np.int32)).numpy(), X[0, [2, 0]])
+    with pytest.raises(IndexError) as caught:
+        g(X[0, :3], np.array([5, 0], np.int32))
+    assert not isinstance(caught.value, errors.MgbError)
 
 
 def test_deep_nesting_and_bad_json_are_found(content: bytes, tmp_path: Path) -> None:

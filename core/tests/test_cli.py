@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mgb.plugins import EXTRAS, installed
 
 SOFTMAX = Path(__file__).parent.parent.parent / "examples" / "softmax.py"
 
@@ -55,7 +56,8 @@ def test_explain_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
 def test_backends_lists_what_is_here_and_how_to_get_the_rest() -> None:
     text = mgb("backends")
     assert re.search(r"eager .* runs", text)
-    assert 'pip install "mgb[halide]"' in text
+    for name in set(EXTRAS) - set(installed()):
+        assert f'pip install "mgb[{EXTRAS[name]}]"' in text
 
 
 def test_env_lists_every_variable() -> None:
@@ -92,4 +94,7 @@ def test_profile_prints_a_table_and_writes_a_trace(tmp_path: Path) -> None:
     text = mgb("profile", f"{SOFTMAX}:softmax", "--calls", "3", "--save", str(path), MGB_JIT_BACKEND="eager")
     assert "softmax: 2 calls" in text and "of copy" in text
     assert '"traceEvents"' in path.read_text()
+    for calls in ("0", "-3"):
+        text = mgb("profile", f"{SOFTMAX}:softmax", "--calls", calls, status=2)
+        assert f"--calls {calls}: at least one call is measured" in text
     assert "is not FILE:FUNCTION" in mgb("profile", "nowhere.py:f", status=2)

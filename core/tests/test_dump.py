@@ -255,11 +255,48 @@ def test_a_body_that_looks_at_values_is_refused() -> None:
         ({"input_data": "#rand(0,1)", "enable_metadata": False}, "enable_metadata=True"),
         ({"append": True}, "give its path"),
         ({"optimise": True}, "no option 'optimise'"),
+        ({"append": np.ones(2)}, "append=.*give True or False"),
+        ({"no_assert": "no"}, "no_assert='no'\\): give True or False"),
+        ({"keep_var_name": np.ones(2)}, "keep_var_name="),
+        ({"maxerr": "x"}, "maxerr='x'.*a number from 0 on"),
+        ({"maxerr": -1}, "a number from 0 on"),
+        ({"maxerr": float("nan")}, "a number from 0 on"),
+        ({"repeat": "x"}, "repeat='x'.*a whole number from 1 on"),
+        ({"repeat": 0}, "a whole number from 1 on"),
+        ({"repeat": True}, "a whole number from 1 on"),
+        ({"strip_info_file": 5}, "strip_info_file=5: give a path"),
+        ({"strip_info_file": ""}, "strip_info_file='': give a path"),
+        ({"user_info": {"a": {1, 2}}}, "user_info is written as JSON"),
+        ({"user_info": float("inf")}, "user_info is written as JSON"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DumpOptionError, match=message):
         traced(add, A, B).dump(io.BytesIO(), **options)
+
+
+@pytest.mark.parametrize("file", [5, None, "", b"f.onnx", "a\0b", "/", io.StringIO()], ids=repr)
+def test_what_is_no_file_is_refused(file: Any) -> None:
+    with pytest.raises(DumpOptionError, match="give a path, or a binary file open for writing"):
+        traced(add, A, B).dump(file)
+
+
+def test_information_nested_too_deeply_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(DumpOptionError, match="user_info is written as JSON"):
+        traced(add, A, B).dump(io.BytesIO(), user_info=deep)
+
+
+def test_what_is_refused_changes_neither_file(tmp_path: Path) -> None:
+    for name in ("f.onnx", "info.json"):
+        (tmp_path / name).write_text("old")
+    with pytest.raises(DumpOptionError):
+        traced(add, A, B).dump(
+            tmp_path / "f.onnx", strip_info_file=tmp_path / "info.json", user_info=object()
+        )
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"f.onnx": "old", "info.json": "old"}
 
 
 def test_options_that_are_off_are_taken() -> None:

@@ -13,7 +13,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the onnx package is not installed")
 
 from mgb.cli import main  # noqa: E402
-from mgb.errors import FileCaseError  # noqa: E402
+from mgb.errors import DumpOptionError, FileCaseError  # noqa: E402
 from mgb.jit import trace  # noqa: E402
 from mgb.onnx.testcases import CASES, Cases  # noqa: E402
 from mgb.tensor import Tensor  # noqa: E402
@@ -91,12 +91,72 @@ def test_repeat_and_transform(tmp_path: Path) -> None:
         ({"x": X, "y": Y + 0.5}, "is float64, the file takes int32"),
         ("#rand(a,b)", "it is #rand"),
         ("@nothing.txt", "nothing.txt"),
+        ("@a\0b", "null"),
+        (5, "has the case 5: a case is a text"),
+        (X, "a case is a text"),
+        ([X], "gives 1 arrays; the inputs are x, y"),
+        ([X, Y, X], "gives 3 arrays; the inputs are x, y"),
+        ([X, [[1], [1, 2]]], "for 'y' is no array"),
+        ({"x": [[1], [1, 2]], "y": Y}, "for 'x' is no array"),
+        ({"x": X, "y": None}, "for 'y'"),
+        ({"x": X.astype(np.float64) * 1e300, "y": Y}, "numbers that float32 cannot hold"),
+        ({"x": X, "y": Y.astype(np.int64) + 2**40}, "numbers that int32 cannot hold"),
+        ("x:#rand(0,1);x:#rand(0,1)", "is given twice"),
+        ("#rand(0,inf)", "low and high are numbers of float32"),
+        ("#rand(nan,1)", "low and high are numbers of float32"),
+        ("#rand(0,1e300)", "low and high are numbers of float32"),
+        ("#rand(5,1)", "low is not above high"),
+        ("#rand(1)", "it is #rand"),
+        ("x:#rand(0,1);y:#rand(0,5000000000)", "low and high are numbers of int32"),
+        ("#rand(0,1,99999999999)", "the input has shape"),
+        ("#rand(0,1,-1)", "the input has shape"),
+        ("x:#rand(0,1,4,3,9);y:#rand(0,1)", "the input has 2 axes"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(given: Any, message: str, tmp_path: Path) -> None:
+    (tmp_path / "f.onnx").write_text("old")
     with pytest.raises(FileCaseError, match=message):
         dumped(tmp_path, input_data=[given])
-    assert not (tmp_path / "f.onnx").exists()
+    assert (tmp_path / "f.onnx").read_text() == "old"
+
+
+@pytest.mark.parametrize("given", [5, 0.5, True, X, object(), iter([1])], ids=lambda g: type(g).__name__)
+def test_what_is_no_list_of_cases_is_refused(given: Any, tmp_path: Path) -> None:
+    with pytest.raises(FileCaseError, match=r"input_data is .*: give a text"):
+        dumped(tmp_path, input_data=given)
+
+
+def test_files_that_are_no_single_array_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "both.npz", X, Y)
+    (tmp_path / "empty.npy").write_bytes(b"")
+    (tmp_path / "list.txt").write_bytes(b"\xff\xfe\xff")
+    for given, message in (
+        (f"x:{tmp_path}/both.npz;y:#rand(0,1)", "holds several arrays"),
+        (f"x:{tmp_path}/empty.npy;y:#rand(0,1)", "No data left"),
+        (f"x:{tmp_path};y:#rand(0,1)", "Is a directory"),
+        (f"@{tmp_path}/list.txt", "decode"),
+    ):
+        with pytest.raises(FileCaseError, match=message):
+            dumped(tmp_path, input_data=[given])
+
+
+@pytest.mark.parametrize(
+    ("transform", "error", "message"),
+    [
+        ("data +", DumpOptionError, "give a function, or an expression"),
+        (5, DumpOptionError, "give a function, or an expression"),
+        ("a\0b", DumpOptionError, "give a function, or an expression"),
+        ("nothing", FileCaseError, "NameError"),
+        ("1 / 0", FileCaseError, "fails on .*ZeroDivisionError"),
+        (lambda data: [[1], [1, 2]], FileCaseError, "ValueError"),
+        (lambda data: None, FileCaseError, "has shape"),
+    ],
+)
+def test_bad_transforms_are_refused(
+    transform: Any, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        dumped(tmp_path, input_data=save(tmp_path), input_transform=transform)
 
 
 def test_damaged_cases_are_named() -> None:

@@ -57,6 +57,12 @@ def test_a_text_file_object_is_refused() -> None:
         load(io.StringIO("text"))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("file", [5, None, [], "a\0b"], ids=repr)
+def test_what_is_no_file_is_refused(file: Any) -> None:
+    with pytest.raises(OnnxFileError, match=r"is no file: give a path|is no path"):
+        load(file)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.onnx")

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb.executor import DTRConfig, SublinearMemoryConfig
 from mgb.executor.checkpoint import Blocks, checkpointed
-from mgb.executor.dynamic import TooSmallError, evicting
+from mgb.executor.dynamic import TooSmallError, _Play, evicting
 from mgb.executor.early import early
 from mgb.executor.timeline import Timeline
 
 SETTINGS = settings(max_examples=60, deadline=None)
+
+#: What the heuristic may be told: usual powers, and any that are finite.
+POWERS = st.one_of(st.floats(0, 2), st.floats(0, sys.float_info.max))
+
 DTR = DTRConfig(1, evictee_minimum_size=0)
 
 
@@ -141,7 +147,7 @@ def test_checkpointed(line: Timeline, tries: int, rounds: int, pool: int) -> Non
 
 
 @SETTINGS
-@given(timelines(), st.floats(0, 1), st.floats(0, 2), st.floats(0, 2), st.integers(0, 5))
+@given(timelines(), st.floats(0, 1), POWERS, POWERS, st.integers(0, 5))
 def test_evicting(line: Timeline, share: float, memory: float, time: float, minimum: int) -> None:
     """It keeps to its budget, by a count that is not its own, or says that it cannot."""
     budget = int(share * max(held(line, range(len(line)))))
@@ -197,6 +203,24 @@ def test_evicting_runs_few_steps_again(share: float) -> None:
     line = chain(100)
     order = evicting(line, DTR, int(share * line.peak(range(len(line)))))
     assert len(order) / len(line) < 1.5
+
+
+@pytest.mark.parametrize("memory", [0.0, 1.0, 40.0, 1e5])
+@pytest.mark.parametrize("time", [0.0, 0.5, 300.0, 1e6])
+def test_the_heuristic_is_that_of_the_paper(memory: float, time: float) -> None:
+    """Powers of any size, where the quotient itself is no float any more; against numbers without limits."""
+    line = chain(12)
+    play = _Play(line, DTRConfig(1, 0, memory, time), line.peak(range(len(line))))
+    play.clock = 100.0
+    values = range(len(line.owner))
+    play.used = [float(v * 7 % 90) for v in values]
+    for root, used in enumerate(play.used):
+        cost = mpmath.mpf(play.dropped.cost_around(root))
+        stale = mpmath.mpf(101.0 - used)
+        truth = mpmath.log(cost / (mpmath.mpf(max(1, line.nbytes[root])) ** memory * stale**time))
+        assert play.heuristic(root) == pytest.approx(float(truth), rel=1e-12, abs=1e-9)
+    free = replace(line, cost=tuple(0.0 for _ in line.cost))
+    assert _Play(free, DTRConfig(1, 0, memory, time), 1).heuristic(3) == -math.inf
 
 
 def test_large_values_go_and_small_ones_stay() -> None:

@@ -160,10 +160,15 @@ class _Play:
         return min(found, key=self.heuristic)
 
     def heuristic(self, root: int) -> float:
-        """The paper's cost / (size * staleness), with the powers that the user gave to size and staleness."""
-        size = math.pow(max(1, self.timeline.nbytes[root]), self.config.recomp_memory_factor)
-        stale = math.pow(1.0 + self.clock - self.used[root], self.config.recomp_time_factor)
-        return self.dropped.cost_around(root) / (size * stale)
+        """The paper's cost / (size * staleness), with the powers that the user gave to size and staleness.
+
+        It is the logarithm, which powers of any size leave in the range of floats.
+        """
+        cost = self.dropped.cost_around(root)
+        size = math.log(max(1, self.timeline.nbytes[root]))
+        stale = math.log(1.0 + self.clock - self.used[root])
+        powers = self.config.recomp_memory_factor * size + self.config.recomp_time_factor * stale
+        return (math.log(cost) if cost > 0 else -math.inf) - powers
 
 
 class _Bag:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
-from math import inf
 from numbers import Integral, Real
+from typing import Any
 
 
 def _workers() -> int:
@@ -67,7 +68,7 @@ class DTRConfig:
     Raises
     ------
     ValueError
-        A threshold that is not positive, another negative number, or a power above `MOST_FACTOR`.
+        A threshold that is not positive, another negative number, or a power that is not finite.
 
     Notes
     -----
@@ -83,20 +84,21 @@ class DTRConfig:
         _whole(self, "eviction_threshold", 1)
         _whole(self, "evictee_minimum_size", 0)
         for name in ("recomp_memory_factor", "recomp_time_factor"):
-            _check(self, name, isinstance(getattr(self, name), Real), 0, MOST_FACTOR)
-
-
-#: Powers beyond this say nothing more than it does, and pass what a float holds.
-MOST_FACTOR = 16
+            _finite(self, name)
 
 
 def _whole(config: object, name: str, least: int) -> None:
-    _check(config, name, isinstance(getattr(config, name), Integral), least)
+    value: Any = getattr(config, name)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    _require(whole and value >= least, config, name, f"a whole number of at least {least}")
 
 
-def _check(config: object, name: str, fits: bool, least: int, most: float = inf) -> None:
-    value = getattr(config, name)
-    if isinstance(value, bool) or not fits or not least <= value <= most:
-        kind = "a number" if most < inf else "a whole number"
-        limits = f"{kind} of at least {least}" if most == inf else f"{kind} from {least} to {most}"
-        raise ValueError(f"{type(config).__name__}({name}={value!r}): it must be {limits}")
+def _finite(config: object, name: str) -> None:
+    value: Any = getattr(config, name)
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    _require(number and 0 <= value <= sys.float_info.max, config, name, "a finite number of at least 0")
+
+
+def _require(fits: bool, config: object, name: str, wanted: str) -> None:
+    if not fits:
+        raise ValueError(f"{type(config).__name__}({name}={getattr(config, name)!r}): it must be {wanted}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,9 @@ _SHORT = {
     **{f"u{8 * d.itemsize}": d.name for d in dtypes.UNSIGNED},
 }
 
+#: As NumPy allows.
+MOST_AXES = 64
+
 _TEXT = re.compile(r"\s*(\w+)\s*\[([^\]]*)\]\s*")
 
 
@@ -39,7 +44,12 @@ def spec_of(text: str) -> Spec:
         lengths = [int(n) for n in found[2].split(",") if n.strip()]
         if any(n < 0 for n in lengths):
             raise ValueError("a length is negative")
-        return Spec(tuple(lengths), dtypes.as_dtype(_SHORT.get(found[1], found[1])))
+        dtype = dtypes.as_dtype(_SHORT.get(found[1], found[1]))
+        if len(lengths) > MOST_AXES:
+            raise ValueError(f"it has more than {MOST_AXES} axes")
+        if dtype.itemsize * math.prod(n for n in lengths if n) > sys.maxsize:
+            raise ValueError("no memory holds so many elements")
+        return Spec(tuple(lengths), dtype)
     except (ValueError, ConversionError) as error:
         raise ArgumentSpecError(f"{text!r} is no type: {error}; write it as 'f32[64,784]'") from error
 
@@ -63,6 +73,9 @@ def _stand_in(leaf: Any) -> Any:
         leaf = spec_of(leaf)
     if isinstance(leaf, Tensor):
         leaf = leaf.spec
-    return (
-        Tensor(np.empty(leaf.shape, leaf.dtype), leaf.dtype, leaf.device) if isinstance(leaf, Spec) else leaf
-    )
+    if not isinstance(leaf, Spec):
+        return leaf
+    try:
+        return Tensor(np.empty(leaf.shape, leaf.dtype), leaf.dtype, leaf.device)
+    except (MemoryError, ValueError) as error:
+        raise ArgumentSpecError(f"{leaf} is an argument that cannot be made here: {error}") from error

@@ -77,7 +77,7 @@ def _overridden(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
         text = variable.get().strip()
         if text:
             try:
-                given = replace(given, **{field: int(text)})
+                given = replace(given, **{field: config.whole(text)})
             except ValueError as error:
                 raise MemoryConfigError(
                     f"{variable.name}={text!r}: {variable.meaning} ({error}); correct or unset it"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
 
 from .. import passes
 from ..errors import DumpNameError, DumpOptionError, DumpStateError
 from ..executor import Options
 from ..ir import Graph
+from ..serialization import replace_file
 from .captured import Captured, check_pure, graph_of
 from .record import Record
 from .statistics import Statistics
@@ -153,11 +158,26 @@ class Dumpable:
         OnnxMissingError
             The `onnx` package is not installed.
         """
-        from ..onnx.dump import Request, TestData, strip_info, write, write_strip_info
+        from ..onnx.dump import Request, TestData, strip_info, strip_info_text, write
 
+        _check_files(file, strip_info_file)
+        switches = {
+            "append": append,
+            "keep_opr_name": keep_opr_name,
+            "keep_param_name": keep_param_name,
+            "keep_opr_priority": keep_opr_priority,
+            "no_change_graph": no_change_graph,
+            "append_json": append_json,
+            "optimize_for_inference": optimize_for_inference,
+            "enable_metadata": enable_metadata,
+            "silent": silent,
+            "no_assert": no_assert,
+        }
+        _check_switches({**switches, **{n: v for n, v in options.items() if n in _FUSING + _NARROWING}})
         _check_options(options, dump_format, model_version, keep_var_name)
         if input_data is not None and not enable_metadata:
             raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
+        test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
         captured = self._checked()
         recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
         for name in set(names.inputs).intersection(names.outputs):
@@ -173,11 +193,14 @@ class Dumpable:
             name=self.__name__,
             metadata=enable_metadata,
             user_info=user_info,
-            test=TestData(input_data, repeat, silent, no_assert, maxerr, input_transform),
+            test=test,
         )
-        if strip_info_file is not None:  # first, for it may be refused
-            write_strip_info(strip_info_file, strip_info(request.written), append_json)
-        return write(file, request, append)
+        if strip_info_file is None:
+            return write(file, request, append)
+        stripped = strip_info_text(strip_info_file, strip_info(request.written), append_json)
+        info = write(file, request, append)
+        replace_file(Path(strip_info_file), [stripped])
+        return info
 
     def _checked(self) -> Captured:
         """What was recorded, if a file can do it."""
@@ -203,20 +226,39 @@ class Dumpable:
 # options
 
 
+def _check_files(file: Any, strip_info_file: Any) -> None:
+    opened = hasattr(file, "write") and not isinstance(file, io.TextIOBase)
+    if not _is_path(file) and not opened:
+        raise DumpOptionError(f"dump({file!r}): give a path, or a binary file open for writing")
+    if strip_info_file is not None and not _is_path(strip_info_file):
+        raise DumpOptionError(f"strip_info_file={strip_info_file!r}: give a path")
+
+
+def _is_path(value: Any) -> bool:
+    """Is it the path of something in a folder?"""
+    return isinstance(value, str | os.PathLike) and bool(Path(value).name) and "\0" not in os.fspath(value)
+
+
+def _check_switches(switches: Mapping[str, Any]) -> None:
+    for name, value in switches.items():
+        if not isinstance(value, bool | int | np.bool_ | None):
+            raise DumpOptionError(f"dump({name}={value!r}): give True or False")
+
+
 def _check_options(options: Mapping[str, Any], dump_format: Any, model_version: Any, keep: Any) -> None:
     for name, value in options.items():
         if name in _FOREIGN:
-            if value:
+            if not isinstance(value, bool | int | None) or value:
                 raise DumpOptionError(f"dump({name}={value!r}) means nothing here: {_FOREIGN[name]}")
         elif name not in _FUSING + _NARROWING:
             raise DumpOptionError(f"dump has no option {name!r}")
     if all(options.get(name) for name in _NARROWING):
         raise DumpOptionError(f"{' and '.join(_NARROWING)} are two ways to the same end: give one of them")
-    if dump_format not in (None, "ONNX"):
+    if dump_format is not None and not (isinstance(dump_format, str) and dump_format == "ONNX"):
         raise DumpOptionError(f"dump_format={dump_format!r}: mgb writes ONNX only; leave dump_format out")
-    if model_version != 2:
+    if not isinstance(model_version, int) or model_version != 2:
         raise DumpOptionError("model_version is one of MegEngine's own format; leave it out")
-    if keep not in (0, 1, 2):
+    if not isinstance(keep, int) or keep not in (0, 1, 2):
         raise DumpOptionError(f"keep_var_name={keep!r}: it is 0 (none), 1 (outputs) or 2 (all)")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .. import config, plugins
@@ -12,7 +13,15 @@ from ..apply import apply, constant
 from ..autodiff.tape import any_open
 from ..backend import Backend
 from ..device import device_type
-from ..errors import BackendError, ConversionError, ExportedInputError, ExportedTargetError, GraphFileError
+from ..errors import (
+    BackendError,
+    ConversionError,
+    ExportedInputError,
+    ExportedRunError,
+    ExportedTargetError,
+    GraphFileError,
+    MgbError,
+)
 from ..executor import Options, Program, compile_program
 from ..executor.portable import pack, unpack
 from ..graph_file import Reader, Writer
@@ -133,6 +142,8 @@ class Exported:
         ------
         ExportedInputError
             They are too many or too few, or one has another name, dtype or shape.
+        ExportedRunError
+            An op fails, for a parameter that the file lies about.
         """
         return self._arrange(self._run(args, kwargs), self._names)
 
@@ -149,7 +160,17 @@ class Exported:
             inputs = self._bound(args, kwargs)
         if active_trace() is not None or any_open():
             return list(self.graph.fold(_apply, inputs))
-        arrays = self.program.call([t._array() for t in inputs])
+        try:
+            arrays = self.program.call([t._array() for t in inputs])
+        except (MgbError, MemoryError):
+            raise
+        except Exception as error:
+            if type(error) is IndexError:  # an index among the values is out of range
+                raise
+            raise ExportedRunError(
+                f"{self.name} fails with {type(error).__name__}: {error}; its file lies about a parameter of "
+                "an op: export it again, or use another copy"
+            ) from error
         return [wrap(array, device) for array, device in zip(arrays, self._devices, strict=True)]
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
@@ -234,23 +255,25 @@ def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> E
     with file.reading("the header"):
         content = file.content
         name, own, target = str(content["name"]), content["backend"], content["target"]
+        recorded, program = content["graph"], content["program"]
         ends = Ends([*map(str, content["inputs"])], [*map(str, content["outputs"])], content["structure"])
         options = Options(**{key: content["options"][key] for key in _KEPT}, backend=backend)
         _check_texts(own, target)
-    graph = file.graph(content["graph"], "the graph")
+        _check_options(options)
+    graph = file.graph(recorded, "the graph")
     with file.reading("the header"):
         _check_ends(ends, graph)
     wanted = [n.strip().lower() for n in (backend or "").split(",") if n.strip()]
     if wanted and own not in wanted[:1]:
-        return Exported(name, graph, ends, compile_program(graph, options), f"{backend} is asked for")
+        return Exported(name, graph, ends, _compiled(file, graph, options), f"{backend} is asked for")
     try:
-        return Exported(name, graph, ends, unpack(content["program"], file, graph, _backend(own, target)))
+        return Exported(name, graph, ends, unpack(program, file, graph, _backend(own, target)))
     except GraphFileError:
         raise
     except Exception as error:  # whatever a backend says of code that it cannot use
         reason = str(error)
     logger.info("%s is compiled again: %s", file.name, reason)
-    return Exported(name, graph, ends, _compiled_again(file.name, graph, options, own, reason), reason)
+    return Exported(name, graph, ends, _compiled_again(file, graph, options, own, reason), reason)
 
 
 def _backend(name: str | None, target: Any) -> Backend | None:
@@ -264,22 +287,39 @@ def _backend(name: str | None, target: Any) -> Backend | None:
     return backend
 
 
-def _compiled_again(name: str, graph: Graph, options: Options, own: str | None, reason: str) -> Program:
+def _compiled(file: Reader, graph: Graph, options: Options) -> Program:
+    """`graph`, compiled; an op may still refuse a lying parameter, which `infer` did not look at."""
+    try:
+        return compile_program(graph, options)
+    except MgbError:
+        raise
+    except Exception as error:
+        raise file.error("the graph", f"{type(error).__name__}: {error}") from error
+
+
+def _compiled_again(file: Reader, graph: Graph, options: Options, own: str | None, reason: str) -> Program:
     names = options.backend or config.BACKEND.get() or own or ""
     try:
         nodes = (*graph.outputs, *graph.inputs)
         plugins.choose_backend(device_type(nodes[0].spec.device if nodes else "xpux:0"), names)
     except BackendError as error:
         raise ExportedTargetError(
-            f"the code in {name} cannot be used: {reason}; and it cannot be compiled again: {error}; or run "
-            f"it op by op: mgb.jit.load({name!r}, backend='eager')"
+            f"the code in {file.name} cannot be used: {reason}; and it cannot be compiled again: {error}; or "
+            f"run it op by op: mgb.jit.load({file.name!r}, backend='eager')"
         ) from error
-    return compile_program(graph, Options(**{k: getattr(options, k) for k in _KEPT}, backend=names))
+    return _compiled(file, graph, replace(options, backend=names))
 
 
 def _check_texts(*texts: Any) -> None:
     if not all(text is None or isinstance(text, str) for text in texts):
         raise ValueError(f"{texts} are no texts")
+
+
+def _check_options(options: Options) -> None:
+    switches = options.fuse_reduce, options.fuse_dimshuffle
+    fits = type(options.opt_level) is int and isinstance(options.fast_math, bool)
+    if not fits or not all(isinstance(switch, bool | None) for switch in switches):
+        raise ValueError(f"{options} are no options")
 
 
 def _check_ends(ends: Ends, graph: Graph) -> None:

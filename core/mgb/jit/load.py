@@ -265,6 +265,8 @@ def load(
     OnnxMissingError
         The `onnx` package is not installed.
     """
+    if isinstance(file, str | os.PathLike) and "\0" in os.fspath(file):
+        raise OnnxFileError(f"{file!r} is no path: it has a zero byte")
     if is_graph_file(file):
         return _exported(file, backend, {"outputs": outputs, "device": device, **options})
     try:

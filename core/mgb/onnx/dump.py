@@ -8,6 +8,7 @@ import os
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,9 +22,10 @@ from ..serialization import replace_file
 from .export import Style, model_of
 from .export_append import append_to
 from .export_inference import fold_channels, fuse_convolutions, narrow
-from .ours import DUMP_VERSION, DUMPED
+from .input_data import read_inputs
+from .ours import DUMPED, Dumped
 from .package import onnx_package
-from .testcases import CASES, Cases, read_inputs
+from .testcases import CASES, Cases
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +77,13 @@ class Inference:
 
 @dataclass(frozen=True, slots=True)
 class TestData:
-    """The options of `dump` about test cases; see there."""
+    """The options of `dump` about test cases; see there.
+
+    Raises
+    ------
+    DumpOptionError
+        A number of them is none, or too small.
+    """
 
     __test__ = False  # no test of pytest's
 
@@ -85,6 +93,16 @@ class TestData:
     no_assert: bool = False
     maxerr: float = 1e-4
     input_transform: Any = None
+
+    def __post_init__(self) -> None:
+        for name, kind, least, words in (
+            ("repeat", Integral, 1, "how often each array stands, a whole number from 1 on"),
+            ("maxerr", Real, 0, "how much an output may differ, a number from 0 on"),
+        ):
+            value: Any = getattr(self, name)
+            number = isinstance(value, kind) and not isinstance(value, bool)
+            if not number or not value >= least:
+                raise DumpOptionError(f"dump({name}={value!r}): it is {words}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +206,8 @@ class _Counts:
 def _metadata(request: Request) -> dict[str, str]:
     from .. import __version__
 
-    described = {
-        "version": DUMP_VERSION,
-        "inputs": list(request.inputs),
-        "outputs": list(request.outputs),
-        "structure": request.structure,
-        "user_info": request.user_info,
-    }
-    try:
-        text = json.dumps(described, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise DumpOptionError(
-            f"user_info is written as JSON, which has no place for it: {error}; give dicts with string keys, "
-            "lists, strings, finite numbers, True, False and None"
-        ) from error
-    found = {"mgb.version": __version__, DUMPED: text}
+    described = Dumped(request.inputs, request.outputs, request.structure, request.user_info)
+    found = {"mgb.version": __version__, DUMPED: described.text()}
     if request.test.input_data is not None:
         found[CASES] = _cases(request).text()
     return found
@@ -211,7 +216,7 @@ def _metadata(request: Request) -> dict[str, str]:
 def _cases(request: Request) -> Cases:
     test = request.test
     specs = {name: node.spec for name, node in zip(request.inputs, request.recorded.inputs)}
-    inputs = read_inputs(test.input_data, specs, test.repeat, test.input_transform)
+    inputs = read_inputs(test.input_data, specs, int(test.repeat), test.input_transform)
     outputs = tuple(
         dict(zip(request.outputs, _evaluated(request.recorded, list(case.values())))) for case in inputs
     )
@@ -234,8 +239,8 @@ def strip_info(graph: Graph) -> dict[str, Any]:
     return {"oprs": sorted(ops), "dtypes": sorted(used)}
 
 
-def write_strip_info(path: str | os.PathLike[str], found: Mapping[str, Any], append: bool) -> None:
-    """Write `strip_info` as JSON, joined with what `path` has when `append`.
+def strip_info_text(path: str | os.PathLike[str], found: Mapping[str, Any], append: bool) -> bytes:
+    """`strip_info` as JSON, joined with what `path` has when `append`.
 
     Raises
     ------
@@ -248,9 +253,9 @@ def write_strip_info(path: str | os.PathLike[str], found: Mapping[str, Any], app
         try:
             old = json.loads(target.read_text())
             merged = {k: sorted({*v, *old.get(k, ())}) for k, v in found.items()}
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DumpOptionError(f"strip_info_file {str(path)!r} is not what dump wrote: {error}") from error
-    replace_file(target, [json.dumps(merged, indent=1).encode()])
+    return json.dumps(merged, indent=1).encode()
 
 
 def named(given: Any, wanted: int, default: Callable[[int], str], what: str) -> list[str]:
@@ -272,6 +277,7 @@ def named(given: Any, wanted: int, default: Callable[[int], str], what: str) -> 
     for name in found:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise DumpNameError(f"{what}: {name!r} is not a name")
+    for name in found:
         if found.count(name) > 1:
             raise DumpNameError(f"{what}: two are called {name!r}; ONNX wants names that differ")
     return found

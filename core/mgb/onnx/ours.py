@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..errors import OnnxFileError, OnnxVersionError
+from ..errors import DumpOptionError, OnnxFileError, OnnxVersionError
 
 #: The format of what `dump` adds to a file; a greater number is refused.
 DUMP_VERSION = 1
@@ -22,10 +23,62 @@ OWN_OP = "mgb.op"
 DUMPED = "mgb.dump"
 
 
-def structure_of(metadata: Mapping[str, str], outputs: int) -> str:
-    """What the dumped function returned; empty where `dump` did not write the file."""
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """What `dump` says of a model beside its graph.
+
+    Attributes
+    ----------
+    inputs, outputs : sequence of str
+        Names.
+    structure : str
+        ``"tensor"``, ``"list"``, ``"tuple"`` or ``"dict"``: what the function returned; empty where that is
+        not said.
+    user_info : object
+        Anything that JSON can say.
+    """
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    structure: str
+    user_info: Any = None
+
+    def text(self) -> str:
+        """What stands in the metadata.
+
+        Raises
+        ------
+        DumpOptionError
+            JSON has no place for the user's information.
+        """
+        described = {
+            "version": DUMP_VERSION,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "structure": self.structure,
+            "user_info": self.user_info,
+        }
+        try:
+            return json.dumps(described, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise DumpOptionError(
+                f"user_info is written as JSON, which has no place for it: {error}; give dicts with string "
+                "keys, lists, strings, finite numbers, True, False and None"
+            ) from error
+
+
+def dumped(metadata: Mapping[str, str], outputs: int) -> Dumped | None:
+    """What `dump` says of a model with so many `outputs`; None where it did not write the file.
+
+    Raises
+    ------
+    OnnxFileError
+        The metadata are damaged.
+    OnnxVersionError
+        They are of a newer format.
+    """
     if DUMPED not in metadata:
-        return ""
+        return None
     place = f"metadata {DUMPED!r}"
     found = _json(metadata[DUMPED], place)
     version = found.get("version") if isinstance(found, dict) else None
@@ -39,7 +92,14 @@ def structure_of(metadata: Mapping[str, str], outputs: int) -> str:
     structure = found.get("structure", "")
     if structure not in ("", "tensor", "tuple", "list", "dict") or (structure == "tensor" and outputs != 1):
         raise OnnxFileError(f"{place}: {structure!r} is no structure of {outputs} outputs")
-    return str(structure)
+    return Dumped(_names(found, "inputs"), _names(found, "outputs"), structure, found.get("user_info"))
+
+
+def _names(found: Mapping[str, Any], key: str) -> list[str]:
+    names = found.get(key, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise OnnxFileError(f"metadata {DUMPED!r}: its {key} are no names")
+    return names
 
 
 def own_op(proto: Any, place: str) -> tuple[str, Mapping[str, Any]] | None:

@@ -19,7 +19,7 @@ from .ours import DOMAIN as DOMAIN
 from .ours import DUMP_VERSION as DUMP_VERSION
 from .ours import DUMPED as DUMPED
 from .ours import OWN_OP as OWN_OP
-from .ours import own_op, structure_of
+from .ours import dumped, own_op
 from .package import onnx_package
 from .structure import Body, Call, Function, ModelFile, Reference
 from .values import Host, ValueSpec, array_of, dtype_of
@@ -67,6 +67,8 @@ def _bytes_of(file: Any) -> bytes:
         return bytes(file)
     if isinstance(file, str | os.PathLike):
         return Path(file).read_bytes()
+    if not hasattr(file, "read"):
+        raise OnnxFileError(f"{file!r} is no file: give a path, or a binary file open for reading")
     data = file.read()
     if not isinstance(data, bytes):
         raise OnnxFileError("the file object gives text; open it with mode 'rb'")
@@ -125,7 +127,7 @@ class _Reader:
 
     def model(self) -> ModelFile:
         metadata = {p.key: p.value for p in self._proto.metadata_props}
-        structure = structure_of(metadata, len(self._proto.graph.output))
+        said = dumped(metadata, len(self._proto.graph.output))
         functions: Functions = {}
         for proto in self._proto.functions:
             key = (_domain(proto.domain), proto.name, proto.overload)
@@ -136,7 +138,7 @@ class _Reader:
         body = self.graph(graph, self._opsets, "graph", frozenset())
         specs = [self._spec(v) for v in graph.input if v.name in set(body.inputs)]
         outputs = tuple(map(self._spec, graph.output))
-        return ModelFile(body, tuple(specs), outputs, functions, metadata, structure)
+        return ModelFile(body, tuple(specs), outputs, functions, metadata, said.structure if said else "")
 
     def graph(self, proto: Any, opsets: Mapping[str, int], place: str, outer: frozenset[str]) -> Body:
         """A graph, or one inside a node that sees the names in `outer`."""
