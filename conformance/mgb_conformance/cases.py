@@ -69,7 +69,7 @@ def check(
     """Run `graph` and hold every output against the judge; the outputs."""
     require(driver, graph)
     got = driver.run(graph, arrays, over)
-    wants = judge(graph, arrays)
+    wants = judge(graph, arrays, driver.backend.traits.denormals)
     found = [(k, problem(g, w, signed_zero)) for k, (g, w) in enumerate(zip(got, wants, strict=True))]
     wrong = [f"output {k} ({graph.outputs[k].op.name}): {text}" for k, text in found if text]
     assert not wrong, "\n".join(wrong) + f"\nin\n{graph}"
@@ -214,7 +214,8 @@ class Batches:
 
     def _problems(self, driver: Driver, dtype: str, group: list[str]) -> dict[str, str | None]:
         graph, arrays, counts = self._graph(group, dtype)
-        answers = zip(driver.run(graph, arrays), judge(graph, arrays), strict=True)
+        wants = judge(graph, arrays, driver.backend.traits.denormals)
+        answers = zip(driver.run(graph, arrays), wants, strict=True)
         found = {}
         for name, count in zip(group, counts, strict=True):
             texts = [problem(got, want, name in self._signed_zero) for got, want in islice(answers, count)]

@@ -21,6 +21,9 @@ op itself, in units in the last place of the dtype that the node really has:
   probabilistic bound of Higham and Mary, SIAM J. Sci. Comput. 41, 2019, with lambda = 2); a product the same,
   relative to itself.
 
+A backend without the trait `denormals` may also read or write 0 for any number below the smallest normal one
+of float32 or float64: such a value is known to within itself only, and an op may read 0 for several at once.
+
 float64 itself is judged against NumPy's float64, which rounds too: there the ops' own errors count twice.
 """
 
@@ -70,7 +73,7 @@ class Judged:
     error: np.ndarray
 
 
-def judge(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[Judged, ...]:
+def judge(graph: Graph, arrays: Sequence[np.ndarray], denormals: bool = True) -> tuple[Judged, ...]:
     """What each output of `graph` is on `arrays`, and how far from it a backend may be.
 
     Parameters
@@ -79,10 +82,15 @@ def judge(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[Judged, ...]:
         As a user made it, before any lowering.
     arrays : sequence of ndarray
         The inputs, exact.
+    denormals : bool
+        Do numbers below the smallest normal one count?
     """
     graph = decompose(widen(graph), frozenset(name for name, op in OPS.items() if op.eager is not None))
     with np.errstate(all="ignore"):
-        return graph.fold(_judge_node, [_exact(a, a.dtype) for a in arrays])
+        inputs = [_exact(a, a.dtype) for a in arrays]
+        if denormals:
+            return graph.fold(_judge_node, inputs)
+        return graph.fold(_judge_flushed, [_flushed(x, a.dtype) for x, a in zip(inputs, arrays, strict=True)])
 
 
 def problem(got: np.ndarray, want: Judged, signed_zero: bool = False) -> str | None:
@@ -140,6 +148,28 @@ def _finfo(dtype: np.dtype[Any]) -> Any:
     return np.finfo(dtype)
 
 
+def _judge_flushed(node: Node, *xs: Judged) -> Judged:
+    """As `_judge_node`, where each operand that may be 0 may be so together with the others."""
+    known = _judge_node(node, *xs)
+    if xs:
+        values = [np.where((np.abs(x.value) <= x.error) & (x.error > 0), 0, x.value) for x in xs]
+        flushed = _meaning(node)(*(v.astype(x.value.dtype) for v, x in zip(values, xs, strict=True)))
+        error = np.maximum(known.error, _apart(flushed, known.value))
+        if node.op.kind is Kind.ELEMENTWISE and node.op.name != "where":
+            for x in xs:  # infinity or NaN, or any number in its place
+                error = np.where(np.isinf(x.error) & ~np.isfinite(x.value), np.inf, error)
+        known = Judged(known.value, error)
+    return _flushed(known, node.spec.dtype)
+
+
+def _flushed(known: Judged, dtype: np.dtype[Any]) -> Judged:
+    """As if 0 stood where a number is too small to be normal; 16-bit floats are computed in float32."""
+    if dtype not in dtypes.FLOATS or dtype == dtypes.float16:
+        return known
+    small = np.abs(known.value) - known.error < float(_finfo(dtype).smallest_normal)
+    return Judged(known.value, np.where(small, known.error + np.abs(known.value), known.error))
+
+
 def _wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if array.dtype in dtypes.FLOATS else array
 
@@ -182,10 +212,14 @@ def _moved(run: Callable[..., Any], out: Any, values: list[Any], i: int, error: 
     worst = np.zeros(out.shape)
     for sign in (1, -1):
         moved = run(*values[:i], _step(values[i], error, sign), *values[i + 1 :])
-        apart = np.abs(moved.astype(float) - out.astype(float))
-        same = (moved == out) | (moved != moved) & (out != out)
-        worst = np.maximum(worst, np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart)))
+        worst = np.maximum(worst, _apart(moved, out))
     return worst
+
+
+def _apart(moved: np.ndarray, out: np.ndarray) -> np.ndarray:
+    apart = np.abs(moved.astype(float) - out.astype(float))
+    same = (moved == out) | (moved != moved) & (out != out)
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
 
 
 def _step(value: np.ndarray, error: np.ndarray, sign: int) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -104,9 +106,31 @@ def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     return value if type(value) is np.ndarray else _as_array(value)
 
 
-@np.errstate(all="ignore")  # as a decorator it costs half of what `with` costs
+def _float_errors() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """What `np.errstate` does on entry and on exit, without the object that it makes for it.
+
+    It sets a context variable, which is found by looking at what it changes.
+    """
+    before = copy_context()
+    with np.errstate(all="ignore"):
+        changed = [(v, value) for v, value in copy_context().items() if before.get(v) is not value]
+    if len(changed) != 1:
+        return partial(np.seterr, all="ignore"), lambda settings: np.seterr(**settings)
+    ((variable, value),) = changed
+    return partial(variable.set, value), variable.reset
+
+
+#: ``before = ignore_float_errors()``, then ``restore_float_errors(before)`` in the same context: NumPy
+#: computes without warnings in between. ``with np.errstate(all="ignore")`` takes eight times as long.
+ignore_float_errors, restore_float_errors = _float_errors()
+
+
 def _quietly(eager: Callable[..., Any], arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    return eager(*arrays, **params)
+    before = ignore_float_errors()
+    try:
+        return eager(*arrays, **params)
+    finally:
+        restore_float_errors(before)
 
 
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -11,6 +11,12 @@ from typing import Any
 
 from . import config, dtypes
 from .ir import Graph, Kind
+from .memory import Adopted, adopt
+
+__all__ = [
+    "ALL_DTYPES", "API_VERSION", "MOST_THREADS", "Adopted", "Backend", "Kernel", "Scope", "Specialize",
+    "Strided", "Traits", "adopt", "num_threads",
+]  # fmt: skip
 
 #: The version of this API. A backend built for another one is refused before any of its graphs is compiled.
 API_VERSION = 1
@@ -58,12 +64,16 @@ class Traits:
         See `Scope`, `Specialize`, `Strided`.
     joins : bool
         It has `Backend.join`: small independent groups then share a call instead of a kernel.
+    hands_over : bool
+        Its kernels have `Kernel.results`, which are arrays of their own: the core gives them no memory.
     min_ops : int
         Smaller groups run eagerly.
     max_inputs : int
         More inputs than this are split over several groups.
     ieee : bool
         NaN, infinities and -0 behave; the conformance suite checks what is claimed.
+    denormals : bool
+        Numbers below the smallest normal one count; otherwise they may be read and written as 0.
     priority : int
         The highest available wins on a device when the user names none.
     api_version : int
@@ -78,9 +88,11 @@ class Traits:
     specialize: Specialize = Specialize.SHAPE
     strided: Strided = Strided.CONTIGUOUS
     joins: bool = False
+    hands_over: bool = False
     min_ops: int = 2
     max_inputs: int = 64
     ieee: bool = True
+    denormals: bool = True
     priority: int = 0
     api_version: int = API_VERSION
 
@@ -94,8 +106,9 @@ MOST_THREADS = 1024
 
 def num_threads() -> int:
     """How many threads a kernel may use: ``MGB_NUM_THREADS``, or one for each core of this process."""
-    wanted = config.NUM_THREADS.get()
-    return max(1, min(int(wanted), MOST_THREADS)) if wanted else len(os.sched_getaffinity(0))
+    if config.NUM_THREADS.get():
+        return min(config.NUM_THREADS.whole(1), MOST_THREADS)
+    return len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +125,21 @@ class Kernel:
         Readable text, for `explain` and tests.
     state : object
         Whatever the backend wants to keep with it, for `Backend.save`.
+    results : callable, optional
+        ``results(*arrays, spare) -> tuple of arrays``: the outputs in writable row-major arrays that share
+        memory with nothing else; for backends that cannot be told where to write. `adopt` makes an array of
+        memory that a library has allocated.
+    replaces : tuple of (int, int)
+        Outputs of `results`, each with the input whose memory it may take. `spare` says for each pair whether
+        it may in this call: nobody looks at that input any more. Then the result may be the very array that
+        was passed, with other values; should the call fail, the array must have its old ones.
     """
 
     run: Callable[..., None]
     source: str = ""
     state: Any = field(default=None, repr=False)
+    results: Callable[..., tuple[Any, ...]] | None = None
+    replaces: tuple[tuple[int, int], ...] = ()
 
 
 class Backend(ABC):
@@ -141,6 +164,13 @@ class Backend(ABC):
         Under `Specialize.NDIM` the kernel must serve every graph with the same `structure_key`: sizes and
         strides come from the arrays at run time.
         """
+
+    def compile_over(self, graph: Graph, replaces: Sequence[tuple[int, int]]) -> Kernel:
+        """As `compile`, for a graph some of whose outputs replace an input: see `Kernel.replaces`.
+
+        Asked of backends with the trait `hands_over`, which may do without it.
+        """
+        return self.compile(graph)
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
         """One kernel that does what `kernels` do, so that many small ones cost one call; None: call each.

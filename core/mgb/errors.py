@@ -104,6 +104,10 @@ class ExportedInputError(MgbError, TypeError):
     """Arguments that are not those of an exported function."""
 
 
+class ExportedRunError(MgbError, RuntimeError):
+    """An exported function fails in an op that its own file says is right."""
+
+
 class ExportedTargetError(BackendError, RuntimeError):
     """The code in an exported function cannot run here, and no backend that is here can compile it again."""
 
@@ -248,6 +252,14 @@ class PartialReadError(TraceError, ValueError):
     """The body of a partially traced function looks at values, or leaves the trace."""
 
 
+class CallerTapeError(TraceError, NotImplementedError):
+    """A `GradManager` of the caller wants the gradient of a call that is compiled whole."""
+
+
+class HeldConstantError(TraceError):
+    """The body gives a Tensor a new value that ``capture_as_const=True`` holds constant."""
+
+
 class ForeignTensorError(TraceError):
     """A tensor that belongs to another, unfinished trace."""
 
@@ -260,7 +272,11 @@ class NothingProfiledError(TraceError):
     """A profile was wanted before a compiled program of the function has run."""
 
 
-class DebugLevelError(MgbError, ValueError):
+class VariableError(MgbError, ValueError):
+    """An environment variable holds something that it cannot take."""
+
+
+class DebugLevelError(VariableError):
     """``MGB_DEBUG`` holds something else than a level from 0 to 4."""
 
 
@@ -270,6 +286,10 @@ class CommandError(MgbError, ValueError):
 
 class CacheWarning(UserWarning):
     """The on-disk cache cannot be used; work goes on without it."""
+
+
+class DumpWarning(UserWarning):
+    """Something in a file that `dump` adds to has no place in the joined one."""
 
 
 class AutoWarning(UserWarning):

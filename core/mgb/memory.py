@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from ctypes import string_at
+from ctypes import c_char, string_at
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter, itemgetter
@@ -61,6 +61,50 @@ class _Block(np.ndarray[Any, np.dtype[Any]]):
         memory = self.base
         if type(memory) is _Memory:  # not so for a slice of a block, which is of this class too
             _take_back(memory)
+
+
+class Adopted:
+    """Memory that a library has allocated, as the base of an array.
+
+    Attributes
+    ----------
+    owner : object
+        What keeps it.
+    address : int
+        Where it begins.
+    """
+
+    owner: Any
+    address: int
+
+
+@lru_cache(4096)
+def _adopted(nbytes: int) -> Any:
+    """The class of such memory of `nbytes`; ctypes gives it out as a buffer."""
+    array: Any = c_char * nbytes
+    return type(array)("Adopted", (Adopted, array), {})
+
+
+def adopt(address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object) -> Array:
+    """A writable row-major array on memory that a library has allocated.
+
+    Parameters
+    ----------
+    address : int
+        Where it begins.
+    shape, dtype
+        Of the array.
+    owner : object
+        Kept as long as the array or a view of it lives.
+
+    Returns
+    -------
+    np.ndarray
+        Its `base` is an `Adopted`. That of a view of it is another array.
+    """
+    memory = _adopted(math.prod(shape, start=dtype.itemsize)).from_address(address)
+    memory.owner, memory.address = owner, address
+    return np.ndarray(shape, dtype, memory)
 
 
 class Holder(Protocol):
@@ -161,8 +205,8 @@ def _from_system(size: int) -> _Memory:
     """`size` bytes and room to align them; when the system has no more, the pool is emptied first."""
     global _misses, _limit
     with _lock:
+        _limit = config.POOL_BYTES.whole()
         _misses += 1
-        _limit = int(config.POOL_BYTES.get())
         _free.setdefault(size, [])
     memory = _allocate(size)
     memory.bytes = size
@@ -220,7 +264,7 @@ def _all_holders() -> list[Holder]:
 def trim() -> None:
     """Let holders keep no more together than the pool may; who was needed last keeps what it has."""
     holders = _all_holders()
-    allowed = int(config.POOL_BYTES.get())
+    allowed = config.POOL_BYTES.whole()
     for holder in holders:
         idle = holder.idle_bytes()
         if idle > allowed and holder is not holders[0]:
@@ -256,8 +300,9 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
     The caller vouches for one reference beside the one in `arrays`: the owner that the update is for.
     Any further one makes the answer False. Nothing is missed, because
 
-    * the array owns its memory, or is alone on a block: then it is the ``base`` that NumPy gives to each of
-      its views, ``Tensor.numpy()`` among them, and to views of views, and a base is a reference;
+    * the array owns its memory, or is alone on a block or on adopted memory: then it is the ``base`` that
+      NumPy gives to each of its views, ``Tensor.numpy()`` among them, and to views of views, and a base is
+      a reference;
     * memoryviews and DLPack capsules of an array refer to it as well;
     * an array that is a view, of a user's array perhaps, is never owned.
 
@@ -284,8 +329,11 @@ def _is_whole(array: Any) -> bool:
         return False
     if array.flags.owndata:
         return True
-    return type(array.base) is _Block and _base_references(array) <= _BASED
+    return isinstance(array.base, _BASES) and _base_references(array) <= _BASED
 
+
+#: What stands between an array and memory that is not its own.
+_BASES = (_Block, Adopted)
 
 # the same questions about hundreds of arrays at once: they cost a tenth when C asks them
 
@@ -325,7 +373,7 @@ class Seen:
 
 
 class Updates:
-    """Where a call writes the values that replace some of its inputs: over them, where `owned_alone` allows.
+    """Which inputs a call may overwrite with the values that replace them: where `owned_alone` allows it.
 
     Nearly always they are the arrays that the call before has written. Then they are whole, as `owned_alone`
     wants it, and nothing but their reference counts is asked.
@@ -335,29 +383,45 @@ class Updates:
     positions : sequence of int
         Which inputs.
     fresh : sequence of callables
-        What makes an array instead of each.
+        What makes an array instead of each, for `targets`.
     """
 
-    def __init__(self, positions: Sequence[int], fresh: Sequence[Callable[[], Any]]) -> None:
+    def __init__(self, positions: Sequence[int], fresh: Sequence[Callable[[], Any]] = ()) -> None:
         self._positions, self._fresh = tuple(positions), tuple(fresh)
         self._pick = picker(positions)
         self._last = Seen(), picker(())  # the arrays, and what picks those of them that lie on blocks
+        self._all = (True,) * len(self._positions)
 
     def targets(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """An array for each of the updated inputs; the conditions of `owned_alone` hold for `arrays`."""
-        found = self._pick(arrays)
-        seen, pick_blocks = self._last
-        if seen.same(found) and _alone(found, pick_blocks):
-            return found
-        del found  # its references would count
+        if self._as_before(arrays):
+            return self._pick(arrays)
         pairs = zip(self._positions, self._fresh, strict=True)
         targets = [arrays[i] if owned_alone(arrays, i) else fresh() for i, fresh in pairs]
         if all(type(target) is np.ndarray for target in targets):
-            seen = Seen()
-            seen.remember(tuple(targets))
-            blocks = [i for i, t in enumerate(targets) if type(_base(t)) is _Block]
-            self._last = seen, picker(blocks)
+            self._remember(tuple(targets))
         return targets
+
+    def spare(self, arrays: Sequence[Any]) -> tuple[bool, ...]:
+        """Which of the updated inputs may be overwritten, for kernels that have memory of their own."""
+        if self._as_before(arrays):
+            return self._all
+        found = tuple([owned_alone(arrays, i) for i in self._positions])
+        if all(found):
+            self._remember(self._pick(arrays))
+        return found
+
+    def _as_before(self, arrays: Sequence[Any]) -> bool:
+        """Are they the arrays that were whole when last looked at, and is each still its owner's alone?"""
+        found = self._pick(arrays)
+        seen, pick_blocks = self._last
+        return seen.same(found) and _alone(found, pick_blocks)
+
+    def _remember(self, arrays: tuple[Any, ...]) -> None:
+        seen = Seen()
+        seen.remember(arrays)
+        blocks = [i for i, array in enumerate(arrays) if isinstance(_base(array), _BASES)]
+        self._last = seen, picker(blocks)
 
 
 def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

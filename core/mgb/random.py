@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ from .ops.transcendental import log
 from .tensor import ACTIVE, Tensor
 
 Size = int | Sequence[int] | None
+
+#: Every generator there is.
+_alive: weakref.WeakSet[RNG] = weakref.WeakSet()
 
 
 class RNG:
@@ -47,6 +51,7 @@ class RNG:
         self._device = devices.canonical(device or devices.get_default_device())
         self._seed, self._draws = (Tensor(np.uint64(0), device=self._device) for _ in range(2))
         self.set_state((secrets.randbits(64) if seed is None else seed, 0))
+        _alive.add(self)
 
     def seed(self, seed: int) -> None:
         """Begin the stream of `seed`."""
@@ -119,6 +124,10 @@ class RNG:
         -------
         Tensor of float32
             None further than 6.8 `std` from `mean`.
+
+        Notes
+        -----
+        They are made with a logarithm and a cosine, whose last bits each backend has in its own way.
         """
         if isinstance(mean, int | float) and isinstance(std, int | float):
             return self._draw(philox_normal, _shape(size), 4, float(std), float(mean))
@@ -126,7 +135,12 @@ class RNG:
         return out
 
     def exponential(self, scale: float = 1, size: Size = None) -> Tensor:
-        """Exponential with mean `scale`, float32, of shape `size`."""
+        """Exponential with mean `scale`, float32, of shape `size`.
+
+        Notes
+        -----
+        They are made with a logarithm, whose last bits each backend has in its own way.
+        """
         bits = self._draw(philox, _shape(size), 4)
         return log(unit(bits) + TINY) * -float(scale)
 
@@ -171,6 +185,11 @@ def _halves(number: Tensor) -> tuple[Tensor, Tensor]:
 
 def _shape(size: Size) -> tuple[int, ...]:
     return () if size is None else as_shape(size)
+
+
+def states() -> Iterator[Tensor]:
+    """The Tensors that hold the states of all generators: what a compiled call carries on."""
+    return (tensor for one in tuple(_alive) for tensor in (one._seed, one._draws))
 
 
 # the generator that everybody shares, one for each device

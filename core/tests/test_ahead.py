@@ -43,10 +43,21 @@ def test_a_text_is_a_type(text: str, shape: tuple[int, ...], dtype: str) -> None
     assert (spec.shape, spec.dtype.name) == (shape, dtype)
 
 
-@pytest.mark.parametrize("text", ["f33[2]", "f32[2", "f32[-1]", "f32[a]", "[3]", "f32[1.5]", "object[2]"])
+NO_TYPES = [
+    "f33[2]", "f32[2", "f32[-1]", "f32[a]", "[3]", "f32[1.5]", "object[2]", "f32[99999999999999999999]",
+    "f64[4294967296,4294967296]", f"f32[{'9' * 5000}]", f"f32[{'1,' * 65}]", "f32[0,99999999999999999999]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_TYPES, ids=lambda t: t[:30])
 def test_a_text_that_is_no_type_is_named(text: str) -> None:
     with pytest.raises(errors.ArgumentSpecError, match="write it as"):
         trace(lambda x: x).compile(text)
+
+
+def test_a_type_that_no_memory_holds_is_named() -> None:
+    with pytest.raises(errors.ArgumentSpecError, match="cannot be made here"):
+        trace(lambda x: x).compile(f"f32[{1 << 58}]")
 
 
 # compile

@@ -661,3 +661,17 @@ def test_the_hook_is_told(backend: Fold) -> None:
         plugins.manager.unregister(listener)
     assert [(b, k) for b, _, k, _ in told] == [(backend, kernel)]
     assert told[0][1].key == passes.lower(graph, backend.traits).key and told[0][3] >= 0
+
+
+@pytest.mark.parametrize("setting", ["raise", "warn", "ignore"])
+def test_eager_steps_leave_numpys_settings_of_float_errors_alone(setting: Any) -> None:
+    divide = compile_program(graph_of(primitives.div, Spec((4,), F32), Spec((4,), F32)), DEFAULT)
+    assert "ignore_float_errors" in divide.source
+    zeros = np.zeros(4, np.float32)
+    with np.errstate(all=setting):
+        before = np.geterr()
+        (quotient,) = divide.run(zeros, zeros)  # "raise" would raise here, "warn" would warn
+        with pytest.raises(ValueError, match="broadcast"):
+            divide.run(zeros, np.zeros(3, np.float32))
+        assert np.geterr() == before
+    assert np.isnan(quotient).all()

@@ -102,3 +102,44 @@ def test_a_replay_tells_negative_zeros(make: Any) -> None:
     with pytest.raises(TraceMismatchError, match="tensors not equals"):
         traced(x, k=make(-0.0)).item()
     assert traced(x, k=make(0.0)).item() == np.inf
+
+
+@compiled
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (1, True, 1.0, np.int64(1), np.float32(1)),
+        (0.0, -0.0, np.float32(0), np.float32(-0.0), False),
+        ((1, "a"), (True, "a"), (1.0, "a")),
+        (frozenset({1}), frozenset({True})),
+        (1 + 0j, complex(1, -0.0), 1),
+        ("1", 1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", ["key", "inner key", "value"])
+def test_equal_keys_that_python_tells_apart(wrap: Any, keys: tuple[Any, ...], place: str) -> None:
+    texts = list(map(repr, keys))
+
+    def body(x: Tensor, given: Any) -> Tensor:
+        (key,) = given[0] if isinstance(given, list) else [given] if place == "value" else given
+        return x * float(texts.index(repr(key)) + 1)
+
+    traced, x = wrap(body), tensor([1.0])
+    for _ in range(2):
+        for number, key in enumerate(keys):
+            if place == "value" and isinstance(key, tuple):
+                continue  # its parts are the leaves
+            given = {"key": {key: x}, "inner key": [{key: x}], "value": key}[place]
+            assert traced(x, given).item() == number + 1
+
+
+@compiled
+def test_slices_and_ranges_are_known_by_their_values(wrap: Any) -> None:
+    traced = wrap(lambda x, part, numbers: x[part] * float(numbers.start))
+    x = tensor([1.0, 2.0, 3.0])
+    for _ in range(2):
+        assert traced(x, slice(0, 2), range(2, 2)).tolist() == [2.0, 4.0]
+        assert traced(x, slice(1, 3), range(2, 2)).tolist() == [4.0, 6.0]
+        assert traced(x, slice(1, 3), range(3, 3)).tolist() == [6.0, 9.0]
+    assert traced.stats()["records"] == 3

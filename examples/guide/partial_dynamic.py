@@ -28,4 +28,4 @@ for epoch in range(4):
         correct += int((~wrong).sum())
     print(f"epoch: {epoch}, {correct} right")
 
-print(f"recorded {backbone.stats()['records']} times for {backbone.stats()['calls']} calls")
+print(f"compiled {len(backbone.programs())} programs for {backbone.stats()['calls']} calls")

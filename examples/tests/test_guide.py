@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from mgb.plugins import installed
 
 GUIDE = Path(__file__).parent.parent / "guide"
 
 
-def run(name: str, **environment: str) -> str:
+def run(name: str, *arguments: str, **environment: str) -> str:
     """The standard output of a sample, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, str(GUIDE / name)],
+        [sys.executable, str(GUIDE / name), *arguments],
         capture_output=True,
         text=True,
         timeout=300,
@@ -44,10 +45,21 @@ def test_partial_tracing_changes_no_loss_of_the_training_loop() -> None:
 
 
 def test_partial_tracing_of_a_step_that_depends_on_values() -> None:
-    *epochs, recorded = run("partial_dynamic.py").splitlines()
+    *epochs, compiled = run("partial_dynamic.py").splitlines()
     first, *_, last = [int(v) for line in epochs for v in re.findall(r"(\d+) right", line)]
     assert last > 4 * first
-    assert recorded == "recorded 1 times for 40 calls"
+    assert compiled == "compiled 2 programs for 40 calls"
+
+
+@pytest.mark.skipif("xla" not in installed(), reason='needs XLA: pip install "mgb[xla]"')
+@pytest.mark.parametrize("sample", ["xla_training.py", "xla_partial.py"])
+def test_xla_changes_no_loss_of_the_training_loop(sample: str) -> None:
+    assert losses(run("dynamic_training.py")) == pytest.approx(losses(run(sample)), rel=1e-4)
+
+
+@pytest.mark.skipif("xla" not in installed(), reason='needs XLA: pip install "mgb[xla]"')
+def test_xla_softmax() -> None:
+    assert run("xla_softmax.py", "2").count("Tensor(") == 2  # it compares the two itself
 
 
 def test_symbolic() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .. import config, passes, plugins
-from ..backend import Backend, Kernel
+from ..backend import Backend, Kernel, Scope
 from ..device import device_type
 from ..errors import CompileError
 from ..fusion import FusionConfig, Step, detect, duplicate, place_extents, recompute
@@ -14,10 +14,10 @@ from ..fusion.step import is_copied, make_step
 from ..ir import Graph
 from .collector import resting
 from .generate import generate
-from .kernels import kernel_for
+from .kernels import Pairs, kernel_for
 from .options import Options
 from .peak import Arrangement
-from .plan import plan_memory
+from .plan import plan_memory, replacements
 from .program import Program
 from .rematerialize import rematerialize
 from .schedule import schedule
@@ -60,7 +60,8 @@ def compile_program(
     simplified = _duplicate(simplified, backend, options)
     _verify(simplified)
     steps = _steps(simplified, backend, options)
-    kernels = {step.graph: _kernel(step, backend) for step in steps}
+    replaces = _replacements(simplified, steps, backend, options, updates or {})
+    kernels = {step.graph: _kernel(step, backend, replaces.get(step.graph, ())) for step in steps}
     return assemble(graph, simplified, steps, kernels, backend, options, updates)
 
 
@@ -169,7 +170,7 @@ def _allowed(options: Options) -> FusionConfig:
 
 @resting()
 def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
-    if backend is None:
+    if backend is None or backend.traits.scope is Scope.GRAPH:  # of all that it takes, nothing waits
         return graph
     return duplicate(place_extents(graph), backend.traits, _allowed(options))
 
@@ -187,12 +188,25 @@ def _one_by_one(graph: Graph, reason: str) -> tuple[Step, ...]:
     return tuple(make_step([n], [n], False, reason) for n in graph.nodes if not is_copied(n) or n in kept)
 
 
-def _kernel(step: Step, backend: Backend | None) -> Kernel | None:
+def _replacements(
+    graph: Graph,
+    steps: Sequence[Step],
+    backend: Backend | None,
+    options: Options,
+    updates: Mapping[int, int],
+) -> Mapping[Graph, Pairs]:
+    """What kernels with memory of their own are to be told; a step that runs again needs its operands."""
+    if backend is None or not backend.traits.hands_over or options.memory is not None:
+        return {}
+    return replacements(graph, steps, updates)
+
+
+def _kernel(step: Step, backend: Backend | None, replaces: Pairs) -> Kernel | None:
     if not step.fused:
         return None
     assert backend is not None
     try:
-        return kernel_for(step.graph, backend)
+        return kernel_for(step.graph, backend, replaces)
     except CompileError as error:
         places = dict.fromkeys(n.source for n in step.graph.nodes if n.source)
         raise CompileError(f"{error}\n  compiled for: {', '.join(places)}") from error.__cause__

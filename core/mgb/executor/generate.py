@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from .. import memory
-from ..apply import evaluate
+from ..apply import evaluate, ignore_float_errors, restore_float_errors
 from ..backend import Backend, Kernel, Strided
 from ..device import array_module, place
 from ..dtypes import HALVES
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
-from .plan import MemoryPlan, Place, is_given_memory
+from .plan import MemoryPlan, Place, is_given_memory, replaced_by
 from .profile import Measured, clock
 from .program import Workspaces, allocator
 from .schedule import Call
@@ -37,7 +37,8 @@ def generate(
     and after each call: see `profile.Run`.
     """
     writer = (_ProfiledWriter if profiling else _Writer)(graph, plan, backend)
-    writer.begin()
+    writer.ask_spare(calls)
+    writer.begin(calls)
     for call, dropped in zip(calls, plan.dropped, strict=True):
         writer.call(call)
         writer.drop(dropped)
@@ -68,6 +69,7 @@ class _Writer:
     bound: dict[str, Any] = field(default_factory=dict)
     names: dict[Node, str] = field(default_factory=dict)
     row_major: set[Node] = field(default_factory=set)
+    spare: dict[Call, str] = field(default_factory=dict)
     has_eager: bool = False
 
     def __post_init__(self) -> None:
@@ -77,9 +79,25 @@ class _Writer:
 
     # the parts
 
-    def begin(self) -> None:
+    def ask_spare(self, calls: Sequence[Call]) -> None:
+        """For each kernel with memory of its own: which of its operands it may take it from."""
+        for call in calls:
+            places = [self.plan.places.get(call.writes[o], Place()) for o, _ in replaced_by(call)]
+            positions = [place.update for place in places if place.update is not None]
+            if positions:
+                ask = self.bind("spare", memory.Updates(positions).spare, unique=True)
+                self.line(f"s{len(self.spare)} = {ask}(arrays)")
+                numbers = iter(range(len(positions)))
+                flags = (
+                    "False" if p.update is None else f"s{len(self.spare)}[{next(numbers)}]" for p in places
+                )
+                whole = len(positions) == len(places)
+                self.spare[call] = f"s{len(self.spare)}" if whole else packed(flags)
+
+    def begin(self, calls: Sequence[Call]) -> None:
         """The inputs, and the memory of the temporaries."""
-        updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None}
+        given = {n for call in calls if is_given_memory(call) for n in call.writes}
+        updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
         if updated:
             fresh = [partial(allocator(self.device), n.spec.shape, n.spec.dtype) for n in updated]
             targets = self.bind("targets", memory.Updates(tuple(updated.values()), fresh).targets)
@@ -116,11 +134,25 @@ class _Writer:
 
     def kernel(self, call: Call, kernel: Kernel) -> None:
         """A call of a kernel."""
+        if kernel.results is not None:
+            self.handed(call, kernel.results)
+            return
         args = "".join(f"{self.names[n]}, " for n in call.reads)
         out = packed(self.names[n] for n in call.writes)
         function = self.bind("kernel", kernel.run, unique=True)
         nodes = (n for step in call.steps for n in step.graph.nodes)
         self.line(f"{function}({args}out={out}){origin(nodes)}")
+        self.row_major.update(call.writes)
+
+    def handed(self, call: Call, results: Callable[..., tuple[Any, ...]]) -> None:
+        """A call of a kernel that has memory of its own."""
+        args = [self.names[n] for n in call.reads]
+        if call in self.spare:
+            args.append(f"spare={self.spare[call]}")
+        function = self.bind("kernel", results, unique=True)
+        out = packed(self.name(n, "h") for n in call.writes)
+        nodes = (n for step in call.steps for n in step.graph.nodes)
+        self.line(f"{out} = {function}({', '.join(args)}){origin(nodes)}")
         self.row_major.update(call.writes)
 
     def eager(self, step: Step) -> None:
@@ -162,13 +194,18 @@ class _Writer:
 
     def source(self) -> str:
         """The text of the function."""
-        head = ["def run(arrays):"]
-        indent = "    "
+        body = ["    " + line for line in self.lines]
         if self.has_eager:
-            self.bind("errstate", np.errstate)
-            head.append(indent + 'with errstate(all="ignore"):')
-            indent *= 2
-        return "\n".join([*head, *(indent + line for line in self.lines), ""])
+            self.bind("ignore_float_errors", ignore_float_errors)
+            self.bind("restore_float_errors", restore_float_errors)
+            body = [
+                "    before = ignore_float_errors()",
+                "    try:",
+                *("    " + line for line in body),
+                "    finally:",
+                "        restore_float_errors(before)",
+            ]
+        return "\n".join(["def run(arrays):", *body, ""])
 
     # the words
 
@@ -230,10 +267,10 @@ class _ProfiledWriter(_Writer):
     timed: list[Call] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
-    def begin(self) -> None:
+    def begin(self, calls: Sequence[Call]) -> None:
         self.bind("clock", clock(self.device))
         self.mark()
-        super().begin()
+        super().begin(calls)
         self.mark()
 
     def run(self, call: Call) -> None:

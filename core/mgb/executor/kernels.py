@@ -17,6 +17,9 @@ from ..codegen import structure_key
 from ..errors import CompileError
 from ..ir import Graph
 
+#: Numbers of outputs, each with that of the input whose memory it may take.
+Pairs = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Stats:
@@ -78,7 +81,7 @@ def counting() -> Iterator[Counted]:
         _counted.reset(token)
 
 
-def kernel_for(graph: Graph, backend: Backend) -> Kernel:
+def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     """The kernel of a fusion group.
 
     Parameters
@@ -87,6 +90,8 @@ def kernel_for(graph: Graph, backend: Backend) -> Kernel:
         As the fusion detector cut it; it is lowered here.
     backend : Backend
         Who compiles it.
+    replaces : tuple of (int, int)
+        As `plan.replacements` gives them.
 
     Returns
     -------
@@ -98,13 +103,16 @@ def kernel_for(graph: Graph, backend: Backend) -> Kernel:
     CompileError
         The backend failed; the message has its name, its error and the graph.
     """
-    asked = (backend, f"{backend.version()} {graph.key}")  # layers that are alike need not be lowered each
+    asked = (
+        backend,
+        f"{backend.version()} {graph.key} {replaces or ''}",
+    )  # layers that are alike need not be lowered each
     kernel = _kernels.get(asked)
     if kernel is not None:
         _count(memory_hits=1)
         return kernel
     graph = passes.lower(graph, backend.traits)
-    key = (backend, kernel_key(graph, backend))
+    key = (backend, kernel_key(graph, backend, replaces))
     with _lock:
         kernel = _kernels.get(key)
         if kernel is not None:
@@ -115,7 +123,7 @@ def kernel_for(graph: Graph, backend: Backend) -> Kernel:
     with busy:
         kernel = _kernels.get(key)
         if kernel is None:
-            kernel = _load_or_compile(graph, *key)
+            kernel = _load_or_compile(graph, *key, replaces)
         else:
             _count(memory_hits=1)
         with _lock:
@@ -126,13 +134,13 @@ def kernel_for(graph: Graph, backend: Backend) -> Kernel:
     return kernel
 
 
-def kernel_key(graph: Graph, backend: Backend) -> str:
+def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
     """What a kernel is found under: who compiles, which version of it, and all that it compiles for.
 
     Processor, flags and toolchain are in ``backend.version()``.
     """
     exact = backend.traits.specialize is Specialize.SHAPE
-    what = graph.key if exact else structure_key(graph)
+    what = (graph.key if exact else structure_key(graph)) + str(replaces or "")
     who = (backend.name, backend.version(), str(API_VERSION), backend.traits.specialize.value)
     return hashlib.sha256("\n".join((*who, what)).encode()).hexdigest()
 
@@ -145,7 +153,7 @@ def forget() -> None:
         _stats = Stats()
 
 
-def _load_or_compile(graph: Graph, backend: Backend, key: str) -> Kernel:
+def _load_or_compile(graph: Graph, backend: Backend, key: str, replaces: Pairs) -> Kernel:
     kernel = _load(graph, backend, key)
     if kernel is not None:
         return kernel
@@ -153,7 +161,7 @@ def _load_or_compile(graph: Graph, backend: Backend, key: str) -> Kernel:
         kernel = _load(graph, backend, key)  # another process may have been faster
         if kernel is not None:
             return kernel
-        kernel = _compile(graph, backend)
+        kernel = _compile(graph, backend, replaces)
         blob = backend.save(kernel) if alone else None
         if blob is not None:
             cache.store(backend.name, key, blob)
@@ -172,10 +180,10 @@ def _load(graph: Graph, backend: Backend, key: str) -> Kernel | None:
     return kernel
 
 
-def _compile(graph: Graph, backend: Backend) -> Kernel:
+def _compile(graph: Graph, backend: Backend, replaces: Pairs) -> Kernel:
     start = time.perf_counter()
     try:
-        kernel = backend.compile(graph)
+        kernel = backend.compile_over(graph, replaces) if replaces else backend.compile(graph)
     except Exception as error:
         raise CompileError(
             f"backend {backend.name!r} failed to compile a graph that its traits accept: "

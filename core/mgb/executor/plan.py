@@ -14,7 +14,7 @@ from ..fusion import Step
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import stretches
 from .packing import aligned, pack
-from .schedule import Call, may_alias, may_fail
+from .schedule import Call, may_alias, may_fail, schedule
 
 _IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.LEAF})
 
@@ -28,7 +28,8 @@ class Place:
     offset : int or None
         Here in the arena that the temporaries of a call share.
     update : int or None
-        Over the memory of this input, in those calls where nobody else holds it.
+        Over the memory of this input, in those calls where nobody else holds it. It may be that of a result
+        whose kernel has got memory for it otherwise.
     """
 
     offset: int | None = None
@@ -42,7 +43,7 @@ class MemoryPlan:
     Attributes
     ----------
     places : mapping
-        For each value that a step is given memory for.
+        For each value that a step is given memory for, and those that may replace an input.
     arena_bytes : int
         The size of the arena.
     dropped : tuple of tuple of Node
@@ -87,10 +88,14 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
     temporary = [n for n in given if lives.ends(n) < len(calls)]
     offsets, arena_bytes = pack([(lives.start[n], lives.ends(n), n.spec.nbytes) for n in temporary])
     places |= {n: Place(offset=offset) for n, offset in zip(temporary, offsets, strict=True)}
+    allowed = {call.writes[o]: call.reads[i] for call in calls for o, i in replaced_by(call)}
     taken = set()
     for output, position in updates.items():
         old, new = graph.inputs[position], graph.outputs[output]
-        if places.get(new) == Place() and position not in taken and lives.may_overwrite(old, new):
+        if position in taken:
+            continue
+        handed = allowed.get(new) is old and lives.may_take(old, new)
+        if handed or (places.get(new) == Place() and lives.may_overwrite(old, new)):
             places[new] = Place(update=position)
             taken.add(position)
     fresh = sum(aligned(n.spec.nbytes) for n, place in places.items() if place == Place())
@@ -98,10 +103,46 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
     return MemoryPlan(places, arena_bytes, lives.dropped(), before, arena_bytes + fresh)
 
 
+def replaced_by(call: Call) -> tuple[tuple[int, int], ...]:
+    """The numbers of the results of a kernel that may take the memory of an operand, each with its number."""
+    return call.kernel.replaces if call.kernel is not None else ()
+
+
+def replacements(
+    graph: Graph, steps: Sequence[Step], updates: Mapping[int, int]
+) -> dict[Graph, tuple[tuple[int, int], ...]]:
+    """Which results of a step may take the memory of an operand, for kernels that hand theirs over.
+
+    Parameters
+    ----------
+    graph : Graph
+        The whole program.
+    steps : sequence of Step
+        Each after those that it reads; none runs again.
+    updates : mapping
+        As for `plan_memory`.
+
+    Returns
+    -------
+    dict
+        By the graph of a step: the numbers of an output and of the input whose memory it may take.
+    """
+    updated = {graph.outputs[o]: graph.inputs[i] for o, i in updates.items()}
+    lives = _Lives(graph, schedule(steps, [None] * len(steps), updated, None))
+    found: dict[Graph, dict[int, int]] = {}
+    for new, old in updated.items():
+        step = lives.step.get(new)
+        if step is not None and step.fused and old in step.reads and lives.may_take(old, new):
+            pairs = found.setdefault(step.graph, {})
+            pairs.setdefault(step.reads.index(old), step.writes.index(new))
+    return {group: tuple((o, i) for i, o in sorted(pairs.items())) for group, pairs in found.items()}
+
+
 def is_given_memory(call: Call) -> bool:
     """Is a call told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
-    large = all(n.spec.nbytes >= memory.SMALL for n in call.writes)
-    return call.kernel is not None or (large and _is_ufunc(call.steps[0]))
+    if call.steps[0].fused:
+        return call.kernel is not None and not call.hands_over
+    return all(n.spec.nbytes >= memory.SMALL for n in call.writes) and _is_ufunc(call.steps[0])
 
 
 def _is_ufunc(step: Step) -> bool:
@@ -155,6 +196,13 @@ class _Lives:
             tuple(n for n in dict.fromkeys((*c.reads, *c.writes)) if n in eager and last[n] == k)
             for k, c in enumerate(self.calls)
         )
+
+    def may_take(self, old: Node, new: Node) -> bool:
+        """May a call that reads `old` give its memory to `new`? Views of it have no later reader either."""
+        if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
+            return False
+        at, readers = self.start[new], self.readers.get(old, [])
+        return self.last_to_fail <= at and bool(readers) and readers[-1] == at and readers[-2:-1] != [at]
 
     def may_overwrite(self, old: Node, new: Node) -> bool:
         """Is the input `old`, views included, not wanted any more when `new` is written over it?"""

@@ -34,6 +34,11 @@ class Call:
     kernel: Kernel | None
 
     @cached_property
+    def hands_over(self) -> bool:
+        """Do its results come in memory that `kernel` has got?"""
+        return self.kernel is not None and self.kernel.results is not None
+
+    @cached_property
     def reads(self) -> tuple[Node, ...]:
         """The operands of `kernel`."""
         return tuple(n for step in self.steps for n in step.reads)

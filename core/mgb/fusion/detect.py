@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from math import prod
 
 from ..backend import Scope, Traits
-from ..ir import Graph, Node
+from ..ir import Graph, Kind, Node
+from ..passes.constants import LARGE
 from .legality import DEFAULT, FusionConfig, Group, accepts, bare, group_of, joined, row, weight
 from .quotient import Partition, Quotient
 from .step import Step, is_copied, make_step
@@ -58,7 +59,8 @@ class _Detection:
     def __init__(self, graph: Graph, traits: Traits, config: FusionConfig) -> None:
         self.graph, self.traits, self.config = graph, traits, config
         self.outputs = frozenset(graph.outputs)
-        self.nodes = [n for n in graph.nodes if not is_copied(n) or n in self.outputs]
+        self.below = LARGE if traits.scope is Scope.GRAPH else 2  # it can compute with small constants
+        self.nodes = [n for n in graph.nodes if not is_copied(n, self.below) or n in self.outputs]
         self.place = {n: i for i, n in enumerate(self.nodes)}
         sources = [[self.place[i] for i in n.inputs if i in self.place] for n in self.nodes]
         self.quotient = (Partition if traits.scope is Scope.GRAPH else Quotient)(sources)
@@ -69,7 +71,7 @@ class _Detection:
         self.merges = 0
 
     def _operands(self, node: Node) -> set[Node]:
-        return {i for i in node.inputs if not is_copied(i)}
+        return {i for i in node.inputs if not is_copied(i, self.below)}
 
     def fused_readers(self, value: Node) -> list[int]:
         """The groups that read `value` and may grow."""
@@ -106,15 +108,15 @@ class _Detection:
     def join_levels(self) -> None:
         """For backends that take any set of nodes: all nodes with as many steps before them are one group.
 
-        The level of a node is the largest number of changes from eager to fused on a way to it. A way between
-        two nodes of one level holds no node that runs eagerly, so no step stands between them: a `Partition`
-        will do.
+        The level of a node is the largest number of changes from eager to fused on a way to it; a constant is
+        there before anything runs, and counts for nothing. A way between two nodes of one level holds no node
+        that runs eagerly, so no step stands between them: a `Partition` will do.
         """
         level: list[int] = []
         levels: dict[int, list[int]] = {}
         for i, node in enumerate(self.nodes):
             fuses = i in self.groups
-            sources = [self.place[s] for s in node.inputs if s in self.place]
+            sources = [self.place[s] for s in node.inputs if s in self.place and s.op.kind is not Kind.LEAF]
             level.append(max((level[s] + (fuses and s not in self.groups) for s in sources), default=0))
             if fuses:
                 levels.setdefault(level[i], []).append(i)
@@ -206,13 +208,13 @@ class _Detection:
             ops = sum(weight(self.traits, n) for n in members) if group in self.groups else 0
             if group in self.groups and self._pays(group, ops):
                 writes = [n for n in members if self._read_outside(n, (group,))]
-                steps.append(make_step(members, writes, True, self._end(writes)))
+                steps.append(make_step(members, writes, True, self._end(writes), self.below))
                 continue
             for node in members:
                 why = (
                     self.refused[node] or f"is one of {ops} ops, a kernel takes {self.traits.min_ops} or more"
                 )
-                steps.append(make_step([node], [node], False, f"{node.op.name} {why}"))
+                steps.append(make_step([node], [node], False, f"{node.op.name} {why}", self.below))
         return steps
 
     def _pays(self, group: int, ops: int) -> bool:

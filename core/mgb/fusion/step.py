@@ -34,17 +34,22 @@ class Step:
     reason: str = ""
 
 
-def is_copied(node: Node) -> bool:
-    """Does every step that reads `node` make it itself? True of iotas and of constants with one element."""
-    return node.op.name == "iota" or (node.op is CONST and node.spec.size == 1)
+def is_copied(node: Node, below: int = 2) -> bool:
+    """Does every step that reads `node` make it itself? True of iotas and of constants of so few elements."""
+    return node.op.name == "iota" or (node.op is CONST and 0 < node.spec.size < below)
 
 
-def make_step(members: Sequence[Node], writes: Collection[Node], fused: bool, reason: str) -> Step:
-    """The step that computes `members`, given in order, and leaves the values of `writes`."""
+def make_step(
+    members: Sequence[Node], writes: Collection[Node], fused: bool, reason: str, below: int = 2
+) -> Step:
+    """The step that computes `members`, given in order, and leaves the values of `writes`.
+
+    Constants of fewer than `below` elements are part of it; larger ones are read.
+    """
     inside = set(members)
     operands = dict.fromkeys(i for n in members for i in n.inputs if i not in inside)
-    reads = tuple(i for i in operands if not is_copied(i))
-    copy = {i: i if is_copied(i) else input_node(i.spec, i.source) for i in operands}
+    reads = tuple(i for i in operands if not is_copied(i, below))
+    copy = {i: i if is_copied(i, below) else input_node(i.spec, i.source) for i in operands}
     for node in members:
         copy[node] = Node(node.op, tuple(copy[i] for i in node.inputs), node.params, node.spec, node.source)
     wanted = frozenset(writes)

@@ -8,6 +8,7 @@ from .exclude import exclude_from_trace
 from .load import Loaded, load, load_outputs
 from .partial import partial_trace
 from .trace import trace
+from .whole import xla_trace
 
 __all__ = [
     "DTRConfig",
@@ -22,4 +23,5 @@ __all__ = [
     "load_outputs",
     "partial_trace",
     "trace",
+    "xla_trace",
 ]

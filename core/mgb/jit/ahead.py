@@ -110,7 +110,7 @@ class AheadOfTime(ABC):
         path : path
             A file there is replaced in one go, or stays as it was.
         *args, **kwargs
-            As for `compile`. Left out, they are those of the latest call, if the trace has
+            As for `compile`. Left out, they are those of the latest call that was recorded, if the trace has
             ``capture_as_const=True``. Arguments that are not Tensors are frozen too.
 
         Raises

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from ..errors import TraceInputError
 from ..tensor import Tensor
-from .tree import Structure, flatten
+from .tree import Structure, exactly, flatten
 
 
 def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -17,7 +15,7 @@ def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ..
     shapes: list[Any] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, Tensor):
-            shapes.append(value.shape)
+            shapes.append(value.spec.shape if value._data is None else value._data.shape)
         elif isinstance(value, list | tuple | dict):
             shapes += [t.shape for t in flatten(value)[0] if isinstance(t, Tensor)]
     return tuple(shapes)
@@ -35,14 +33,10 @@ def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _leaf_key(leaf: Any) -> Any:
-    """A Tensor's type; the value of an array and of what is hashable; the identity of anything else."""
+    """A Tensor's type; of other leaves what tells them from others."""
     if isinstance(leaf, Tensor):
         return type(leaf), leaf.shape, leaf.dtype, leaf._device
-    if isinstance(leaf, np.ndarray):
-        return leaf.shape, leaf.dtype, leaf.tobytes()
-    if isinstance(leaf, float):
-        return type(leaf), repr(leaf)  # 0.0 equals -0.0
-    return type(leaf), leaf if isinstance(leaf, Hashable) else id(leaf)
+    return exactly(leaf)
 
 
 def names_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:

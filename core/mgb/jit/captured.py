@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
-from ..ir import Graph, Node, Spec, input_node
+from ..ir import Graph, Node, Spec, const_node, input_node
 from ..tensor import Tensor
 from .record import END, Record, Ref
 from .tree import LEAF, Structure, flatten
@@ -90,7 +90,7 @@ class Ends:
 
 
 def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
-    """The graph over all arguments, and the names of its ends."""
+    """The graph over all arguments, with constants of the values that are now, and the names of its ends."""
     from ..onnx.dump import named
 
     places = {place: input_node(spec) for place, _, spec in captured.inputs}
@@ -105,7 +105,8 @@ def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -
     kind, keys = _container(captured.structure)
     order = sorted(range(len(captured.results)), key=keys.__getitem__) if kind == "dict" else None
     refs = [captured.results[n] for n in order or range(len(captured.results))]
-    graph, leaves = cut_out(tuple(_node(captured.record, r) for r in refs), boundary)
+    ends = tuple(_node(captured.record, r) for r in refs)
+    graph, leaves = cut_out(ends, boundary, _constants_now(captured.record))
     places.update(zip(leaves, graph.inputs))
     graph = Graph(tuple(places[place] for place, _, _ in captured.inputs), graph.outputs)
     inputs = _input_names(captured, arg_names)
@@ -116,6 +117,22 @@ def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -
     default = _default_names(graph, inputs, keep)
     outputs = named(output_names, len(refs), default.__getitem__, "output_names")
     return graph, Ends(inputs, outputs, kind)
+
+
+def _constants_now(record: Record) -> dict[Node, Node]:
+    """For each constant that was the value of a Tensor outside one of the value that it has now."""
+    found = {}
+    for node, literal in record.captured.items():
+        owner = literal.owner() if literal.owner is not None else None
+        if owner is None or owner._data is literal.array:
+            continue
+        if owner.spec != Spec(node.spec.shape, node.spec.dtype, owner.device):
+            raise DumpStateError(
+                f"a Tensor from outside that is a constant in the file was {node.spec} when the function was "
+                f"called, and is {owner.spec} now: call the function again, then write it"
+            )
+        found[node] = const_node(owner._array(), node.spec.dtype, node.spec.device)
+    return found
 
 
 def _input_names(captured: Captured, arg_names: Any) -> list[str]:

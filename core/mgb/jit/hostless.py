@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ from ..apply import caller
 from ..device import of_array
 from ..errors import TraceOutputError
 from ..ir import Spec
-from ..memory import Seen, picker
 from ..tensor import Tensor, wrap
-from .record import Binding, Expected, External, Literal, Outside, Ref, external_ref
+from .alike import alike, still_pinned
+from .guards import Arguments, Constants, Fits, Same
+from .record import Binding, Expected, External, Literal, Outside, Pin, Ref, external_ref
 from .recording import Recording
 from .tree import LEAF, Structure, flatten
 from .variant import Variant
@@ -37,74 +40,88 @@ class HostlessCall:
         How the result was nested.
     results : tuple
         For each leaf of the result: the ref of its value, or None for None.
+    pins : sequence of Pin, optional
+        Those of the record unless they are given.
 
     Attributes
     ----------
-    source : str
-        Of the generated function.
-    run : callable
-        ``run(leaves)``: the result, or `MISS` when a spec is not the recorded one.
+    kept : list
+        Those leaves that are no Tensors.
     """
 
     def __init__(
-        self, variant: Variant, leaves: Sequence[Any], structure: Structure, results: tuple[int | None, ...]
+        self,
+        variant: Variant,
+        leaves: Sequence[Any],
+        structure: Structure,
+        results: tuple[int | None, ...],
+        pins: Sequence[Pin] | None = None,
     ) -> None:
         self.variant = variant
+        self.structure, self.results = structure, results
+        self.pins = tuple(variant.record.pins if pins is None else pins)
         self.kept = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
-        program, reads = variant.program(0) if variant.segments[0].outputs else (None, ())
-        writer = _Writer(variant, program.call if program else None, reads)
-        self.source, self.run = writer.write(leaves, structure, results)
+        self._leaves: Sequence[Any] | None = leaves  # until the function is written
+
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
+        assert self._leaves is not None
+        program, reads = self.variant.program(0) if self.variant.segments[0].outputs else (None, ())
+        writer = _Writer(self.variant, program.call if program else None, reads, self.pins)
+        self.source, run = writer.write(self._leaves, self.structure, self.results)
+        self._leaves = None
+        return run
+
+    def prepare(self) -> None:
+        """Compile now: what `run` does when it is asked for first, which one thread must do alone."""
+        _ = self.run
+
+    def widened(self, other: HostlessCall) -> HostlessCall | None:
+        """The same without those pins that `other`, which did the same with other Tensors, shows to be none.
+
+        Returns
+        -------
+        HostlessCall or None
+            None: `other` shows nothing.
+        """
+        pins = still_pinned(self.pins, other.variant.record)
+        ends = (self.structure, self.results)
+        if len(pins) == len(self.pins) or ends != (other.structure, other.results):
+            return None
+        if not alike(self.variant.record, other.variant.record):
+            return None
+        assert other._leaves is not None
+        return HostlessCall(self.variant, other._leaves, self.structure, self.results, pins)
+
+
+def with_new(known: Sequence[Any], new: Any) -> list[Any]:
+    """The calls `known` for some key and a `new` one, the newest first; two are one where that will do."""
+    for old in known:
+        wider = old.widened(new) if old.pins else None
+        if wider is not None:
+            new, known = wider, [call for call in known if call is not old]
+            break
+    new.prepare()
+    return [new, *known]
 
 
 #: From so many arguments on, the guards of all are one call: C asks hundreds in a tenth of the time.
 _MANY = 16
 
-_shape, _dtype, _device = attrgetter("shape"), attrgetter("dtype"), attrgetter("_device")
-
-
-class _Fits:
-    """Whether arrays are of the recorded specs, asked of all at once and only of those that are new."""
-
-    def __init__(self, positions: Sequence[int], specs: Sequence[Spec]) -> None:
-        self._pick = picker(positions)
-        self._shapes = [spec.shape for spec in specs]
-        self._dtypes = [spec.dtype for spec in specs]
-        self._seen = Seen()
-
-    def __call__(self, arrays: Sequence[Any]) -> bool:
-        found = self._pick(arrays)
-        if self._seen.same(found):
-            return True
-        if list(map(_shape, found)) != self._shapes or list(map(_dtype, found)) != self._dtypes:
-            return False
-        if set(map(type, found)) == {np.ndarray}:
-            self._seen.remember(found)
-        return True
-
-
-class _Arguments:
-    """Whether the Tensors among the arguments are all different, of the recorded classes and devices."""
-
-    def __init__(self, positions: Sequence[int], leaves: Sequence[Any]) -> None:
-        self._pick = picker(positions)
-        self._classes = [type(leaf) for leaf in self._pick(leaves)]
-        self._devices = [leaf.device for leaf in self._pick(leaves)]
-        self._seen = Seen()
-
-    def __call__(self, leaves: Sequence[Any]) -> bool:
-        found = self._pick(leaves)
-        if not self._seen.same(found):
-            if list(map(type, found)) != self._classes or len(set(map(id, found))) != len(found):
-                return False
-            self._seen.remember(found)
-        return list(map(_device, found)) == self._devices
-
 
 class _Writer:
     """Writes the function of one `HostlessCall`."""
 
-    def __init__(self, variant: Variant, program: Callable[..., Any] | None, reads: Sequence[int]) -> None:
+    def __init__(
+        self,
+        variant: Variant,
+        program: Callable[..., Any] | None,
+        reads: Sequence[int],
+        pins: Sequence[Pin],
+    ) -> None:
         self._record = variant.record
+        self._pins = pins
         self._outputs = variant.segments[0].outputs
         self._reads = reads
         self._updated = frozenset(variant.record.updates().values())
@@ -112,6 +129,7 @@ class _Writer:
             frozenset()
         )  # refs that are wanted after the program ran
         self._owners: dict[int, str] = {}
+        self._made: dict[int, str] = {}  # Tensors that are handed on to more than one place
         self._many = False  # arguments
         self._names: dict[str, Any] = {
             "MISS": MISS,
@@ -131,15 +149,20 @@ class _Writer:
         for expected in self._record.expected:
             tensor = self._tensor(expected)
             self._lines.append(f"if {tensor}._grad is {'not ' * expected.is_none}None: return MISS")
+        self._guard_grads(leaves)
+        if self._record.captured:
+            constants = {id(x.owner): x for x in self._record.captured.values()}
+            self._lines.append(f"if not {self._name(Constants(list(constants.values())))}(): return MISS")
         for module, attributes in self._record.modules:
             self._guard_attributes(module, attributes)
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         if self._outputs:
             self._run()
+        self._make_shared(results)
         for number, binding in enumerate(self._record.bindings):
             self._bind(number, binding)
-        self._lines.append(f"return {self._result(structure, iter(results))}")
+        self._lines.append(f"return {self._result(structure, self._handed(results))}")
         source = "def call(leaves):\n" + "".join(f"    {line}\n" for line in self._lines)
         exec(compile(source, "<mgb call>", "exec"), self._names)
         function: Callable[[Sequence[Any]], Any] = self._names["call"]
@@ -159,7 +182,7 @@ class _Writer:
         places = tuple(first.values())
         self._many = len(places) >= _MANY
         if self._many:
-            guard = self._name(_Arguments(places, leaves))
+            guard = self._name(Arguments(places, leaves))
             self._lines.append(f"if not {guard}(leaves): return MISS")
         else:
             classes = {n: self._name(type(leaves[n])) for n in places}
@@ -167,6 +190,10 @@ class _Writer:
             if len(places) > 1:
                 ids = ", ".join(f"id(t{n})" for n in places)
                 self._lines.append(f"if len({{{ids}}}) != {len(places)}: return MISS")
+        for pin in self._pins:
+            if not pin.place.of_grad:
+                tensor, pinned = self._tensor(pin.place), self._name(pin.tensor)
+                self._lines.append(f"if {tensor} is not {pinned}(): return MISS")
         outside = self._outside()
         if outside and places:
             ids = ", ".join(f"id(t{n})" for n in places)
@@ -176,6 +203,20 @@ class _Writer:
             if n not in fed:
                 self._guard(f"t{n}._data", leaves[n].spec)
 
+    def _guard_grads(self, leaves: Sequence[Any]) -> None:
+        """Miss when a ``grad`` that is used is the same Tensor as another, other than recorded."""
+        first: dict[int, int] = {}
+        for n, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                first.setdefault(id(leaf), n)
+        used = [self._tensor(e) + "._grad" for e in self._record.expected if e.is_used]
+        if not used:
+            return
+        places = [*(f"t{n}" for n in first.values()), *used]
+        pins = [(places.index(f"{self._tensor(p.place)}._grad"), p) for p in self._pins if p.place.of_grad]
+        guard = Same(self._record.same, pins, self._outside(), apart=bool(self._record.bindings))
+        self._lines.append(f"if not {self._name(guard)}(({', '.join(places)},)): return MISS")
+
     def _outside(self) -> frozenset[int]:
         """The ids of Tensors that the body found outside, where it changes some: none may be an argument."""
         if not self._record.bindings:
@@ -184,7 +225,8 @@ class _Writer:
         found = [e.owner for e in record.externals if e.leaf is None and e.owner is not None]
         found += [e.owner for e in record.expected if e.leaf is None]
         found += [b.owner for b in record.bindings if b.leaf is None]
-        return frozenset(id(owner) for reference in found if (owner := reference()) is not None)
+        pinned = {id(pin.tensor()) for pin in self._pins}  # these stand where they were
+        return frozenset(id(owner) for r in found if (owner := r()) is not None) - pinned
 
     def _guard(self, array: str, spec: Spec) -> None:
         """Miss when the spec of `array` is another one."""
@@ -236,7 +278,7 @@ class _Writer:
         for given in (False, True):  # apart: arguments are new more often
             guarded = [p for p, external in externals.items() if (external.leaf is not None) is given]
             if guarded:
-                fits = _Fits(guarded, [externals[p].node.spec for p in guarded])
+                fits = Fits(guarded, [externals[p].node.spec for p in guarded])
                 self._lines.append(f"if not {self._name(fits)}(arrays): return MISS")
         self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
 
@@ -256,28 +298,50 @@ class _Writer:
         if tensor is None:
             tensor, condition = f"o{number}", f"if o{number} is not None: "
             self._lines.append(f"{tensor} = {self._name(binding.owner)}()")
-        new = self._bound(binding.source)
         if binding.is_grad:
-            self._lines.append(f"{condition}{tensor}._grad = {new}")
+            self._lines.append(f"{condition}{tensor}._grad = {self._bound(binding.source, binding.made)}")
             return
         assert isinstance(binding.source, int | Literal)
         place = f"{tensor}._grad" if binding.of_grad else tensor
         if not condition:  # written in place, it is there already
             condition = f"if {place}._data is not {self._value(binding.source)} or {place}._tape: "
-        self._lines.append(f"{condition}{place}._reset({new})")
+        self._lines.append(f"{condition}{place}._reset({self._wrapped(binding.source)})")
 
-    def _bound(self, source: Ref | Outside | None) -> str:
+    def _make_shared(self, results: Sequence[int | None]) -> None:
+        """Make each Tensor once that is handed on to several places, and find those outside that are."""
+        handed: list[tuple[int | Outside | None, Any]]
+        handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
+        handed += zip(self._record.returned, results, strict=False)
+        count = Counter(made for made, _ in handed if isinstance(made, int))
+        for made, source in handed:
+            if isinstance(made, int) and count[made] > 1 and made not in self._made:
+                assert isinstance(source, int | Literal)
+                self._made[made] = f"m{len(self._made)}"
+                self._lines.append(f"{self._made[made]} = {self._wrapped(source)}")
+        for place in (*(source for _, source in handed), *self._record.returned):
+            if isinstance(place, Outside) and place.of_grad:  # before it is replaced
+                self._made[id(place)] = f"m{len(self._made)}"
+                self._lines.append(f"{self._made[id(place)]} = {self._tensor(place)}._grad")
+
+    def _handed(self, results: Sequence[int | None]) -> Iterator[str]:
+        """What the result is made of."""
+        returned: Iterable[int | Outside | None] = self._record.returned or repeat(None)
+        for ref, which in zip(results, returned):
+            yield self._bound(which, None) if isinstance(which, Outside) else self._bound(ref, which)
+
+    def _bound(self, source: Ref | Outside | None, made: int | None) -> str:
+        """A Tensor, or None."""
+        if isinstance(source, Outside):
+            return self._made.get(id(source)) or self._tensor(source)
         if source is None:
             return "None"
-        return self._tensor(source) if isinstance(source, Outside) else self._wrapped(source)
+        shared = self._made.get(made) if made is not None else None
+        return shared or self._wrapped(source)
 
-    def _result(self, structure: Structure, refs: Any) -> str:
+    def _result(self, structure: Structure, parts: Iterator[str]) -> str:
         if structure == LEAF:
-            ref = next(refs)
-            return "None" if ref is None else self._wrapped(ref)
-        count = _leaves(structure)
-        parts = "".join(f"{self._result(LEAF, refs)}, " for _ in range(count))
-        return f"{self._name(structure)}.build(iter(({parts})))"
+            return next(parts)
+        return f"{self._name(structure)}.build(iter(({''.join(f'{part}, ' for part in parts)})))"
 
     def _wrapped(self, ref: Ref) -> str:
         return f"wrap({self._value(ref)}, {self._device(ref)!r})"
@@ -301,10 +365,6 @@ class _Writer:
         return name
 
 
-def _leaves(structure: Structure) -> int:
-    return 1 if structure.kind is None else sum(map(_leaves, structure.children))
-
-
 def results_of(result: Any, session: Recording) -> tuple[Structure, tuple[int | None, ...]]:
     """How the result of the first call is nested and where each of its values comes from.
 
@@ -324,4 +384,5 @@ def results_of(result: Any, session: Recording) -> tuple[Structure, tuple[int | 
                 "trace(without_host=False)"
             )
         refs.append(ref)
+    session.returned(leaves)
     return structure, tuple(refs)

@@ -102,7 +102,7 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
         value = key[aspect] if aspect >= 0 else "a Tensor"
         return value.__name__ if isinstance(value, type) else str(value)
-    value = key[1] if key[0] is float else f"{key[1]!r:.60}"
+    value = key[1] if isinstance(key[1], str) and key[0] is not str else f"{key[1]!r:.60}"
     return value if len(key) == 2 else f"an array of other values, of shape {key[0]}"
 
 
@@ -125,5 +125,11 @@ def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[st
             return (
                 f"the tensor used at {external.source} in {name} is {owner.spec} now, "
                 f"recorded was {external.node.spec}"
+            )
+    for pin in record.pins:
+        leaf = pin.place.leaf
+        if leaf is not None and not pin.place.of_grad and leaves[leaf] is not pin.tensor():
+            return (
+                f"{names[leaf]} of {name} is another Tensor than recorded, which could be found elsewhere too"
             )
     return f"a Tensor outside of {name} is another one than recorded"

@@ -39,10 +39,21 @@ SHAPE = Op(
 
 @dataclass(slots=True, eq=False)
 class Literal:
-    """A constant operand: `array` as the op saw it, `raw` the Python scalar it was made of, if known."""
+    """A constant operand.
+
+    Attributes
+    ----------
+    array : array
+        As the op saw it.
+    raw : bool, int, float or None
+        The Python scalar that it was made of, if known.
+    owner : weak reference or None
+        The Tensor outside whose value it was.
+    """
 
     array: Any
     raw: Any = None
+    owner: weakref.ref[Tensor] | None = None
 
     def same_scalar(self, value: Any) -> bool:
         """Is `value` the Python scalar that this was made of?"""
@@ -129,10 +140,22 @@ class External:
 
 @dataclass(slots=True, eq=False)
 class Outside:
-    """A Tensor that lives outside the body, or `leaf`, which is another one at the next call."""
+    """A Tensor outside the body, or `leaf`, which is another one at the next call; or the ``grad`` of it."""
 
     owner: weakref.ref[Tensor]
     leaf: int | None
+    of_grad: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Pin:
+    """Where the call found `tensor`, which the body may have come by in another way too.
+
+    So it is not known what the body would do with another Tensor there: a call that has one is another call.
+    """
+
+    tensor: weakref.ref[Tensor]
+    place: Outside
 
 
 @dataclass(slots=True)
@@ -153,6 +176,8 @@ class Binding:
         The Tensor gets a new ``grad``.
     of_grad : bool
         The ``grad`` that the Tensor has gets the new value.
+    made : int or None
+        Which of the Tensors that the body made becomes the ``grad``: see `Record.returned`.
     """
 
     source: Ref | Outside | None
@@ -161,15 +186,23 @@ class Binding:
     external: int | None = None
     is_grad: bool = False
     of_grad: bool = False
+    made: int | None = None
 
 
 @dataclass(slots=True)
 class Expected:
-    """What the body found in the ``grad`` of a Tensor outside, and may have acted upon: None or a Tensor."""
+    """What the body found in the ``grad`` of a Tensor outside, and may have acted upon: None or a Tensor.
+
+    Attributes
+    ----------
+    is_used : bool
+        The body took or changed the value of that Tensor.
+    """
 
     owner: weakref.ref[Tensor]
     leaf: int | None
     is_none: bool
+    is_used: bool = False
 
 
 def _value_of(node: Node, *arrays: Any) -> Any:
@@ -193,6 +226,14 @@ class Record:
     ----------
     statics : dict
         The steps that depend on shapes and literals only, with their values once these were wanted.
+    pins : list of Pin
+    same : tuple of int
+        For each different Tensor among the arguments, then for each ``grad`` that is used, the first place in
+        this order where the same Tensor stands.
+    returned : tuple of int, Outside or None
+        For each Tensor in the result which one it is, by a number if the body made it.
+    captured : dict
+        The constants that were values of Tensors outside, by their nodes.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -201,6 +242,10 @@ class Record:
     expected: list[Expected] = field(default_factory=list)
     modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     statics: dict[int, Any] = field(default_factory=dict)
+    pins: list[Pin] = field(default_factory=list)
+    same: tuple[int, ...] = ()
+    returned: tuple[int | Outside | None, ...] = ()
+    captured: dict[Node, Literal] = field(default_factory=dict)
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
@@ -230,7 +275,10 @@ class Record:
     def node(self, ref: Ref) -> Node:
         """The node of a value."""
         if isinstance(ref, Literal):
-            return const_node(ref.array, ref.array.dtype)
+            constant = const_node(ref.array, ref.array.dtype)
+            if ref.owner is not None:
+                self.captured[constant] = ref
+            return constant
         node = self.externals[-1 - ref].node if ref < 0 else self.entries[ref].node
         assert node is not None
         return node

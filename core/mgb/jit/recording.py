@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..apply import caller, evaluate
@@ -21,6 +21,7 @@ from .record import (
     External,
     Literal,
     Outside,
+    Pin,
     Record,
     Ref,
     decisive,
@@ -62,6 +63,7 @@ class Recording(CallSession):
         self._capture_as_const = capture_as_const
         self._without_host = without_host
         self._leaf_tensors = {id(t): n for n, t in enumerate(leaves) if isinstance(t, Tensor)}
+        self._leaf_references = {id(t): weakref.ref(t) for t in leaves if isinstance(t, Tensor)}
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._made: dict[int, Any] = {}
@@ -78,6 +80,10 @@ class Recording(CallSession):
         self._saw_outside = False
         self._unknown: str | None = None  # where data that only the body can make was used first
         self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # found, and was it looked at?
+        self._given_grads: set[int] = set()  # the ids of those that were given one, which may be the old one
+        self._returned: list[Any] = []
+        #: The ids of arguments that the body could also find by another way.
+        self.found_elsewhere: frozenset[int] = frozenset()
 
     # the Session protocol
 
@@ -142,6 +148,8 @@ class Recording(CallSession):
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         if id(tensor) not in self._own:
             self._grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
+            if not reads:
+                self._given_grads.add(id(tensor))
 
     # cuts
 
@@ -186,10 +194,18 @@ class Recording(CallSession):
         """Close the sequence: what is alive now leaves the program at every call."""
         alive = self.alive()
         self.record.bindings = [*self._value_bindings(), *self._grad_bindings()]
-        self._expect_grads()
+        self.record.returned = tuple(map(self._identity, self._returned))
+        used = self._used(self._returned)
+        self._returned.clear()
+        self._expect_grads(used)
+        self._pin(used)
         self.record.modules = [(module, decisive(module)) for module in self._modules.values()]
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
+
+    def returned(self, tensors: Iterable[Any]) -> None:
+        """Told of the Tensors in the result, before `finish`."""
+        self._returned += tensors
 
     def release(self) -> None:
         for tensor in self.alive():
@@ -216,36 +232,67 @@ class Recording(CallSession):
 
     def _grad_bindings(self) -> list[Binding]:
         bindings = []
-        for tensor, before, _ in self._grads.values():
+        for tensor, _, _ in self._grads.values():
             grad = tensor._grad
-            if grad is None or grad is not before:
-                source = self._source_of_grad(grad) if grad is not None else None
+            if id(tensor) in self._given_grads:
+                place = self._identity(grad)
+                source = self.ref(grad) if grad is not None and isinstance(place, int) else place
                 leaf = self._leaf_tensors.get(id(tensor))
-                bindings.append(Binding(source, weakref.ref(tensor), leaf, is_grad=True))
+                made = place if isinstance(place, int) else None
+                bindings.append(Binding(source, weakref.ref(tensor), leaf, is_grad=True, made=made))
         return bindings
 
-    def _source_of_grad(self, grad: Tensor) -> Ref | Outside:
-        if id(grad) in self._own:
-            return self.ref(grad)
-        return Outside(weakref.ref(grad), self._leaf_tensors.get(id(grad)))
+    def _identity(self, tensor: Tensor | None) -> int | Outside | None:
+        """Which Tensor it is: a number, if the body made it, or where it stands outside."""
+        if tensor is None:
+            return None
+        return id(tensor) if id(tensor) in self._own else self._place(tensor)
+
+    def _place(self, tensor: Tensor) -> Outside:
+        holder = self._holders().get(id(tensor), tensor)
+        return Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), holder is not tensor)
 
     def _holders(self) -> dict[int, Tensor]:
         """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""
         found = ((tensor, grad) for tensor, grad, reads in self._grads.values() if reads)
         return {id(grad): tensor for tensor, grad in found if grad is not None}
 
-    def _expect_grads(self) -> None:
+    def _used(self, returned: Iterable[Any]) -> frozenset[int]:
+        """The ids of the Tensors outside that the body took, gave a value or a ``grad``, or handed on."""
+        owners = (e.owner() for e in self.record.externals if e.owner is not None)
+        handed = (t._grad for key, (t, _, _) in self._grads.items() if key in self._given_grads)
+        rebound = (reference() for reference in self._rebound)
+        return frozenset([*map(id, (*owners, *handed, *rebound, *returned)), *self._grads])
+
+    def _expect_grads(self, used: frozenset[int]) -> None:
         """Another call may find another ``grad``, or none, in the same Tensor."""
+        same = list(self._leaf_tensors)
         for tensor, grad, reads in self._grads.values():
             if reads:
                 leaf = self._leaf_tensors.get(id(tensor))
-                self.record.expected.append(Expected(weakref.ref(tensor), leaf, grad is None))
+                is_used = grad is not None and id(grad) in used
+                self.record.expected.append(Expected(weakref.ref(tensor), leaf, grad is None, is_used))
+                same += [id(grad)] if is_used else []
+        first: dict[int, int] = {}
+        self.record.same = tuple([first.setdefault(key, place) for place, key in enumerate(same)])
         holders = self._holders()
         for external in self.record.externals:
             holder = holders.get(id(external.owner())) if external.owner is not None else None
             if holder is not None:
                 external.owner, external.of_grad = weakref.ref(holder), True
                 external.leaf = self._leaf_tensors.get(id(holder))
+
+    def _pin(self, used: frozenset[int]) -> None:
+        """What was found in one place may have been wanted from another."""
+        holders = self._holders()
+        for key, reference in self._leaf_references.items():
+            if key in used and (key in self.found_elsewhere or key in holders):
+                place = Outside(reference, self._leaf_tensors[key])
+                self.record.pins.append(Pin(reference, place))
+        for holder, grad, reads in self._grads.values():
+            if reads and grad is not None and id(grad) in used:
+                place = Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), of_grad=True)
+                self.record.pins.append(Pin(weakref.ref(grad), place))
 
     def _remember(self, tensor: Tensor) -> None:
         if tensor._session is None:
@@ -302,7 +349,7 @@ class Recording(CallSession):
         if leaf is not None and self._leaf_arrays[id(tensor)] is not array:
             leaf = None
         if self._capture_as_const and leaf is None:
-            return Literal(array)
+            return Literal(array, owner=None if id(array) in self._made else weakref.ref(tensor))
         return external_ref(self._new_external(tensor, array, leaf))
 
     def _root(self, tensor: Tensor) -> Tensor:

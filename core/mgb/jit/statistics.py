@@ -59,9 +59,9 @@ class Statistics:
         with self._lock:
             self.records += 1
 
-    def again(self, reason: str) -> None:
-        """Something is recorded or compiled anew, for a `reason` in the user's terms."""
-        logger.info("%s", reason)
+    def again(self, reason: str, level: int = logging.INFO) -> None:
+        """Something is recorded or compiled anew, for a `reason` in the user's terms; logged at `level`."""
+        logger.log(level, "%s", reason)
         call = self._profiled()
         if call is not None:
             call.reasons += (reason,)

@@ -20,9 +20,10 @@ from .binding import Bindable
 from .captured import Captured
 from .config import GraphOptimizationConfig, memory_config
 from .dump import Dumpable
-from .hostless import MISS, HostlessCall, results_of
+from .hostless import MISS, HostlessCall, results_of, with_new
 from .inspection import Inspectable
 from .profiling import History, Profilable
+from .reach import found_elsewhere
 from .record import Record
 from .recording import Recording
 from .replay import Replay
@@ -63,7 +64,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         reads values, keeps a new Tensor elsewhere than in its result, or is called while a `GradManager`
         outside records it, keeps running Python, as without this option. A Module that is called in the
         body and has changed since, by ``eval()`` or another Parameter, makes the body run and be recorded
-        again; other Python state that the body looks at is that of the first call.
+        again; other Python state that the body looks at is that of the first call. Arguments that the body
+        could also find elsewhere, such as global Tensors, may make it run at a second call with others.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     symbolic_shape : bool
@@ -120,7 +122,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         **unknown: Any,
     ) -> None:
         if unknown:
-            raise TraceInputError(f"trace has no option {next(iter(unknown))!r}")
+            raise TraceInputError(f"{type(self).__name__} has no option {next(iter(unknown))!r}")
         given = locals()
         super().__init__(function, {name: given[name] for name in trace.__init__.__kwdefaults__ or ()})
         config = graph_opt_config or GraphOptimizationConfig()
@@ -250,7 +252,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
     ) -> None:
         if call is not None:
-            self._keep(self._hostless, key, [call, *self._hostless.get(key, ())][:_STATES], variant)
+            calls = with_new(self._hostless.get(key, ()), call)
+            self._keep(self._hostless, key, calls[:_STATES], variant)
         else:
             hosted = Hosted(leaves)
             hosted.variants.keep(shapes, variant)
@@ -301,7 +304,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     def _record_hostless(
         self, args: Any, kwargs: Any, leaves: list[Any]
     ) -> tuple[Any, Variant, HostlessCall | None]:
+        found = found_elsewhere(leaves, self.__wrapped__, kwargs)
         session = self._recording(leaves, without_host=True)
+        session.found_elsewhere = found
         result = self._run_body(session, args, kwargs)
         try:
             if session.reads:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
+
+import numpy as np
+
+#: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
+_PLAIN = frozenset({str, bytes, int, bool, type(None), type})
+_TOLD_BY_TEXT = (float, complex, Decimal, np.generic, range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +25,14 @@ class Structure:
     keys : tuple
         The keys of a mapping, in its own order.
     children : tuple of Structure
+    exact : tuple
+        What tells the keys: 1, True and 1.0 are equal.
     """
 
     kind: type | None
-    keys: tuple[Any, ...] = ()
+    keys: tuple[Any, ...] = field(default=(), compare=False)
     children: tuple[Structure, ...] = ()
+    exact: tuple[Any, ...] = ()
 
     def build(self, leaves: Iterator[Any]) -> Any:
         """The container again, with `leaves` in the order in which `flatten` gave them."""
@@ -46,11 +56,34 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
     return leaves, _flatten(value, leaves.append)
 
 
+def exactly(value: Any) -> tuple[Any, ...]:
+    """What is equal for values that Python code cannot tell apart.
+
+    That is the value of arrays, numbers, texts and tuples, equality for other hashable objects, and the
+    identity of what has no hash.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
+    if isinstance(value, _TOLD_BY_TEXT):
+        return kind, repr(value)  # 0.0 equals -0.0, and NaN nothing
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype, value.tobytes()
+    if isinstance(value, slice):
+        return exactly((kind, value.start, value.stop, value.step))
+    if isinstance(value, tuple | frozenset):
+        parts = map(exactly, value)
+        return kind, frozenset(parts) if isinstance(value, frozenset) else tuple(parts)
+    return kind, value if isinstance(value, Hashable) else id(value)
+
+
 def _flatten(value: Any, emit: Callable[[Any], None]) -> Structure:
     kind = type(value)
     if isinstance(value, list | tuple):
         return Structure(kind, (), tuple([_flatten(v, emit) for v in value]))
     if isinstance(value, dict):
-        return Structure(kind, tuple(value), tuple([_flatten(v, emit) for v in value.values()]))
+        keys = tuple(value)
+        exact = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
+        return Structure(kind, keys, tuple([_flatten(v, emit) for v in value.values()]), exact)
     emit(value)
     return LEAF

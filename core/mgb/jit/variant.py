@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..executor import Program
@@ -57,34 +58,39 @@ class Variant:
         self.segments = split(record) if segments is None else segments
         self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
         self._compile = compile
-        self._programs: list[tuple[Program, tuple[int, ...]] | None] = [None] * len(self.segments)
+        self._built: list[_Built | None] = [None] * len(self.segments)
         self._lock = threading.Lock()
+
+    @cached_property
+    def specs(self) -> tuple[tuple[Any, Any, str], ...]:
+        """Shape, dtype and device of each external input, once the record has stopped growing."""
+        return tuple((s.shape, s.dtype, s.device) for s in self.record.signature)
 
     @property
     def programs(self) -> tuple[Program, ...]:
         """What has been compiled so far, in order."""
-        return tuple(p[0] for p in self._programs if p is not None)
+        return tuple(built.program for built in self._built if built is not None)
 
     def program(self, number: int) -> tuple[Program, tuple[int, ...]]:
         """The Program of a segment, and the refs of the values it reads."""
-        found = self._programs[number]
-        if found is None:
-            with self._lock:
-                found = self._programs[number]
-                if found is None:
-                    found = self._programs[number] = self._build(self.segments[number])
-        return found
+        built = self._of(number)
+        return built.program, built.reads
 
     def run(self, number: int, fed: Sequence[Any], values: dict[int, Any]) -> None:
         """Run a segment on the external arrays `fed` and earlier values; add its own to `values`."""
-        outputs = self.segments[number].outputs
-        if outputs:
-            program, reads = self._programs[number] or self.program(number)
-            arrays = program.call([values[r] if r >= 0 else fed[-1 - r] for r in reads])
-            for output, array in zip(outputs, arrays):
-                values[output] = array
+        if self.segments[number].outputs:
+            (self._built[number] or self._of(number)).run(fed, values)
 
-    def _build(self, segment: Segment) -> tuple[Program, tuple[int, ...]]:
+    def _of(self, number: int) -> _Built:
+        found = self._built[number]
+        if found is None:
+            with self._lock:
+                found = self._built[number]
+                if found is None:
+                    found = self._built[number] = self._build(self.segments[number])
+        return found
+
+    def _build(self, segment: Segment) -> _Built:
         graph, reads = self.graph(segment)
         inputs_of = {ref: position for position, ref in enumerate(reads)}
         updates = {
@@ -92,7 +98,8 @@ class Variant:
             for step, external in self.record.updates().items()
             if step in segment.outputs and external_ref(external) in inputs_of
         }
-        return self._compile(graph, updates), reads
+        program = self._compile(graph, updates)
+        return _Built(program, reads, _runner(program, reads, segment.outputs))
 
     def graph(self, segment: Segment) -> tuple[Graph, tuple[int, ...]]:
         """The segment as a Graph, and the refs of its inputs."""
@@ -104,14 +111,47 @@ class Variant:
         return cut_out(tuple(_node(record, i) for i in segment.outputs), boundary)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Built:
+    """The program of a segment, the refs that it reads, and ``run(fed, values)``."""
+
+    program: Program
+    reads: tuple[int, ...]
+    run: Callable[[Sequence[Any], dict[int, Any]], None]
+
+
+def _runner(
+    program: Program, reads: Sequence[int], outputs: Sequence[int]
+) -> Callable[[Sequence[Any], dict[int, Any]], None]:
+    """A straight-line function for `Variant.run`: loops over few values cost as much as a small program.
+
+    Nothing but the list that it makes refers to an array in addition: see `Program.call`.
+    """
+    arrays = ", ".join(f"values[{ref}]" if ref >= 0 else f"fed[{-1 - ref}]" for ref in reads)
+    targets = "".join(f"values[{step}], " for step in outputs)
+    scope: dict[str, Any] = {"call": program.call}
+    exec(f"def run(fed, values):\n    {targets}= call([{arrays}])", scope)
+    run: Callable[[Sequence[Any], dict[int, Any]], None] = scope["run"]
+    return run
+
+
 def _node(record: Record, step: int) -> Node:
     node = record.entries[step].node
     assert node is not None
     return node
 
 
-def cut_out(outputs: tuple[Node, ...], boundary: Mapping[Node, int]) -> tuple[Graph, tuple[int, ...]]:
+def cut_out(
+    outputs: tuple[Node, ...], boundary: Mapping[Node, int], instead: Mapping[Node, Node] | None = None
+) -> tuple[Graph, tuple[int, ...]]:
     """The graph that computes `outputs` from the nodes of `boundary`, which become its inputs.
+
+    Parameters
+    ----------
+    outputs : tuple of Node
+    boundary : mapping
+    instead : mapping, optional
+        Constants, each with one that takes its place.
 
     Returns
     -------
@@ -124,6 +164,9 @@ def cut_out(outputs: tuple[Node, ...], boundary: Mapping[Node, int]) -> tuple[Gr
     inputs = {n: input_node(n.spec, n.source) for n in boundary if n in read}
     copies: dict[Node, Node] = dict(inputs)
     for node in reach.nodes:
+        if instead and node in instead:
+            copies[node] = instead[node]
+            continue
         args = tuple(copies[i] for i in node.inputs)
         copies[node] = (
             node if args == node.inputs else Node(node.op, args, node.params, node.spec, node.source)

@@ -17,9 +17,10 @@ from .. import reasons
 from ..arguments import key_of, names_of
 from ..binding import Bindable
 from ..explain import explain, explain_program
-from ..hostless import MISS
+from ..hostless import MISS, with_new
 from ..inspection import Inspectable
 from ..profiling.profilable import Profilable
+from ..reach import found_elsewhere
 from ..statistics import Statistics
 from ..trace import trace
 from ..tree import flatten
@@ -39,9 +40,13 @@ class partial_trace(Bindable, Inspectable, Profilable):
     """Decorator for the part of a training step that is static, such as a network in a step that is not.
 
     Its forward pass and its backward pass are compiled, each as one program; what is around it stays eager.
-    The body runs once for each set of arguments, and runs nothing then: later calls skip it. A `GradManager`
-    outside takes the call for a single op. From the forward pass it keeps the fewest bytes from which the
-    backward program can compute the rest element by element. Inside a `trace` it is part of that.
+    The body runs once for each set of arguments, and runs nothing then: later calls skip it. Those of other
+    shapes are compiled as well, and the old ones kept. Arguments that the body could also find elsewhere,
+    such as global Tensors, may make it run at a second call.
+
+    A `GradManager` outside takes the call for a single op. From the forward pass it keeps the fewest bytes
+    from which the backward program can compute the rest element by element. Inside a `trace` it is part of
+    that.
 
     Parameters
     ----------
@@ -163,9 +168,11 @@ class partial_trace(Bindable, Inspectable, Profilable):
         return PartialCall(self._note(leaves, args, kwargs), leaves, self._compile, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
+        found = found_elsewhere(leaves, self.__wrapped__, kwargs)
         session = PartialRecording(
             leaves, capture_as_const=self.capture_as_const, symbolic_shape=self.symbolic_shape
         )
+        session.found_elsewhere = found
         instance = self._instance() if self._instance is not None else None
         modules = [value for value in leaves if hasattr(value, "forward")]
         if hasattr(instance, "forward"):
@@ -174,7 +181,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
 
     def _keep(self, key: tuple[Any, ...], call: PartialCall) -> None:
         """Add `call`, and drop the oldest where calls as long would be too many."""
-        self._calls[key] = [call, *self._calls.get(key, ())][:_STATES]
+        self._calls[key] = with_new(self._calls.get(key, ()), call)[:_STATES]
         while len(self._calls) > most_like(call.variant):
             del self._calls[next(iter(self._calls))]
 

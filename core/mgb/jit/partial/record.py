@@ -141,6 +141,19 @@ class Noted:
     ends: tuple[int | Holder, ...]
     backward: Backward | None
 
+    @property
+    def way(self) -> tuple[Any, ...]:
+        """What is equal for calls that are alike, beside their records."""
+        ends = [(e.leaf, e.owner and id(e.owner)) if isinstance(e, Holder) else e for e in self.ends]
+        back = self.backward
+        return (
+            self.structure,
+            self.results,
+            self.pattern,
+            ends,
+            back and (back.kept, back.arriving, back.sources),
+        )
+
 
 def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int | None, ...]:
     """For each of `tensors` the first one with the same node on `tape`; None: the tape does not see it."""
@@ -253,7 +266,7 @@ def _split(record: Record, structure: Structure, results: _Results, leaves: Sequ
     steps.update(backward.kept if backward is not None else ())
     required = tuple(sorted(step for step in steps if step >= 0))
     end = Entry(END, (), {}, None, record.entries[-1].source, required)
-    forward = replace(record, entries=[*record.entries[:-1], end])
+    forward = replace(record, entries=[*record.entries[:-1], end], returned=())  # results are new Tensors
     ends = results.ends if backward is not None else ()
     return Noted(forward, structure, results.refs, holders, pattern, ends, backward)
 
@@ -288,7 +301,8 @@ def _backward(record: Record, results: _Results, external_of: dict[Any, int]) ->
     gradients = tuple(record.node(ref) for ref in results.gradients.values())
     arriving = {record.node(step): step for step in results.arriving}
     held = {*(e.node for e in record.externals), *(record.node(r) for r in results.refs if r is not None)}
-    kept = {node: ref_of[node] for node in values_to_keep(gradients, list(arriving), held)}
+    found = values_to_keep(gradients, list(arriving), held)
+    kept = {node: ref_of[node] for node in sorted(found, key=ref_of.__getitem__)}  # alike calls are equal
     graph, refs = cut_out(gradients, {**kept, **arriving})
     end_of = {step: end for end, step in enumerate(results.arriving)}
     return Backward(

@@ -1,0 +1,395 @@
+"""`xla_trace`: a whole training step as one executable, which Python is out of."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+from .. import random
+from ..apply import caller
+from ..autodiff.stretch import recording
+from ..errors import (
+    CallerTapeError,
+    ExportError,
+    HeldConstantError,
+    SymbolicReadError,
+    TraceError,
+    TraceInputError,
+    TraceOutputError,
+    UnknownInputError,
+)
+from ..ir import Spec
+from ..tensor import ACTIVE, CONSTANT, Tensor, active_trace
+from .argument_specs import stand_ins
+from .arguments import key_of, shapes_of
+from .belongings import Belongings
+from .captured import Captured
+from .guards import Constants
+from .hostless import MISS, HostlessCall, results_of
+from .reach import found_elsewhere
+from .record import External, Literal, Record, Ref
+from .recording import Recording
+from .trace import trace
+from .tree import Structure, flatten
+from .variant import Variant
+
+
+class WholeRecording(Recording):
+    """A recording that runs nothing, and in which all that comes from outside is an argument or in one.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments.
+    instance : object
+        What the function is a method of; it counts as an argument, and is not kept alive.
+    capture_as_const : bool
+        Other Tensors are constants; without it, they are an error.
+    """
+
+    def __init__(self, leaves: Sequence[Any], instance: Any, *, capture_as_const: bool) -> None:
+        super().__init__(leaves, symbolic=True, capture_as_const=False, without_host=True)
+        self.belongings = Belongings(leaves, instance)
+        self._instance = instance
+        self._captures = capture_as_const
+        self._held: dict[int, Tensor] = {}  # Tensors from outside that are constants now
+        for module in self.belongings.modules:
+            self.entered(module)
+
+    def entered(self, module: Any) -> None:
+        own = module is self._instance
+        self._modules[id(module)] = weakref.proxy(module) if own else module
+
+    def ref(self, tensor: Tensor) -> Ref:
+        if self._captures and tensor._session is not self and tensor._index != CONSTANT:
+            self.check_foreign(tensor)
+            root = self._root(tensor)
+            if id(tensor._data) not in self._origins and not self._is_known(root):
+                made = id(tensor._data) in self._made
+                self._held[id(root)] = root
+                return Literal(tensor._data, owner=None if made else weakref.ref(root))
+        return super().ref(tensor)
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        """Is it an argument, in one, the ``grad`` of such a Tensor, or the state of a generator?"""
+        return self._belongs(tensor) or self._belongs(self._holders().get(id(tensor), tensor))
+
+    def _belongs(self, tensor: Tensor) -> bool:
+        return (
+            id(tensor) in self._leaf_tensors
+            or tensor in self.belongings
+            or any(tensor is state for state in random.states())
+        )
+
+    def read(self, tensor: Tensor) -> Any:
+        if self._finished or tensor._index in self.record.statics:
+            return super().read(tensor)
+        raise _reading(f"wants the value of {self.entry(tensor._index)}")
+
+    def seen(self, tensor: Tensor) -> None:
+        if tensor._index != CONSTANT and id(tensor._data) not in self._made:
+            raise _reading("wants the value of a tensor from outside")
+
+    def pause(self) -> None:
+        raise TraceError(
+            f"exclude_from_trace at {caller()} needs the Python body at every call, which a function that is "
+            "compiled whole never runs again; compile its parts by partial_trace"
+        )
+
+    def check_known(self) -> None:
+        """Refuse what is neither an argument nor in one, and new values for what is constant."""
+        super().check_known()
+        for external in self.record.externals:
+            if not self._is_argument(external):
+                raise UnknownInputError(
+                    f"have some unknown input tensors in trace result: the one used at {external.source} is "
+                    "neither an argument nor part of a Module or Optimizer that is one. Pass it, or what "
+                    "holds it, as an argument, or set `capture_as_const=True` to make it a constant"
+                )
+        for binding in self.record.bindings:
+            held = self._held.get(id(binding.owner()))
+            if held is not None and not binding.is_grad:
+                raise HeldConstantError(
+                    f"the function gives a tensor of {held.spec} from outside a new value, while "
+                    "capture_as_const=True holds it constant: pass it, or the Module or Optimizer that it "
+                    "belongs to, as an argument"
+                )
+
+    def _is_argument(self, external: External) -> bool:
+        owner = external.owner() if external.owner is not None else None
+        told = external.leaf is not None or external.origin is not None
+        return told or (owner is not None and self._belongs(owner))
+
+    def check_kept(self, record: Record, results: Iterable[int | None]) -> None:
+        """Refuse Tensors that the body keeps elsewhere than in its result."""
+        kept = record.escaping(results)
+        if kept:
+            gc.collect()  # what only refers to itself is nowhere
+            kept &= {t._index for t in self.alive()}
+        if kept:
+            entry = record.entries[min(kept)]
+            raise TraceOutputError(
+                f"the function keeps the result of {entry} at {entry.source} elsewhere than in what it "
+                "returns, where later calls could not renew it: return it"
+            )
+
+
+def _reading(what: str) -> SymbolicReadError:
+    return SymbolicReadError(
+        f"the function {what} at {caller()}, but it is compiled whole and Python does not run again: return "
+        "the tensor and look at it outside, or compute with ops; of a step that must look at values, compile "
+        "the parts by partial_trace"
+    )
+
+
+class WholeCall(HostlessCall):
+    """A `HostlessCall` that also asks whether Modules and Optimizers among the arguments are as they were."""
+
+    guards: Sequence[Callable[[], str | None]] = ()
+
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
+        guards, run = tuple(self.guards), super().run
+        if not guards:
+            return run
+
+        def guarded(leaves: Sequence[Any]) -> Any:
+            for guard in guards:
+                if guard() is not None:
+                    return MISS
+            return run(leaves)
+
+        return guarded
+
+    def changed(self) -> str | None:
+        """What has changed in an argument or a constant, in words."""
+        if not Constants(list(self.variant.record.captured.values()))():
+            return "a Tensor that capture_as_const=True holds constant has another value"
+        return next((words for guard in self.guards if (words := guard()) is not None), None)
+
+    def widened(self, other: HostlessCall) -> HostlessCall | None:
+        """As `HostlessCall.widened`; an argument that has changed makes another call."""
+        wider = super().widened(other) if self.changed() is None else None
+        if wider is None or other._leaves is None:
+            return wider
+        call = WholeCall(self.variant, other._leaves, self.structure, self.results, wider.pins)
+        call.guards = self.guards
+        return call
+
+
+class xla_trace(trace):
+    """Decorator that compiles a whole function, such as a training step, to one executable.
+
+    Each call runs the executable; the body runs once for each set of shapes, to be recorded, and computes
+    nothing then. Modules and Optimizers among the arguments are looked into: their Parameters, buffers and
+    states go in and out, and so do gradients, the numbers of the Optimizer and the states of random
+    generators. Shapes are static: with new ones the function is recorded and compiled again, which one line
+    in the log says. So it is when a Module or an Optimizer among the arguments works otherwise than before,
+    by ``eval()`` or ``add_param_group``.
+
+    Parameters
+    ----------
+    function : callable
+        Takes Tensors, Modules, Optimizers and other values, in nested lists, tuples and dicts too; returns
+        Tensors or None, likewise nested. Every Tensor that it uses is an argument, or in one. Methods work
+        too: the instance counts as an argument.
+    without_host : bool
+        Always True.
+    symbolic_shape : bool
+        Always False.
+    capture_as_const : bool
+        Tensors that are neither arguments nor in one become constants. With other values than when it was
+        recorded the function is compiled again.
+    backend : str
+        Who makes the executable.
+    **options
+        As for `trace`.
+
+    Raises
+    ------
+    TraceInputError
+        An option that this cannot take.
+    UnknownInputError
+        On a call: a Tensor is neither an argument nor in one, without ``capture_as_const=True``.
+    HeldConstantError
+        On a call: the body gives a constant a new value.
+    SymbolicReadError
+        On a call: the body looks at values.
+    CallerTapeError
+        On a call: a `GradManager` outside records the arguments; see `partial_trace`.
+    TraceOutputError
+        On a call: the result is not of Tensors, or the body keeps one elsewhere.
+    BackendNotInstalledError
+        On a call: the backend is not there.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        without_host: bool = True,
+        symbolic_shape: bool = False,
+        backend: str | None = "xla",
+        **options: Any,
+    ) -> None:
+        name = type(self).__name__
+        if not without_host:
+            raise TraceInputError(f"{name} always skips the body: leave without_host out, or use @trace")
+        if symbolic_shape:
+            raise TraceInputError(f"{name} has static shapes: leave symbolic_shape out, or use @trace")
+        for option in ("imperative", "record_only"):
+            if options.get(option):
+                raise TraceInputError(f"{name} has no option {option!r}: use @trace for that")
+        super().__init__(function, without_host=True, backend=backend, **options)
+        if not self.options.fuses:
+            raise TraceInputError(
+                f"{name} compiles the whole function, and opt_level={self.options.opt_level} compiles "
+                "nothing: leave it out, or use @trace"
+            )
+        self._instance: weakref.ref[Any] | None = None  # of a method
+        self._given: tuple[Any, Any] | None = None  # of the latest call that was recorded, Specs for Tensors
+
+    def _bind(self, instance: Any) -> tuple[weakref.ref[Any], Self]:
+        reference, bound = super()._bind(instance)
+        bound._instance = reference
+        return reference, bound
+
+    # calling
+
+    def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
+        if taped:
+            self._check_tapes(flatten((args, kwargs))[0])
+        return self._call_hostless(args, kwargs)
+
+    def _call_hostless(self, args: Any, kwargs: Any) -> Any:
+        leaves, structure = flatten((args, kwargs))
+        key = key_of(leaves, structure)
+        result = self._served(key, leaves, args, kwargs)
+        if result is MISS:
+            with self._lock:
+                result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
+                if result is MISS:
+                    self._record_call(key, leaves, args, kwargs)
+                    result = self._served(key, leaves, args, kwargs)
+        assert result is not MISS, "a call that was just recorded does not serve its own arguments"
+        return result
+
+    def _record_call(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> None:
+        """Record a call, compile it if no other did the same, and say why."""
+        reason = self._reason_of(key, leaves, args, kwargs)
+        variant, call = self._noted_call(args, kwargs, leaves)
+        self._keep_call(key, leaves, shapes_of(args, kwargs), variant, call)
+        if reason is not None and variant.programs:
+            self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
+        elif reason is not None:
+            self._statistics.again(reason)
+
+    def _check_tapes(self, leaves: Sequence[Any]) -> None:
+        """Refuse to lose a gradient that the caller's tapes would want."""
+        tapes = frozenset(recording())
+        tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._belongings(leaves).tensors)
+        if any(t._tape and not tapes.isdisjoint(t._tape) for t in tensors):
+            raise CallerTapeError(
+                f"a GradManager outside of {self.__name__} records its arguments, but a function that is "
+                "compiled whole has no gradient: open the GradManager inside of it, or use partial_trace"
+            )
+
+    def _belongings(self, leaves: Sequence[Any]) -> Belongings:
+        instance = self._instance() if self._instance is not None else None
+        return Belongings(leaves, instance)
+
+    def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> tuple[Variant, WholeCall]:
+        variant, structure, refs = self._noted(args, kwargs, leaves)
+        call = WholeCall(variant, leaves, structure, refs)
+        call.guards = self._belongings(leaves).guards()
+        self._statistics.recorded()
+        self._given = _without_values(args, kwargs)
+        return variant, call
+
+    def _noted(
+        self, args: Any, kwargs: Any, leaves: list[Any]
+    ) -> tuple[Variant, Structure, tuple[int | None, ...]]:
+        """One call, of which nothing is run."""
+        found = found_elsewhere(leaves, self.__wrapped__, kwargs)
+        session = self._recording(leaves, without_host=True)
+        session.found_elsewhere = found
+        token = ACTIVE.set(session)
+        try:
+            result = self.__wrapped__(*args, **kwargs)
+            structure, refs = results_of(result, session)
+            record = session.finish()
+            session.check_known()
+            session.check_kept(record, refs)
+        finally:
+            ACTIVE.reset(token)
+            session.undo()
+        return Variant(record, self._compile), structure, refs
+
+    def _recording(
+        self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None
+    ) -> WholeRecording:
+        instance = self._instance() if self._instance is not None else None
+        return WholeRecording(leaves, instance, capture_as_const=self.capture_as_const)
+
+    def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
+        newest: Any = next(iter(self._hostless.get(key, ())), None)
+        reason = newest.changed() if newest is not None else None
+        return reason or super()._reason_of(key, leaves, args, kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Record and compile a call without running it; the next one like it compiles nothing.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What the function takes. For a Tensor its type does: a Tensor of that type, a `Spec`, or a text
+            such as ``"f32[64,784]"``.
+
+        Raises
+        ------
+        ArgumentSpecError
+            A text that is no type.
+        ExportError
+            This is called inside a trace.
+        """
+        if active_trace() is not None:
+            raise ExportError(f"{self.__name__} is compiled outside of any trace: call compile there")
+        args, kwargs = stand_ins((args, kwargs))
+        leaves, structure = flatten((args, kwargs))
+        with self._lock:
+            variant, call = self._noted_call(args, kwargs, leaves)
+            self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
+
+    # looking at it
+
+    def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
+        """Record one call; the body runs, no Tensor outside is changed."""
+        return self._noted(args, kwargs, flatten((args, kwargs))[0])[0]
+
+    # files: Tensors that are not arguments themselves are constants there, with the values that they have now
+
+    def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
+        if not args and not kwargs and self._given is not None:
+            args, kwargs = self._given
+        return super()._to_export(args, kwargs)
+
+    def _checked(self) -> Captured:
+        if self.capture_as_const and self._given is not None:
+            self._captured = self._to_export((), {})[0]
+        return super()._checked()
+
+
+def _without_values(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The arguments with the types of Tensors in their places."""
+    leaves, structure = flatten((args, dict(kwargs)))
+    found: tuple[Any, Any] = structure.build(iter([_type_of(leaf) for leaf in leaves]))
+    return found
+
+
+def _type_of(leaf: Any) -> Any:
+    return Spec(leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else leaf

@@ -1,0 +1,254 @@
+"""Where a compiled call found a Tensor: an argument, a closure, a ``grad``. Eager calls are the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb.autodiff import GradManager
+from mgb.jit import partial_trace, trace
+from mgb.tensor import Parameter, Tensor, tensor
+
+
+def hostless(function: Any) -> Any:
+    return trace(function, without_host=True)
+
+
+compiled = pytest.mark.parametrize("wrap", [hostless, partial_trace], ids=["without_host", "partial_trace"])
+
+shared = tensor([3.0])
+
+
+@compiled
+@pytest.mark.parametrize("more", [0, 20], ids=["one argument", "many"])
+def test_an_argument_that_is_read_as_a_closure_too(wrap: Any, more: int) -> None:
+    p, q, r = (tensor([value]) for value in (3.0, 5.0, 7.0))
+    others = [tensor([0.0]) for _ in range(more)]
+    traced = wrap(lambda x, *_others: x * 10.0 + p)
+    for given, want in [(p, 33.0), (p, 33.0), (q, 53.0), (r, 73.0), (q, 53.0), (p, 33.0)]:
+        assert traced(given, *others).item() == want
+
+
+@compiled
+@pytest.mark.parametrize("keeper", ["global", "list", "method", "default"])
+def test_the_closure_may_be_anything_that_the_body_can_get_at(wrap: Any, keeper: str) -> None:
+    class Owner:
+        held = shared
+
+        def run(self, x: Tensor) -> Tensor:
+            return x * 10.0 + self.held
+
+    kept = [shared]
+    bodies: dict[str, Callable[..., Any]] = {
+        "global": lambda x: x * 10.0 + shared,
+        "list": lambda x: x * 10.0 + kept[0],
+        "method": Owner().run,
+        "default": lambda x, y=shared: x * 10.0 + y,
+    }
+    traced = wrap(bodies[keeper])
+    got = [traced(t).item() for t in (shared, tensor([5.0]), shared, tensor([7.0]), tensor([9.0]))]
+    assert got == [33.0, 53.0, 33.0, 73.0, 93.0]
+
+
+@compiled
+def test_an_argument_that_is_changed_as_a_closure_first(wrap: Any) -> None:
+    def body(x: Tensor, p: list[Tensor]) -> Tensor:
+        p[0][...] = p[0] * 2.0
+        return x + 1.0
+
+    def run(wrap: Any) -> list[float]:
+        p, q, r = ([tensor([value])] for value in (3.0, 5.0, 7.0))
+        traced = wrap(lambda x: body(x, p))
+        found = [traced(*given).item() for given in (p, q, p, r, q, p)]
+        return found + [t[0].item() for t in (p, q, r)]
+
+    assert run(wrap) == run(lambda function: function)
+
+
+@compiled
+def test_a_body_runs_once_for_arguments_that_it_cannot_find_elsewhere(wrap: Any) -> None:
+    ran = []
+
+    def body(x: Tensor, more: dict[str, Tensor], *, y: Tensor) -> Tensor:
+        ran.append(1)
+        return x * more["a"] + y
+
+    traced = wrap(body)
+    for value in range(4):
+        x, batch = tensor([float(value)]), {"a": tensor([2.0])}
+        assert traced(x, batch, y=tensor([1.0])).item() == 2.0 * value + 1
+    assert len(ran) == 1
+
+
+@compiled
+def test_a_body_runs_twice_at_most_for_arguments_that_it_could_find(wrap: Any) -> None:
+    ran, held = [], []
+
+    def body(x: Tensor, y: Tensor) -> Tensor:
+        ran.append(len(held))
+        return x - y
+
+    traced = wrap(body)
+    label = tensor([1.0])
+    held.append(label)
+    for value in range(5):
+        held.append(tensor([float(value)]))
+        assert traced(held[-1], label).item() == value - 1
+    assert len(ran) == 2
+    assert traced(held[1], tensor([5.0])).item() == -5
+    assert traced(held[2], tensor([6.0])).item() == -5
+    assert len(ran) == 3
+    assert len(traced.stats()["reasons"]) == 2
+    assert "argument 0 of body is another Tensor than recorded" in traced.stats()["reasons"][0]
+
+
+@compiled
+def test_an_argument_that_is_a_grad_too(wrap: Any) -> None:
+    def run(wrap: Any) -> list[float]:
+        p = tensor([3.0])
+        traced = wrap(lambda x: x * 10.0 + (0.0 if p.grad is None else p.grad))
+        found = []
+        for value in (1.0, 2.0):
+            p.grad = tensor([value])
+            found += [traced(t).item() for t in (p.grad, p.grad, tensor([5.0]), tensor([6.0]), p.grad)]
+        return found
+
+    assert run(wrap) == run(lambda function: function)
+
+
+def accumulating(p: Tensor, q: Tensor) -> Callable[[Tensor], Tensor]:
+    manager = GradManager().attach([p, q])
+
+    def step(x: Tensor) -> Tensor:
+        with manager:
+            loss = (p * x + q * x * x).sum()
+            manager.backward(loss)
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("share_at", range(5))
+def test_two_tensors_may_share_a_grad(share_at: int) -> None:
+    def run(wrap: Any) -> list[float]:
+        p, q = Parameter([3.0]), Parameter([4.0])
+        step, found = wrap(accumulating(p, q)), []
+        for call in range(7):
+            if call == share_at:
+                q.grad = p.grad
+            if call == share_at + 2:
+                q.grad = tensor([0.0])
+            step(tensor([2.0]))
+            found += [p.grad.item(), q.grad.item(), float(p.grad is q.grad)]
+        return found
+
+    assert run(hostless) == run(lambda function: function)
+
+
+def test_the_body_may_make_two_tensors_share_a_grad() -> None:
+    def run(wrap: Any) -> list[Any]:
+        p, q = tensor([3.0]), tensor([4.0])
+
+        def body(x: Tensor) -> Tensor:
+            p.grad = q.grad = x * 2.0
+            return q.grad
+
+        step, found = wrap(body), []
+        for value in (1.0, 2.0, 3.0):
+            result = step(tensor([value]))
+            q.grad += 1.0
+            found += [p.grad.item(), q.grad.item(), result.item(), p.grad is q.grad, result is p.grad]
+        return found
+
+    assert run(hostless) == run(lambda function: function)
+
+
+def test_a_grad_may_move_to_another_tensor() -> None:
+    def run(wrap: Any) -> list[Any]:
+        p, q = tensor([3.0]), tensor([4.0])
+
+        def body(x: Tensor) -> Tensor | None:
+            q.grad, p.grad = p.grad, None
+            return x + 1.0
+
+        step, found = wrap(body), []
+        for value in (1.0, 2.0, 3.0, 4.0):
+            p.grad = given = tensor([value])
+            step(tensor([value]))
+            found += [q.grad is given, q.grad.item(), p.grad is None]
+        return found
+
+    assert run(hostless) == run(lambda function: function)
+
+
+def test_a_result_that_is_an_argument_or_twice_the_same_tensor() -> None:
+    def run(wrap: Any) -> list[Any]:
+        p = tensor([3.0])
+
+        def body(x: Tensor) -> list[Any]:
+            y = x * 2.0
+            x += 1.0
+            return [x, y, y, p, None]
+
+        step, found = wrap(body), []
+        for value in (1.0, 2.0, 3.0):
+            x = tensor([value])
+            a, b, c, d, _ = step(x)
+            b += 1.0
+            d += 1.0
+            found += [a is x, b is c, d is p, a.item(), c.item(), p.item()]
+        return found
+
+    assert run(hostless) == run(lambda function: function)
+
+
+def test_constants_that_were_given_new_values_are_noticed() -> None:
+    p, q = tensor([3.0]), tensor([5.0])
+    traced = trace(lambda x: x * p + q, without_host=True, capture_as_const=True)
+    x = tensor([2.0])
+    assert [traced(x).item() for _ in range(3)] == [11.0] * 3
+    p[...] = 4.0
+    assert [traced(x).item() for _ in range(3)] == [13.0] * 3
+    q += 1.0
+    assert [traced(x).item() for _ in range(3)] == [14.0] * 3
+    p._reset(tensor(np.array([4.0], "float32")))  # the same value
+    records = traced.stats()["records"]
+    assert traced(x).item() == 14.0 and traced.stats()["records"] == records
+
+
+@compiled
+def test_a_grad_may_be_given_anew_although_it_was_there(wrap: Any) -> None:
+    p, g = tensor([3.0]), tensor([1.0])
+
+    def body(x: Tensor) -> Tensor:
+        p.grad = g
+        return x + 1.0
+
+    step = wrap(body)
+    p.grad = g
+    for value in (1.0, 2.0, 3.0):
+        step(tensor([value]))
+        assert p.grad is g
+        p.grad = None
+
+
+@compiled
+def test_the_grad_of_a_grad(wrap: Any) -> None:
+    def run(wrap: Any) -> list[Any]:
+        p = tensor([3.0])
+
+        def body(x: Tensor) -> Tensor:
+            p.grad.grad = x
+            return p.grad * x
+
+        step, found = wrap(body), []
+        for value in (1.0, 2.0, 3.0, 4.0):
+            if value != 2.0:
+                p.grad = tensor([value])
+            x = tensor([value])
+            found += [step(x).item(), p.grad.grad is x]
+        return found
+
+    assert run(wrap) == run(lambda function: function)

@@ -1,0 +1,16 @@
+"""The XLA backend of mgb. JAX is imported when the first kernel is compiled or loaded, not before."""
+
+from __future__ import annotations
+
+from mgb.backend import Backend
+from mgb.plugins import hookimpl
+
+from .backend import Xla
+
+__all__ = ["Xla", "mgb_backend"]
+
+
+@hookimpl
+def mgb_backend(name: str) -> Backend | None:
+    """The backend, when it is the one that is asked for."""
+    return Xla() if name == Xla.name else None

@@ -1,0 +1,185 @@
+"""The element-wise words in `jax.lax`, with NumPy's meaning where XLA's is another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+from mgb.ir import Node
+
+from .shapes import Value, alike, is_float, like
+
+Word = Callable[..., Value]
+
+
+def plain(function: Callable[..., Value]) -> Word:
+    """A word that is one function of `lax`."""
+
+    def word(_node: Node, *xs: Value) -> Value:
+        return function(*alike(*xs))
+
+    return word
+
+
+def _div(a: Value, b: Value) -> Value:
+    """XLA multiplies by the inverse of a constant, one rounding too many: in float64 that does not show."""
+    if a.dtype != np.float32 or not _is_inexact(b):
+        return lax.div(*alike(a, b))
+    wide = np.dtype(np.float64)
+    quotient = lax.div(*alike(lax.convert_element_type(a, wide), b.astype(wide)))
+    return lax.convert_element_type(quotient, a.dtype)
+
+
+def _is_inexact(divisor: Value) -> bool:
+    """Is it a constant, and is its inverse not exact?"""
+    if not isinstance(divisor, np.ndarray):
+        return False
+    mantissas, _ = np.frexp(divisor)
+    return bool((np.abs(mantissas) != 0.5).any())
+
+
+def _fma(a: Value, b: Value, c: Value) -> Value:
+    return lax.add(lax.mul(a, b), c)
+
+
+def _floor_div(a: Value, b: Value) -> Value:
+    if is_float(a):
+        return _float_floor_div(a, b)
+    zero = lax.eq(b, like(b, 0))
+    safe = lax.select(zero, like(b, 1), b)
+    quotient, rest = _quotient(a, safe), _rest(a, safe)
+    quotient = lax.select(_other_sign(rest, safe), lax.sub(quotient, like(quotient, 1)), quotient)
+    return lax.select(zero, like(a, 0), quotient)
+
+
+def _mod(a: Value, b: Value) -> Value:
+    if is_float(a):
+        rest = lax.rem(a, b)
+        moved = lax.select(_other_sign(rest, b), lax.add(rest, b), rest)
+        return lax.select(lax.eq(moved, like(a, 0)), _copysign(like(a, 0), b), moved)
+    zero = lax.eq(b, like(b, 0))
+    safe = lax.select(zero, like(b, 1), b)
+    rest = _rest(a, safe)
+    moved = lax.select(_other_sign(rest, safe), lax.add(rest, safe), rest)
+    return lax.select(zero, like(a, 0), moved)
+
+
+def _float_floor_div(a: Value, b: Value) -> Value:
+    """As NumPy: from the exact remainder, so that ``1 // 0.1`` is 9."""
+    rest = lax.rem(a, b)
+    quotient = lax.div(lax.sub(a, rest), b)
+    quotient = lax.select(_other_sign(rest, b), lax.sub(quotient, like(a, 1)), quotient)
+    whole = lax.floor(quotient)
+    whole = lax.select(lax.gt(lax.sub(quotient, whole), like(a, 0.5)), lax.add(whole, like(a, 1)), whole)
+    whole = lax.select(lax.eq(quotient, like(a, 0)), _copysign(like(a, 0), lax.div(a, b)), whole)
+    return lax.select(lax.eq(b, like(b, 0)), lax.div(a, b), whole)
+
+
+def _quotient(a: Value, b: Value) -> Value:
+    """Towards zero; the least integer by -1 wraps."""
+    return lax.select(_wraps(b), lax.neg(a), lax.div(a, b)) if _signed(a) else lax.div(a, b)
+
+
+def _rest(a: Value, b: Value) -> Value:
+    return lax.select(_wraps(b), like(a, 0), lax.rem(a, b)) if _signed(a) else lax.rem(a, b)
+
+
+def _signed(x: Value) -> bool:
+    return bool(x.dtype.kind == "i")
+
+
+def _wraps(b: Value) -> Value:
+    return lax.eq(b, like(b, -1))
+
+
+def _other_sign(rest: Value, b: Value) -> Value:
+    """Is there a remainder, and is its sign not that of the divisor?"""
+    zero = like(b, 0)
+    return lax.bitwise_and(lax.ne(rest, zero), lax.bitwise_xor(lax.lt(rest, zero), lax.lt(b, zero)))
+
+
+def _copysign(x: Value, sign: Value) -> Value:
+    bits = np.dtype(f"u{x.dtype.itemsize}")
+    top = np.asarray(1 << (8 * x.dtype.itemsize - 1), bits)
+    signs = lax.bitwise_and(lax.bitcast_convert_type(sign, bits), lax.full(sign.shape, top, bits))
+    magnitude = lax.bitwise_and(lax.bitcast_convert_type(x, bits), lax.full(x.shape, ~top, bits))
+    return lax.bitcast_convert_type(lax.bitwise_or(magnitude, signs), x.dtype)
+
+
+def _count(x: Value, count: Value) -> Value:
+    return lax.bitwise_and(count, like(count, 8 * x.dtype.itemsize - 1))
+
+
+def _shl(x: Value, count: Value) -> Value:
+    return lax.shift_left(x, _count(x, count))
+
+
+def _shr(x: Value, count: Value) -> Value:
+    shift = lax.shift_right_arithmetic if _signed(x) else lax.shift_right_logical
+    return shift(x, _count(x, count))
+
+
+def _mulhi(a: Value, b: Value) -> Value:
+    bits = 8 * a.dtype.itemsize
+    if bits == 64:
+        return _mulhi_64(a, b)
+    wide = np.dtype(f"{a.dtype.kind}{2 * a.dtype.itemsize}")
+    product = lax.mul(lax.convert_element_type(a, wide), lax.convert_element_type(b, wide))
+    return lax.convert_element_type(_shr(product, like(product, bits)), a.dtype)
+
+
+def _mulhi_64(a: Value, b: Value) -> Value:
+    """From the four products of the halves."""
+    half, mask, unsigned = like(a, 32), like(a, 0xFFFFFFFF), np.dtype(np.uint64)
+    al, ah, bl, bh = lax.bitwise_and(a, mask), _shr(a, half), lax.bitwise_and(b, mask), _shr(b, half)
+    lows = lax.mul(lax.convert_element_type(al, unsigned), lax.convert_element_type(bl, unsigned))
+    carry = lax.convert_element_type(_shr(lows, like(lows, 32)), a.dtype)
+    middle = lax.add(lax.mul(ah, bl), carry)
+    other = lax.add(lax.mul(al, bh), lax.bitwise_and(middle, mask))
+    return lax.add(lax.add(lax.mul(ah, bh), _shr(middle, half)), _shr(other, half))
+
+
+def _cast(node: Node, x: Value) -> Value:
+    return lax.convert_element_type(x, node.spec.dtype)
+
+
+def _bitcast(node: Node, x: Value) -> Value:
+    return lax.bitcast_convert_type(x, node.spec.dtype)
+
+
+def _round(x: Value) -> Value:
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+def _by_kind(floats: Callable[..., Any], integers: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *xs: (floats if is_float(xs[0]) else integers)(*xs)
+
+
+def _abs_integer(x: Value) -> Value:
+    return lax.abs(x) if _signed(x) else x
+
+
+# fmt: off
+WORDS: dict[str, Word] = {
+    "add": plain(lax.add), "sub": plain(lax.sub), "mul": plain(lax.mul), "neg": plain(lax.neg),
+    "div": lambda _node, a, b: _div(a, b), "fma": plain(_fma),
+    "floor_div": plain(_floor_div), "mod": plain(_mod),
+    "maximum": plain(lax.max), "minimum": plain(lax.min),
+    "lt": plain(lax.lt), "le": plain(lax.le), "eq": plain(lax.eq),
+    "logical_and": plain(lax.bitwise_and), "logical_or": plain(lax.bitwise_or),
+    "logical_not": plain(lax.bitwise_not),
+    "where": plain(lax.select),
+    "floor": plain(lax.floor), "round": plain(_round), "sqrt": plain(lax.sqrt),
+    "bit_and": plain(lax.bitwise_and), "bit_or": plain(lax.bitwise_or), "bit_xor": plain(lax.bitwise_xor),
+    "shl": plain(_shl), "shr": plain(_shr), "mulhi": plain(_mulhi),
+    "cast": _cast, "bitcast": _bitcast,
+    "abs": plain(_by_kind(lax.abs, _abs_integer)), "ceil": plain(lax.ceil),
+    "exp": plain(lax.exp), "log": plain(lax.log), "sin": plain(lax.sin), "cos": plain(lax.cos),
+    "erf": plain(lax.erf), "pow": plain(lax.pow),
+    "cbrt": plain(lax.cbrt),
+    "tan": plain(lax.tan), "asin": plain(lax.asin), "acos": plain(lax.acos), "atan": plain(lax.atan),
+    "asinh": plain(lax.asinh), "acosh": plain(lax.acosh),
+}
+# fmt: on

@@ -1,0 +1,14 @@
+"""The digits demo: compiled by XLA it learns as it does eagerly."""
+
+from __future__ import annotations
+
+import numpy as np
+from mgb import demo
+from mgb.jit import trace
+
+
+def test_the_losses_are_those_of_eager() -> None:
+    eager = demo.train("eager", lambda step: step, epochs=1)
+    xla = demo.train("xla", lambda step: trace(step, backend="xla"), epochs=1)
+    np.testing.assert_allclose(xla.losses, eager.losses, atol=demo.TOLERANCE)
+    assert abs(xla.accuracy - eager.accuracy) < 0.01

@@ -1,0 +1,199 @@
+"""Memory that results keep, memory that is taken over, refused indices, and JAX's own settings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb.backend import Adopted, adopt
+from mgb.ir import Spec
+from mgb.ops.contract import matmul
+from mgb.ops.index import index_get
+from mgb.ops.transcendental import exp
+from mgb.passes import lower
+from mgb.plugins import load_backend
+from mgb.tracing import graph_of
+from xla_helpers import program
+
+XLA = load_backend("xla")
+
+
+class Owner:
+    """Holds a parameter as a Tensor does."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+
+def descend(p: Any, g: Any) -> list[Any]:
+    return [p - g * 0.5, g + 1]
+
+
+def test_results_share_nothing_and_can_be_written() -> None:
+    x = np.arange(6.0)
+    graph = graph_of(lambda x: [x, x * 2, x, x * 2, x + 1], Spec(x.shape, x.dtype))
+    results = XLA.compile(lower(graph, XLA.traits)).results
+    assert results is not None
+    for _ in range(3):
+        found = results(x)
+        for k, array in enumerate(found):
+            array += 100 + k
+        np.testing.assert_array_equal(x, np.arange(6.0))
+        wants = [x, x * 2, x, x * 2, x + 1]
+        for k, (array, want) in enumerate(zip(found, wants, strict=True)):
+            np.testing.assert_array_equal(array, want + 100 + k)
+
+
+def test_a_parameter_keeps_its_array() -> None:
+    compiled = program(descend, np.ones(1000), np.ones(1000), updates={0: 0})
+    owner, g = Owner(np.ones(1000)), np.ones(1000)
+    seen = []
+    for _ in range(5):
+        owner.array = compiled.call([owner.array, g])[0]
+        seen.append((id(owner.array), owner.array.ctypes.data, owner.array[7]))
+    assert len({place for _, place, _ in seen[1:]}) == 1
+    assert len({name for name, _, _ in seen[1:]}) == 1
+    assert [value for _, _, value in seen] == [0.5, 0.0, -0.5, -1.0, -1.5]
+
+
+def test_what_somebody_else_holds_is_not_taken() -> None:
+    compiled = program(descend, np.ones(1000), np.ones(1000), updates={0: 0})
+    owner, g = Owner(np.ones(1000)), np.ones(1000)
+    for _ in range(3):
+        owner.array = compiled.call([owner.array, g])[0]
+    held, view = owner.array, owner.array[3:5]
+    owner.array = compiled.call([owner.array, g])[0]
+    assert held[0] == -0.5 and owner.array[0] == -1.0
+    del held
+    owner.array = compiled.call([owner.array, g])[0]
+    assert view[0] == -0.5 and owner.array[0] == -1.5
+
+
+def test_momenta_of_one_shape_stay_apart() -> None:
+    """JAX gives memory to results of the same shape in their order, which must be that of the inputs."""
+
+    def step(p: Any, m: Any, q: Any) -> list[Any]:
+        return [q * 2, m * 0.5 + p, p - m]
+
+    arrays = [np.full(100, v) for v in (1.0, 2.0, 3.0)]
+    compiled = program(step, *arrays, updates={2: 0, 1: 1, 0: 2})
+    p, m, q = (Owner(a.copy()) for a in arrays)
+    want = [1.0, 2.0, 3.0]
+    for _ in range(6):
+        q.array, m.array, p.array = compiled.call([p.array, m.array, q.array])
+        want = [want[0] - want[1], want[1] * 0.5 + want[0], want[2] * 2]
+        assert [p.array[5], m.array[5], q.array[5]] == want
+
+
+@pytest.mark.parametrize("bad", [7, -8, 1 << 40])
+def test_a_refused_index_changes_nothing(bad: int) -> None:
+    def step(table: Any, index: Any) -> list[Any]:
+        return [table * 2, index_get(table, index, axes=(0,), place=0)]
+
+    table, good = np.ones((7, 3)), np.array([0, 6, -7], np.int64)
+    compiled = program(step, table, good, updates={0: 0})
+    owner = Owner(table)
+    for _ in range(3):
+        owner.array, _ = compiled.call([owner.array, good])
+    with pytest.raises(IndexError, match=f"index {bad} is out of bounds for axis 0 with size 7"):
+        compiled.call([owner.array, np.array([0, bad, 1], np.int64)])
+    assert (owner.array == 8).all()
+    owner.array, rows = compiled.call([owner.array, good])
+    assert (owner.array == 16).all() and (rows == 8).all()
+
+
+def test_the_adopted_keep_their_owner() -> None:
+    source = np.arange(10.0)
+    array = adopt(source.ctypes.data, (2, 5), source.dtype, source)
+    view = array[1:, ::2]
+    assert isinstance(array.base, Adopted) and array.base.owner is source and view.base is array
+    array[1, 0] = 50
+    assert source[5] == 50
+    del source, array
+    np.testing.assert_array_equal(view, [[50, 7, 9]])
+
+
+def test_transposed_and_read_only_arguments() -> None:
+    a, b = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5)
+    a.flags.writeable = False
+    compiled = program(lambda a, b: matmul(a, b), a, b)
+    np.testing.assert_array_equal(compiled.run(a, b)[0], a @ b)
+    np.testing.assert_array_equal(compiled.run(np.asfortranarray(a), b[:, ::-1])[0], a @ b[:, ::-1])
+
+
+def run(script: str, cache: Path) -> str:
+    """What a new process prints."""
+    head = "import warnings, numpy as np\nfrom xla_helpers import program\n"
+    done = subprocess.run(
+        [sys.executable, "-c", head + textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parent,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(cache), "MGB_CACHE_DIR": str(cache)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_jax_used_before_gets_a_warning_and_right_results(tmp_path: Path) -> None:
+    script = """
+        import jax, jax.numpy as jnp
+        jnp.ones(3) + 1
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            x = np.linspace(0, 1, 1 << 20)
+            for _ in range(2):
+                y, = program(lambda x: x * 2 + 1, x).run(x)
+                assert y.dtype == np.float64 and (y == x * 2 + 1).all()
+        print(sum("asynchronous dispatch" in str(w.message) for w in caught))
+        print(jnp.ones(3).dtype, (jnp.arange(3) + np.float64(1)).dtype, jax.config.jax_enable_x64)
+    """
+    assert run(script, tmp_path).split() == ["1", "float32", "float32", "False"]
+
+
+def test_jax_keeps_its_own_settings(tmp_path: Path) -> None:
+    script = """
+        x = np.linspace(0, 1, 100)
+        y, = program(lambda x: x * 2 + 1, x).run(x)
+        import jax, jax.numpy as jnp
+        print((jnp.ones(3) + x[0]).dtype, jax.config.jax_enable_x64, jax.config.jax_compilation_cache_dir)
+        with jax.enable_x64(True):
+            print(jnp.ones(3).dtype, (program(lambda x: x * 2 + 1, x).run(x)[0] == y).all())
+    """
+    assert run(script, tmp_path).split() == ["float32", "False", "None", "float64", "True"]
+
+
+def test_a_training_step_is_found_on_disk(tmp_path: Path) -> None:
+    script = """
+        from mgb.executor import kernels
+        p, g = np.ones(100), np.ones(100)
+        compiled = program(lambda p, g: [p - g * 0.5, g + 1], p, g, updates={0: 0})
+        for _ in range(4):
+            p = compiled.call([p, g])[0]
+        print(kernels.stats().compiles, kernels.stats().disk_hits, p[3], len(compiled.kernels[0].replaces))
+    """
+    assert run(script, tmp_path).strip() == "1 0 -1.0 1"
+    assert run(script, tmp_path).strip() == "0 1 -1.0 1"
+
+
+def test_jax_is_not_imported_before_a_kernel_is_wanted(tmp_path: Path) -> None:
+    script = """
+        import sys
+        from mgb.plugins import load_backend
+        load_backend("xla").version()
+        print("jax" in sys.modules)
+    """
+    assert run(script, tmp_path).strip() == "False"
+
+
+def test_the_halves_of_a_cast_stay(tmp_path: Path) -> None:
+    x = np.linspace(-3, 3, 50, dtype=np.float32)
+    (y,) = program(lambda x: exp(x.astype("float16").astype("float32")), x).run(x)
+    want = np.exp(x.astype(np.float16).astype(np.float64))
+    np.testing.assert_allclose(y, want, rtol=1e-6)

@@ -1,0 +1,31 @@
+"""What the tests here share: a program compiled for XLA, and the same run eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from mgb.executor import Options, Program, compile_program
+from mgb.ir import Spec
+from mgb.tensor import Tensor
+from mgb.tracing import graph_of
+
+
+def program(
+    function: Callable[..., Any], *arrays: np.ndarray, updates: Mapping[int, int] | None = None
+) -> Program:
+    """`function` of tensors like `arrays`, compiled by XLA."""
+    graph = graph_of(function, *(Spec(a.shape, a.dtype) for a in arrays))
+    return compile_program(graph, Options(backend="xla"), updates)
+
+
+def eagerly(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
+    """What the ops' own rules make of `arrays`."""
+    out = function(*(Tensor(a, dtype=a.dtype) for a in arrays))
+    return [o.numpy() for o in (out if isinstance(out, (list, tuple)) else [out])]
+
+
+def whole(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0, most: int = 5) -> np.ndarray:
+    """Small whole numbers: sums of their products are exact in any order."""
+    return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(dtype)
