@@ -1,0 +1,16 @@
+"""The Halide backend of mgb. Halide is imported when the first kernel is compiled, not before."""
+
+from __future__ import annotations
+
+from mgb.backend import Backend
+from mgb.plugins import hookimpl
+
+from .backend import HalideBackend
+
+__all__ = ["HalideBackend", "mgb_backend"]
+
+
+@hookimpl
+def mgb_backend(name: str) -> Backend | None:
+    """The backend, when it is the one that is asked for."""
+    return HalideBackend() if name == HalideBackend.name else None

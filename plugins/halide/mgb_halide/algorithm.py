@@ -1,0 +1,334 @@
+"""What is computed: a group as functions of Halide, with no word of when and where.
+
+A row is summed in `lanes` side by side, over pieces of a fixed length, and the pieces are added up at the
+end; a column over groups of rows of a fixed number. So the order of the additions is part of what is
+computed, and neither the loops nor the number of threads change a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgb.codegen import Pass
+from mgb.ir import CONST, Node
+
+from .frame import Frame, Names, Operand
+from .schedule import HalideSchedule
+from .toolchain import hl
+from .words import (
+    SPELLINGS,
+    STORED,
+    Expr,
+    convert,
+    fold,
+    halide_type,
+    held,
+    identity,
+    literal,
+    load,
+    store,
+    wide,
+)  # fmt: skip
+
+#: Where a value is wanted: an expression for each loop.
+Place = Mapping[str, Expr]
+Func = Any
+
+
+@dataclass
+class Stage:
+    """One function, and what the schedule has to know of it.
+
+    Attributes
+    ----------
+    func : halide.Func
+    role : str
+        ``"lanes"``, ``"part"``, ``"total"``, ``"row"``, ``"kept"``, ``"out"``, ``"row_out"``.
+    domain : halide.RDom or None
+        What its update folds.
+    """
+
+    func: Func
+    role: str
+    domain: Any = None
+
+
+@dataclass
+class Algorithm:
+    """The functions of one group.
+
+    Parameters
+    ----------
+    frame : Frame
+    plan : HalideSchedule
+        The lengths of pieces and groups.
+    lanes : int
+        How many elements a row is summed in side by side.
+    short : bool
+        A row is one piece, a column one group: there are no parts to be added up.
+    """
+
+    frame: Frame
+    plan: HalideSchedule
+    lanes: int
+    short: bool
+    stages: list[Stage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        frame = self.frame
+        self.vars = {loop: hl.Var(loop) for loop in frame.loops}
+        self.params = {o.name: self._param(o) for o in frame.operands if not o.is_output}
+        self.shape = hl.ImageParam(hl.UInt(8), max(1, len(frame.loops)), "domain")
+        for d in range(max(1, len(frame.loops))):
+            self.shape.dim(d).set_stride(hl.Expr())
+        self.tuples: dict[Node, tuple[Func, int, Names]] = {}
+        self.constants: dict[Node, Expr] = {}
+        self._rows(frame.schedule.before)
+        for k, part in enumerate(frame.schedule.passes):
+            self._pass(k, part)
+        self.outputs = self._outputs()
+
+    # loops
+
+    def extent(self, loop: str) -> Expr:
+        """The length of a loop."""
+        return self.shape.dim(self.frame.loops.index(loop)).extent()
+
+    def here(self, loops: Names) -> dict[str, Expr]:
+        return {loop: self.vars[loop] for loop in loops}
+
+    def _param(self, o: Operand) -> Any:
+        dtype = "uint8" if o.is_iota else STORED.get(o.node.spec.dtype.name, o.node.spec.dtype.name)
+        param = hl.ImageParam(halide_type(dtype), len(o.loops), o.name)
+        for d in range(len(o.loops)):
+            param.dim(d).set_min(0)
+        if o.loops:
+            param.dim(0).set_stride(hl.Expr())
+        return param
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Of the compiled function; the outputs follow."""
+        return [self.shape, *self.params.values()]
+
+    def dense(self) -> Expr | None:
+        """Whether the elements of each input lie side by side along the innermost loop; None: of course."""
+        found = None
+        for o in self.frame.operands:
+            if not o.is_output and not o.is_iota and o.loops[:1] == ("i",):
+                one = self.params[o.name].dim(0).stride() == 1
+                found = one if found is None else found & one
+        return found
+
+    # values
+
+    def value(self, node: Node, at: Place, memo: dict[Node, Expr]) -> Expr:
+        """`node` at a place."""
+        stack = [node]
+        while stack:
+            v = stack[-1]
+            if v in memo:
+                stack.pop()
+                continue
+            missing = [] if self._given(v) else [i for i in v.inputs if i not in memo]
+            stack.extend(missing)
+            if not missing:
+                memo[v] = self._value(v, at, memo)
+                stack.pop()
+        return memo[node]
+
+    def _given(self, v: Node) -> bool:
+        return v in self.tuples or v in self.frame.sources or v.op.name == "extent"
+
+    def _value(self, v: Node, at: Place, memo: dict[Node, Expr]) -> Expr:
+        if v in self.tuples:
+            func, index, loops = self.tuples[v]
+            return _element(func, tuple(at[loop] for loop in loops), index)
+        if v in self.frame.sources:
+            return self._leaf(self.frame.sources[v], at)
+        if v.op.name == "extent":
+            return self._extent(v)
+        if v.op is CONST:
+            if v not in self.constants:
+                self.constants[v] = SPELLINGS["const"](v)
+            return self.constants[v]
+        return SPELLINGS[v.op.name](v, *(memo[i] for i in v.inputs))
+
+    def _leaf(self, o: Operand, at: Place) -> Expr:
+        param, dtype = self.params[o.name], o.node.spec.dtype.name
+        if not o.is_iota:
+            return load(param[tuple(at[loop] for loop in o.loops)], dtype)
+        place = literal(0, "int64")
+        for d, loop in enumerate(o.loops):
+            place = place + hl.cast(hl.Int(64), at[loop]) * hl.cast(hl.Int(64), param.dim(d).stride())
+        return convert(place, dtype)
+
+    def _extent(self, v: Node) -> Expr:
+        count = hl.i64(1)
+        if self.frame.span[v] != self.frame.span[v.inputs[0]]:
+            for loop in (*(() if self.frame.columns else ("i",)), *self.frame.f_loops):
+                count = count * hl.cast(hl.Int(64), self.extent(loop))
+        return convert(count, v.spec.dtype.name)
+
+    def define(
+        self, name: str, role: str, loops: Names, nodes: Sequence[Node], values: Sequence[Expr]
+    ) -> Func:
+        """A function over `loops` with a value for each of `nodes`."""
+        func = hl.Func(name)
+        func[tuple(self.vars[loop] for loop in loops)] = _tuple(values)
+        self.stages.append(Stage(func, role))
+        for index, node in enumerate(nodes):
+            self.tuples[node] = (func, index, loops)
+        return func
+
+    # passes
+
+    def _pass(self, k: int, part: Pass) -> None:
+        loops = self.frame.loops
+        for v in part.keeps:
+            self.define(f"kept{k}", "kept", loops, [v], [self.value(v, self.here(loops), {})])
+        if part.folds:
+            (self._fold_columns if self.frame.columns else self._fold_rows)(k, part.folds)
+        self._rows(part.after)
+
+    def _rows(self, nodes: Sequence[Node]) -> None:
+        """Row values, each computed once for a row."""
+        loops = self.frame.row_loops
+        for v in nodes:
+            if v.op is not CONST and v.op.name != "extent" and v not in self.tuples:
+                value = self.value(v, self.here(loops), {})
+                self.define(f"row{len(self.stages)}", "row", loops, [v], [value])
+
+    def _fold_rows(self, k: int, folds: Sequence[Node]) -> None:
+        frame, k_loops = self.frame, self.frame.k_loops
+        piece = max(self.plan.piece, self.lanes)
+        u, c = hl.Var("u"), hl.Var("c")
+        n, lines = self.extent("i"), [self.extent(f) for f in frame.f_loops]
+        kept = [self.vars[loop] for loop in k_loops]
+        if self.short:
+            r = hl.RDom([(0, (n + (self.lanes - 1)) / self.lanes), *((0, e) for e in lines)], f"r{k}")
+            at = {loop: self.vars[loop] for loop in k_loops} | {"i": r[0] * self.lanes + u}
+            r.where(hl.likely(at["i"] < n))
+            at |= {f: r[1 + i] for i, f in enumerate(frame.f_loops)}
+            lanes = self._accumulate(f"lanes{k}", "lanes", [u, *kept], folds, at, r)
+            parts = [self._joined(f, lanes, index, kept) for index, f in enumerate(folds)]
+            self.define(f"total{k}", "row", k_loops, folds, parts)
+            return
+        pieces = (n + (piece - 1)) / piece
+        group = hl.max(piece / hl.max(n, 1), 1)
+        steps = (hl.min(n, piece) + (self.lanes - 1)) / self.lanes
+        r = hl.RDom([(0, steps), *([(0, group)] if lines else []), *((0, e) for e in lines[1:])], f"r{k}")
+        at = {loop: self.vars[loop] for loop in k_loops}
+        start = (c % hl.max(pieces, 1)) * piece if lines else c * piece
+        at["i"] = start + r[0] * self.lanes + u
+        r.where(hl.likely(at["i"] < n))
+        if lines:
+            at["f0"] = (c / hl.max(pieces, 1)) * group + r[1]
+            r.where(at["f0"] < lines[0])
+        at |= {f: r[2 + i] for i, f in enumerate(frame.f_loops[1:])}
+        lanes = self._accumulate(f"lanes{k}", "lanes", [u, c, *kept], folds, at, r)
+        parts = [self._joined(f, lanes, index, [c, *kept]) for index, f in enumerate(folds)]
+        part = hl.Func(f"part{k}")
+        part[(c, *kept)] = _tuple(parts)
+        self.stages.append(Stage(part, "part"))
+        chunks = pieces * ((lines[0] + group - 1) / group) if lines else pieces
+        self._total(k, folds, part, chunks, k_loops)
+
+    def _fold_columns(self, k: int, folds: Sequence[Node]) -> None:
+        frame, plan = self.frame, self.plan
+        c, lines = hl.Var("c"), [self.extent(f) for f in frame.f_loops]
+        kept = [self.vars[loop] for loop in frame.k_loops]
+        if self.short:
+            r = hl.RDom([(0, e) for e in lines], f"r{k}")
+            at = self.here(frame.row_loops) | {f: r[i] for i, f in enumerate(frame.f_loops)}
+            func = self._accumulate(f"total{k}", "columns", [self.vars["i"], *kept], folds, at, r)
+            for index, f in enumerate(folds):
+                self.tuples[f] = (func, index, frame.row_loops)
+            return
+        r = hl.RDom([(0, hl.min(lines[0], plan.group)), *((0, e) for e in lines[1:])], f"r{k}")
+        at = self.here(frame.row_loops)
+        at["f0"] = c * plan.group + r[0]
+        r.where(at["f0"] < lines[0])
+        at |= {f: r[1 + i] for i, f in enumerate(frame.f_loops[1:])}
+        part = self._accumulate(f"part{k}", "columns", [self.vars["i"], c, *kept], folds, at, r)
+        self._total(k, folds, part, (lines[0] + (plan.group - 1)) / plan.group, frame.row_loops)
+
+    def _accumulate(
+        self, name: str, role: str, pure: list[Any], folds: Sequence[Node], at: Place, r: Any
+    ) -> Func:
+        """A function over `pure` that folds what its update visits."""
+        func = hl.Func(name)
+        func[tuple(pure)] = _tuple([literal(identity(f), held(f)) for f in folds])
+        memo: dict[Node, Expr] = {}
+        elements = [self.value(f.inputs[0], at, memo) for f in folds]
+        now = [_element(func, pure, i) for i in range(len(folds))]
+        func[tuple(pure)] = _tuple([fold(f, a, b) for f, a, b in zip(folds, now, elements, strict=True)])
+        self.stages.append(Stage(func, role, r))
+        return func
+
+    def _joined(self, f: Node, lanes: Func, index: int, rest: list[Any]) -> Expr:
+        """The lanes of a piece as one number, pairwise."""
+        found = [_element(lanes, (u, *rest), index) for u in range(self.lanes)]
+        while len(found) > 1:
+            half = len(found) // 2
+            found = [fold(f, a, b) for a, b in zip(found[:half], found[half:], strict=True)]
+        return found[0]
+
+    def _total(self, k: int, folds: Sequence[Node], part: Func, chunks: Expr, loops: Names) -> None:
+        pure = [self.vars[loop] for loop in loops]
+        c = hl.RDom([(0, chunks)], f"c{k}")
+        func = hl.Func(f"sums{k}")
+        func[tuple(pure)] = _tuple([literal(identity(f), wide(f)) for f in folds])
+        place = (pure[0], c.x, *pure[1:]) if self.frame.columns else (c.x, *pure)
+        now = [_element(func, tuple(pure), i) for i in range(len(folds))]
+        parts = [convert(_element(part, place, i), wide(f)) for i, f in enumerate(folds)]
+        func[tuple(pure)] = _tuple([fold(f, a, b) for f, a, b in zip(folds, now, parts, strict=True)])
+        self.stages.append(Stage(func, "sums", c))
+        totals = [convert(one, held(f)) for one, f in zip(now, folds, strict=True)]
+        self.define(f"total{k}", "row", loops, folds, totals)
+
+    # results
+
+    def _outputs(self) -> list[tuple[Func, tuple[Operand, ...]]]:
+        """A function for the outputs of each pattern of loops.
+
+        Row values are written together with the elements of the row, over and over, which costs a store for a
+        vector: so that both are made while the row is in cache.
+        """
+        classes: dict[Names, list[Operand]] = {}
+        together = not self.frame.flat and any(o.loops == self.frame.loops for o in self.frame.outputs)
+        for o in self.frame.written:
+            classes.setdefault(self.frame.loops if together else o.loops, []).append(o)
+        found = []
+        for number, (loops, operands) in enumerate(classes.items()):
+            memo: dict[Node, Expr] = {}
+            at = self.here(loops)
+            values = [store(self.value(o.node, at, memo), o.node.spec.dtype.name) for o in operands]
+            full = loops == self.frame.loops
+            func = self.define(f"out{number}", "out" if full else "row_out", loops, [], values)
+            self._bound(func, loops, operands)
+            found.append((func, tuple(operands)))
+        return found
+
+    def _bound(self, func: Func, loops: Names, operands: Sequence[Operand]) -> None:
+        """Say what is known of the arrays that are written."""
+        for k, (o, buffer) in enumerate(zip(operands, func.output_buffers(), strict=True)):
+            for d, loop in enumerate(loops):
+                if k == 0:  # the others have the same, as Halide knows
+                    buffer.dim(d).set_bounds(0, self.extent(loop))
+                if loop not in o.loops:
+                    buffer.dim(d).set_stride(0)
+                elif d == 0 and loop != "i":
+                    buffer.dim(d).set_stride(hl.Expr())
+
+
+def _tuple(values: Sequence[Expr]) -> Any:
+    return hl.Tuple(list(values)) if len(values) > 1 else values[0]
+
+
+def _element(func: Func, place: Sequence[Any], index: int) -> Expr:
+    """One of the values of a function at a place."""
+    call = func[tuple(place)]
+    return hl.Expr(call[index] if len(func.types()) > 1 else call)

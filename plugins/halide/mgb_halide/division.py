@@ -1,0 +1,112 @@
+"""Division that rounds down, and its remainder: exact, as NumPy has them, without a branch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .toolchain import hl
+
+Expr = Any
+
+
+def integer_floor_div(a: Expr, b: Expr) -> Expr:
+    """Rounds down; ``x // 0`` is 0, ``least // -1`` wraps."""
+    return _divided(a, b)[0]
+
+
+def integer_mod(a: Expr, b: Expr) -> Expr:
+    """The sign of the divisor; ``x % 0`` is 0."""
+    return _divided(a, b)[1]
+
+
+def _divided(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Halide's own remainder is never negative. It is given no divisor that may trap."""
+    type_ = a.type()
+    zero, one = hl.cast(type_, hl.u8(0)), hl.cast(type_, hl.u8(1))
+    nothing, minus = b == zero, None
+    if type_.is_int():
+        minus = b == hl.cast(type_, hl.i8(-1))
+        safe = hl.select(nothing | minus, one, b)
+    else:
+        safe = hl.select(nothing, one, b)
+    quotient, rest = a / safe, a % safe
+    if minus is not None:
+        unsigned = hl.UInt(type_.bits())
+        up = (safe < zero) & (rest != zero)
+        taken = hl.select(up, hl.cast(unsigned, one), hl.cast(unsigned, zero))
+        bits = hl.reinterpret(unsigned, quotient) - taken
+        negated = hl.cast(unsigned, zero) - hl.reinterpret(unsigned, a)
+        quotient = hl.reinterpret(type_, hl.select(minus, negated, bits))
+        rest = hl.select(minus, zero, hl.select(up, rest + safe, rest))
+    return hl.select(nothing, zero, quotient), hl.select(nothing, zero, rest)
+
+
+def float_mod(a: Expr, b: Expr) -> Expr:
+    """NumPy's remainder: it has the sign of the divisor, also when it is 0."""
+    rest = _remainder(a, b)
+    zero = hl.cast(a.type(), hl.f32(0))
+    rest = hl.select((rest != zero) & ((rest < zero) != (b < zero)), rest + b, rest)
+    return hl.select(rest == zero, _copysign(zero, b), rest)
+
+
+def float_floor_div(a: Expr, b: Expr) -> Expr:
+    """NumPy's floor division: by the exact remainder, right where ``floor(a / b)`` is not."""
+    type_ = a.type()
+    zero, one, half = (hl.cast(type_, hl.f32(v)) for v in (0, 1, 0.5))
+    rest = _remainder(a, b)
+    whole = (a - rest) / b
+    whole = hl.select((rest != zero) & ((rest < zero) != (b < zero)), whole - one, whole)
+    low = hl.floor(whole)
+    low = hl.select(whole - low > half, low + one, low)
+    ratio = a / b
+    low = hl.select(whole == zero, _copysign(zero, ratio), low)
+    return hl.select(b == zero, ratio, low)
+
+
+def _copysign(size: Expr, sign: Expr) -> Expr:
+    bits = hl.UInt(size.type().bits())
+    mask = hl.cast(bits, hl.u8(1)) << hl.cast(bits, hl.u8(size.type().bits() - 1))
+    joined = hl.reinterpret(bits, size) & ~mask | hl.reinterpret(bits, sign) & mask
+    return hl.reinterpret(size.type(), joined)
+
+
+#: Bits of the quotient that a step of the long division finds, and how often so many fit between the largest
+#: number and the least, by the bits of the dtype.
+_STEP = 26
+_STEPS = {32: 11, 64: 82}
+
+
+def _remainder(a: Expr, b: Expr) -> Expr:
+    """C's ``fmod``: what is left of `a`, with its sign. Exact: each step takes a multiple of few bits off."""
+    type_ = a.type()
+    wide, size = hl.Float(64), hl.abs(hl.cast(hl.Float(64), b))
+    rest = hl.abs(hl.cast(wide, a))
+    zero = hl.f64(0.0)
+    for step in reversed(range(_STEPS[type_.bits()])):
+        divisor = _scaled(size, _STEP * step)
+        whole = hl.floor(rest / divisor)
+        left = _less(rest, whole, divisor)
+        left = hl.select(left < zero, left + divisor, left)
+        rest = hl.select(divisor <= rest, left, rest)
+    valid = (size != zero) & (b == b) & (hl.abs(hl.cast(wide, a)) < _special(0x7FF0))
+    rest = hl.select(size < _special(0x7FF0), rest, hl.abs(hl.cast(wide, a)))
+    return _copysign(hl.cast(type_, hl.select(valid, rest, _special(0x7FF8))), a)
+
+
+def _special(bits: int) -> Expr:
+    """The float64 that begins with these 16 bits."""
+    return hl.reinterpret(hl.Float(64), hl.cast(hl.UInt(64), hl.u16(bits)) << hl.u64(48))
+
+
+def _scaled(x: Expr, exponent: int) -> Expr:
+    """`x` times a power of two; infinite where it does not fit."""
+    while exponent > 1000:
+        x, exponent = x * hl.f64(2.0**1000), exponent - 1000
+    return x * hl.f64(2.0**exponent) if exponent else x
+
+
+def _less(rest: Expr, whole: Expr, divisor: Expr) -> Expr:
+    """``rest - whole * divisor``, exact: of the divisor's halves each product fits."""
+    mask = ~((hl.cast(hl.UInt(64), hl.u8(1)) << hl.u64(27)) - hl.u64(1))
+    high = hl.reinterpret(hl.Float(64), hl.reinterpret(hl.UInt(64), divisor) & mask)
+    return rest - whole * high - whole * (divisor - high)

@@ -1,0 +1,139 @@
+"""What a kernel and its launcher agree on: the operands, and the loops that their dimensions belong to.
+
+A kernel knows the pattern of its shapes, never a size. Its loops are ``i``, over the innermost axis, then
+``f0, f1, ...``, over the other axes that are folded, and ``k0, k1, ...``, over those that are kept, innermost
+first. The launcher merges axes where it can and gives the loops that are left over the length 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from mgb.codegen import Schedule, is_operand, schedule, spans
+from mgb.ir import CONST, Graph, Node
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array that a kernel reads or writes, or an ``iota``, which has strides and no data.
+
+    Attributes
+    ----------
+    name : str
+    node : Node
+    loops : tuple of str
+        The loops along which it varies: its dimensions, for Halide.
+    """
+
+    name: str
+    node: Node
+    loops: Names
+
+    @property
+    def is_iota(self) -> bool:
+        return self.name.startswith("n")
+
+    @property
+    def is_output(self) -> bool:
+        return self.name.startswith("y")
+
+    @property
+    def itemsize(self) -> int:
+        return self.node.spec.dtype.itemsize
+
+
+class Frame:
+    """The operands and loops of one graph's kernel.
+
+    Parameters
+    ----------
+    graph : Graph
+    keep_ops : int
+        See `mgb.codegen.schedule`.
+
+    Attributes
+    ----------
+    flat : bool
+        There are no reductions.
+    columns : bool
+        The innermost axis is kept: vectors hold neighbouring rows. Otherwise they run along the row.
+    """
+
+    def __init__(self, graph: Graph, keep_ops: int) -> None:
+        self.graph = graph
+        self.schedule: Schedule = schedule(graph, keep_ops)
+        self.span = spans(graph)
+        self.ndim = len(self.schedule.shape)
+        long = [a for a, d in enumerate(self.schedule.shape) if d != 1]
+        self.flat = not self.schedule.reduced
+        self.columns = bool(long) and not self.flat and long[-1] not in self.schedule.reduced
+        self.inner = long[-1] if long else None
+        outer = [a for a in reversed(long) if a != self.inner]
+        self.folded = tuple(a for a in outer if a in self.schedule.reduced)
+        self.kept = tuple(a for a in outer if a not in self.schedule.reduced)
+
+    @cached_property
+    def f_loops(self) -> Names:
+        """The folded loops around the innermost one, innermost first."""
+        return tuple(f"f{i}" for i in range(len(self.folded)))
+
+    @cached_property
+    def k_loops(self) -> Names:
+        """The kept loops around the innermost one, innermost first."""
+        return tuple(f"k{i}" for i in range(len(self.kept)))
+
+    @property
+    def loops(self) -> Names:
+        """All loops, in the order of the dimensions of an array of the whole domain."""
+        return (*(["i"] if self.inner is not None else []), *self.f_loops, *self.k_loops)
+
+    @property
+    def row_loops(self) -> Names:
+        """The loops over rows."""
+        return (*(["i"] if self.columns else []), *self.k_loops)
+
+    def loops_of(self, span: Sequence[bool]) -> Names:
+        """The loops of a value that varies along the axes in `span`."""
+        inner = ["i"] if self.inner is not None and span[self.inner] else []
+        folded = self.f_loops if any(span[a] for a in self.folded) else ()
+        return (*inner, *folded, *(self.k_loops if any(span[a] for a in self.kept) else ()))
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """The inputs ``x``, the constants of more than one element ``c``, iotas ``n``, the outputs ``y``."""
+        leaves = [v for v in self.graph.nodes if is_operand(v)]
+        consts = [v for v in leaves if v.op is CONST]
+        named = [(f"x{i}", v) for i, v in enumerate(self.graph.inputs)]
+        named += [(f"c{i}", v) for i, v in enumerate(consts)]
+        named += [(f"n{i}", v) for i, v in enumerate(v for v in leaves if v.op is not CONST)]
+        named += [(f"y{i}", v) for i, v in enumerate(self.graph.outputs)]
+        return tuple(Operand(name, v, self.loops_of(self.span[v])) for name, v in named)
+
+    @cached_property
+    def sources(self) -> dict[Node, Operand]:
+        """The operand that each leaf is loaded from."""
+        return {o.node: o for o in reversed(self.operands) if not o.is_output}
+
+    @cached_property
+    def reads(self) -> dict[Node, frozenset[Node]]:
+        """The inputs that each output is computed from."""
+        found: dict[Node, frozenset[Node]] = {x: frozenset([x]) for x in self.graph.inputs}
+        for v in self.graph.nodes:
+            found.setdefault(v, frozenset().union(*(found[i] for i in v.inputs)))
+        return {o.node: found[o.node] for o in self.outputs}
+
+    @cached_property
+    def written(self) -> tuple[Operand, ...]:
+        """The outputs in the order in which an element of each is written.
+
+        Those that are computed from many inputs come first: then most may replace an input.
+        """
+        return tuple(sorted(self.outputs, key=lambda o: -len(self.reads[o.node])))
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        return tuple(o for o in self.operands if o.is_output)

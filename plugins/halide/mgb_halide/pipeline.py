@@ -1,0 +1,267 @@
+"""When and where: the loops of an algorithm's functions, by a schedule.
+
+| group | loops, outermost first |
+| --- | --- |
+| no reduction | tasks of (pieces of the innermost axis, all other axes), vectors |
+| folds along rows | tasks of rows; in a row each pass in turn: tasks of pieces, vectors |
+| folds of columns | tasks of tiles; in a tile each pass in turn: tasks of groups of rows, rows, vectors |
+
+So a row, or a tile of columns, is in cache when the next pass reads it. Tasks go to the threads; in short
+rows there are none. No vector goes past the end of a row: the last is masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mgb.ir import Node
+
+from .algorithm import Algorithm, Stage
+from .frame import Frame
+from .schedule import HalideSchedule
+from .toolchain import hl, target
+from .words import Expr, halide_type, held
+
+Func = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Functions with their schedules, ready to be compiled.
+
+    Attributes
+    ----------
+    outputs : tuple of halide.Func
+    arguments : tuple of halide.ImageParam
+        Those before the outputs.
+    order : tuple of str
+        The names of the operands in the order of all arguments; the first is ``"domain"``.
+    """
+
+    outputs: tuple[Func, ...]
+    arguments: tuple[Any, ...]
+    order: tuple[str, ...]
+
+
+def lanes_of(frame: Frame, plan: HalideSchedule) -> int:
+    """How many elements fill a register: of the width that most values have; two registers without folds."""
+    if plan.vector:
+        return plan.vector
+    widths = [_bits(v) for v in frame.graph.nodes if v.inputs] or [_bits(o.node) for o in frame.outputs]
+    widths = [w for w in widths if w] or [8]
+    common = max(sorted(set(widths)), key=widths.count)
+    return int(target().natural_vector_size(halide_type(f"uint{common}"))) * (2 if frame.flat else 1)
+
+
+def _bits(v: Node) -> int:
+    name = held(v)
+    return 0 if name == "bool" else int(name.lstrip("uintfloa"))
+
+
+def build(frame: Frame, plan: HalideSchedule, short: bool) -> Pipeline:
+    """The pipeline of `frame` under `plan`; `short`: see `Algorithm`."""
+    lanes = lanes_of(frame, plan)
+    algorithm = Algorithm(frame, plan, lanes * plan.unroll, short)
+    _Scheduler(algorithm, plan, lanes).run()
+    return collect(algorithm)
+
+
+def collect(algorithm: Algorithm) -> Pipeline:
+    """What there is to compile of an algorithm."""
+    outputs = algorithm.outputs
+    order = ["domain", *algorithm.params, *(o.name for _, operands in outputs for o in operands)]
+    return Pipeline(tuple(f for f, _ in outputs), tuple(algorithm.arguments), tuple(order))
+
+
+class _Scheduler:
+    def __init__(self, algorithm: Algorithm, plan: HalideSchedule, lanes: int) -> None:
+        self.algorithm, self.plan, self.lanes = algorithm, plan, lanes
+        self.frame = algorithm.frame
+        self.guard = hl.TailStrategy.GuardWithIf
+        self.dense = algorithm.dense()
+        self.count = 0
+
+    def run(self) -> None:
+        if self.frame.flat:
+            self.flat()
+        else:
+            self.folding()
+
+    def fresh(self, name: str) -> Any:
+        """A loop of a name that is used once."""
+        self.count += 1
+        return hl.Var(f"{name}{self.count}")
+
+    def length(self, loops: Sequence[str], most: int) -> Expr:
+        """About how many elements the loops visit; exact below `most`."""
+        total = hl.Expr(1)
+        for loop in loops:
+            total = total * hl.clamp(self.algorithm.extent(loop), 1, most)
+            total = hl.min(total, most)
+        return total
+
+    # loops
+
+    def vectors(self, stage: Any, var: Any, whole: bool = False) -> None:
+        """Vectors along `var`, where the inputs' elements lie side by side; else one by one.
+
+        Where `var` visits `whole` vectors, what is past the end is masked outside of it.
+        """
+        if self.dense is not None:
+            stage = stage.specialize(self.dense)
+        stage.vectorize(var, self.lanes, hl.TailStrategy.RoundUp if whole else self.guard)
+
+    def tasks(self, stage: Any, over: Sequence[Any], each: Expr) -> tuple[Any, Any]:
+        """The loops `over`, innermost first, as tasks of so many steps; returns (task, step)."""
+        one = over[0]
+        for other in over[1:]:
+            joined = self.fresh("joined")
+            stage.fuse(one, other, joined)
+            one = joined
+        task, step = self.fresh("task"), self.fresh("step")
+        stage.split(one, task, step, each, self.guard)
+        stage.parallel(task)
+        stage.partition(task, hl.Partition.Never)
+        stage.partition(step, hl.Partition.Never)
+        return task, step
+
+    def sweep(self, stage: Any, loops: Sequence[str]) -> tuple[list[Any], Any]:
+        """Pieces of the innermost axis and the loops around it as tasks; returns the order of the loops."""
+        variables = self.algorithm.vars
+        i = variables["i"]
+        piece, lane = self.fresh("piece"), self.fresh("lane")
+        full = hl.max((self.algorithm.extent("i") + (self.lanes - 1)) / self.lanes * self.lanes, self.lanes)
+        length = hl.min(full, max(self.plan.piece, self.lanes))
+        stage.split(i, piece, lane, length, self.guard)
+        each = hl.max(self.plan.task / length, 1)
+        task, step = self.tasks(stage, [piece, *(variables[x] for x in loops[1:])], each)
+        return [lane, step, task], lane
+
+    # kinds of groups
+
+    def flat(self) -> None:
+        for func, operands in self.algorithm.outputs:
+            loops = operands[0].loops
+            if loops[:1] != ("i",):
+                if loops:
+                    self.tasks(func, [self.algorithm.vars[x] for x in loops], hl.Expr(self.plan.task))
+                continue
+            _, lane = self.sweep(func, loops)
+            self.vectors(func, lane, whole=True)
+
+    def folding(self) -> None:
+        outputs = self.algorithm.outputs
+        found = [self.anchor(func, operands) for func, operands in outputs]
+        anchor, where = found[0] if len(found) == 1 else (None, None)
+        for stage in self.algorithm.stages:
+            self.stage(stage, anchor, where)
+
+    def anchor(self, func: Func, operands: Sequence[Any]) -> tuple[Func, Any]:
+        """The loops over rows or tiles of an output; returns it and the loop in which a row is computed."""
+        loops, variables = max((o.loops for o in operands), key=len), self.algorithm.vars
+        kept = [x for x in loops if x in self.frame.k_loops]
+        if self.frame.columns:
+            return func, self.tiles(func, loops, kept)
+        order: list[Any] = []
+        if loops[:1] == ("i",):
+            order = self.inner(func, loops)
+        row = None
+        if kept:
+            elements = self.length([x for x in self.frame.loops if x not in kept], self.plan.task)
+            task, row = self.tasks(func, [variables[x] for x in kept], hl.max(self.plan.task / elements, 1))
+            func.reorder(*order, row, task)
+        if order:
+            self.vectors(func, order[0], whole=not self.algorithm.short)
+        return func, row
+
+    def inner(self, func: Func, loops: Sequence[str]) -> list[Any]:
+        """The loops of an output, or of a value that is kept, in one row, innermost first."""
+        inside = [x for x in loops if x not in self.frame.k_loops]
+        if self.algorithm.short:
+            return [self.algorithm.vars[x] for x in inside]
+        order, _ = self.sweep(func, inside)
+        return order
+
+    def tiles(self, func: Func, loops: Sequence[str], kept: Sequence[str]) -> Any:
+        variables = self.algorithm.vars
+        lines = self.length(self.frame.f_loops, self.plan.fits)
+        passes = len(self.frame.schedule.passes)
+        width = hl.Expr(self.plan.tile)
+        if passes > 1:
+            width = hl.clamp(self.plan.fits / lines, self.lanes, self.plan.tile)
+            width = width / self.lanes * self.lanes
+        if loops[:1] != ("i",):
+            return None
+        tile, lane = self.fresh("tile"), self.fresh("lane")
+        func.split(variables["i"], tile, lane, width, self.guard)
+        each = hl.max(self.plan.task / (lines * width), 1)
+        task, step = self.tasks(func, [tile, *(variables[x] for x in kept)], each)
+        folded = [variables[x] for x in loops if x in self.frame.f_loops]
+        func.reorder(lane, *folded, step, task)
+        self.vectors(func, lane)
+        return step
+
+    def stage(self, stage: Stage, anchor: Func, where: Any) -> None:
+        func, variables = stage.func, self.algorithm.vars
+        if stage.role in ("out", "row_out"):
+            return
+        if stage.role == "lanes":
+            self.lanes_stage(stage)
+            if not self.algorithm.short:
+                return
+        if where is None:
+            func.compute_root()
+        else:
+            func.compute_at(anchor, where)
+        if stage.role == "part":
+            func.store_in(hl.MemoryType.Stack)
+            c = hl.Var("c")
+            func.parallel(c)
+            func.partition(c, hl.Partition.Never)
+            self.part = func
+            self.previous.compute_at(func, c)
+        elif stage.role == "columns":
+            self.columns_stage(stage)
+        elif stage.role == "kept":
+            # What reads it stops at the end of the row, which Halide does not always see.
+            for loop in (*(() if self.frame.columns else ("i",)), *self.frame.f_loops):
+                func.bound(variables[loop], 0, self.algorithm.extent(loop))
+            func.store_in(hl.MemoryType.Stack) if where is not None else None
+            if self.frame.columns:
+                self.vectors(func, variables["i"])
+            else:
+                self.vectors(func, self.inner(func, self.frame.loops)[0], whole=not self.algorithm.short)
+        elif self.frame.columns and stage.role in ("row", "sums"):
+            self.vectors(func, variables["i"])
+            if stage.role == "sums":
+                update = func.update()
+                update.reorder(variables["i"], stage.domain.x)
+                update.vectorize(variables["i"], self.lanes, self.guard)
+
+    def lanes_stage(self, stage: Stage) -> None:
+        u = hl.Var("u")
+        stage.func.store_in(hl.MemoryType.Stack)
+        stage.func.vectorize(u)
+        update = stage.func.update()
+        r = stage.domain
+        order = [u, *(r[d] for d in range(1 + len(self.frame.f_loops)))]
+        update.reorder(*order)
+        if self.dense is not None:
+            update = update.specialize(self.dense)
+        update.vectorize(u)
+        self.previous = stage.func
+
+    def columns_stage(self, stage: Stage) -> None:
+        variables, func, c = self.algorithm.vars, stage.func, hl.Var("c")
+        i = variables["i"]
+        func.vectorize(i, self.lanes, self.guard)
+        update, r = func.update(), stage.domain
+        kept = [variables[x] for x in self.frame.k_loops]
+        parts = [] if self.algorithm.short else [c]
+        update.reorder(i, *(r[d] for d in range(len(self.frame.f_loops))), *parts, *kept)
+        if parts:
+            update.parallel(c)
+            update.partition(c, hl.Partition.Never)
+        self.vectors(update, i)

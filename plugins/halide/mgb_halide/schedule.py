@@ -1,0 +1,90 @@
+"""A schedule: how much is done at once, in one small object that can be printed, read and searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+#: The autoschedulers of the wheel, by the names that Halide gives them.
+AUTOSCHEDULERS = ("Adams2019", "Anderson2021", "Li2018", "Mullapudi2016")
+
+
+@dataclass(frozen=True, slots=True)
+class HalideSchedule:
+    """What `pipeline` may choose without changing what is computed, but for the order of additions.
+
+    Attributes
+    ----------
+    vector : int
+        Lanes; 0: as many as the widest register holds of what the kernel computes most.
+    unroll : int
+        Vectors that a fold along a row adds up side by side.
+    piece : int
+        Elements of the innermost axis that are worked on at once, and that a row is summed in.
+    task : int
+        Elements that one thread takes at a time.
+    tile : int
+        Columns that are folded at once.
+    fits : int
+        Elements of a tile that several passes find in cache; a tile of columns is narrowed to it.
+    group : int
+        Rows of columns that are summed before the sums are.
+    keep : int
+        A value that a later pass reads is kept when making it again takes this many ops.
+    auto : str
+        The autoscheduler that replaces all of these, or an empty text.
+    """
+
+    vector: int = 0
+    unroll: int = 4
+    piece: int = 16384
+    task: int = 16384
+    tile: int = 512
+    fits: int = 32768
+    group: int = 128
+    keep: int = 4
+    auto: str = ""
+
+    def __str__(self) -> str:
+        """Only what is not as usual; read it again with `parse`."""
+        words = ((f.name, getattr(self, f.name), f.default) for f in fields(self))
+        return " ".join(f"{name}={value}" for name, value, usual in words if value != usual)
+
+    def full(self) -> str:
+        """All of it, as `parse` reads it, for people."""
+        words = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return " ".join(f"{name}={value}" for name, value in words if value != "")
+
+
+def parse(text: str) -> HalideSchedule:
+    """The schedule that ``"vector=8 task=65536"`` describes; what is not said is as usual.
+
+    Raises
+    ------
+    ValueError
+        A word is unknown, or its value makes no sense.
+    """
+    known = {f.name: f.type for f in fields(HalideSchedule)}
+    given: dict[str, int | str] = {}
+    for word in text.replace(",", " ").split():
+        name, _, value = word.partition("=")
+        if name not in known:
+            raise ValueError(f"a Halide schedule has no {name!r}; it has {', '.join(known)}")
+        given[name] = _scheduler(value) if name == "auto" else _number(name, value)
+    return replace(HalideSchedule(), **given)  # type: ignore[arg-type]
+
+
+def _scheduler(value: str) -> str:
+    for name in AUTOSCHEDULERS:
+        if value.lower() == name.lower():
+            return name
+    raise ValueError(f"there is no autoscheduler {value!r}; there are {', '.join(AUTOSCHEDULERS)}")
+
+
+def _number(name: str, value: str) -> int:
+    least = 0 if name in ("vector", "keep") else 1
+    if not value.isdecimal() or not least <= int(value) <= 1 << 20:
+        raise ValueError(f"{name}={value!r} of a Halide schedule is no number from {least} to {1 << 20}")
+    number = int(value)
+    if name in ("vector", "unroll", "piece") and number & (number - 1):
+        raise ValueError(f"{name}={number} of a Halide schedule is no power of two")
+    return number

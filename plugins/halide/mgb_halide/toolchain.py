@@ -1,0 +1,75 @@
+"""Halide: imported when it is first used; its target, its version, and objects made of pipelines."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+#: The version that the tests are run with.
+TESTED = "21.0.0"
+
+
+class _Lazy:
+    """The module `halide`, imported at the first word of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(importlib.import_module("halide"), name)
+        setattr(self, name, value)
+        return value
+
+
+hl: Any = _Lazy()
+
+#: What kernels are compiled with. Additions are not reordered; code may lie anywhere in memory, and finds the
+#: runtime there.
+FEATURES = ("no_asserts", "no_bounds_query", "no_runtime", "strict_float", "llvm_large_code_model")
+
+#: The same with Halide's assertions.
+CHECKED = tuple(f for f in FEATURES if f != "no_asserts")
+
+
+@cache
+def host() -> str:
+    """What Halide calls a machine like this one."""
+    return str(hl.get_host_target())
+
+
+def target(*features: str) -> Any:
+    """Halide's target for this machine with `features`."""
+    return hl.Target("-".join((host(), *features)))
+
+
+@cache
+def installed() -> str:
+    """The version of Halide that is installed, without importing it."""
+    try:
+        return version("halide")
+    except PackageNotFoundError:
+        return "none"
+
+
+def compile_pipeline(
+    outputs: Sequence[Any],
+    arguments: Sequence[Any],
+    name: str,
+    features: Sequence[str] = FEATURES,
+    pipeline: Any = None,
+) -> bytes:
+    """The object file of `outputs`, or of a `pipeline` of them.
+
+    Raises
+    ------
+    halide.HalideError
+        Halide does not like the pipeline.
+    """
+    pipeline = pipeline or hl.Pipeline(list(outputs))
+    with tempfile.TemporaryDirectory(prefix="mgb_halide_") as folder:
+        image = Path(folder, "kernel.o")
+        kinds = {hl.OutputFileType.object: str(image)}
+        pipeline.compile_to(kinds, list(arguments), name, target(*features))
+        return image.read_bytes()

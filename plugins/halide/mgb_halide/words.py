@@ -1,0 +1,318 @@
+"""How this backend spells each op as an expression of Halide, in strict floating point.
+
+Halide takes for granted that int32 and int64 do not overflow, and its ``max`` loses NaN: sums and products of
+integers are made in unsigned numbers, which wrap, and extremes of comparisons. Its own ``exp``, ``log``,
+``erf`` and so on are no words of ours: the core's bodies are right at NaN, infinity and denormals, to 2 units
+in the last place, in vectors, in float64 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mgb.codegen import scalar
+from mgb.ir import Node
+
+from .division import float_floor_div, float_mod, integer_floor_div, integer_mod
+from .toolchain import hl
+
+#: An expression of Halide.
+Expr = Any
+Word = Callable[..., Expr]
+
+#: The dtypes whose values a kernel holds as another one between load and store.
+HELD = {"float16": "float32", "bfloat16": "float32"}
+
+#: The types of arrays in memory. Of the 16-bit floats the bits are loaded; Halide has no bfloat16 on a CPU.
+STORED = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
+
+
+def held(node: Node) -> str:
+    """The name of the dtype that a kernel computes the value of `node` in."""
+    return HELD.get(node.spec.dtype.name, node.spec.dtype.name)
+
+
+def halide_type(dtype: str) -> Any:
+    """Halide's type of that name."""
+    if dtype == "bool":
+        return hl.Bool()
+    kind = dtype.rstrip("0123456789")
+    return {"float": hl.Float, "int": hl.Int, "uint": hl.UInt}[kind](int(dtype[len(kind) :]))
+
+
+def literal(value: Any, dtype: str) -> Expr:
+    """A number as a constant of exactly that dtype."""
+    type_ = halide_type(dtype)
+    if dtype == "bool":
+        return hl.cast(type_, hl.u8(int(bool(value))))
+    bits = np.array(value).astype(dtype)
+    raw = int(bits.view(f"uint{8 * bits.itemsize}"))
+    low = hl.cast(hl.UInt(8 * bits.itemsize), hl.u32(raw & 0xFFFFFFFF))
+    if bits.itemsize < 8:
+        return hl.reinterpret(type_, low)
+    return hl.reinterpret(type_, hl.cast(hl.UInt(64), hl.u32(raw >> 32)) << hl.u64(32) | low)
+
+
+def _const(node: Node) -> Expr:
+    value = scalar(node)
+    return literal(float(value) if node.spec.dtype.kind in "fV" else value, held(node))
+
+
+# integers that wrap
+
+
+def _unsigned(x: Expr) -> Expr:
+    return hl.reinterpret(hl.UInt(x.type().bits()), x)
+
+
+def _wrapping(node: Node, compute: Callable[..., Expr], *operands: Expr) -> Expr:
+    dtype = node.spec.dtype
+    if dtype.kind in "fVu":
+        return compute(*operands)
+    return hl.reinterpret(halide_type(dtype.name), compute(*map(_unsigned, operands)))
+
+
+def _arithmetic(compute: Callable[..., Expr]) -> Word:
+    return lambda node, *operands: _wrapping(node, compute, *operands)
+
+
+def _neg(node: Node, x: Expr) -> Expr:
+    if node.spec.dtype.kind in "fV":
+        # Not 0 - x, which has the wrong zero.
+        bits = x.type().bits()
+        sign = literal(np.int64(-1) << (bits - 1), f"uint{bits}") if bits < 64 else literal(1 << 63, "uint64")
+        return hl.reinterpret(x.type(), hl.reinterpret(hl.UInt(bits), x) ^ sign)
+    return _wrapping(node, lambda a: literal(0, f"uint{8 * node.spec.dtype.itemsize}") - a, x)
+
+
+def _mulhi(node: Node, a: Expr, b: Expr) -> Expr:
+    bits, signed = a.type().bits(), node.spec.dtype.kind == "i"
+    if bits < 64:
+        wide = (hl.Int if signed else hl.UInt)(2 * bits)
+        product = hl.cast(hl.UInt(2 * bits), hl.cast(wide, a)) * hl.cast(hl.UInt(2 * bits), hl.cast(wide, b))
+        high = hl.cast(hl.UInt(bits), product >> literal(bits, f"uint{2 * bits}"))
+        return hl.reinterpret(a.type(), high)
+    high = _high_half(_unsigned(a), _unsigned(b))
+    if signed:
+        zero = literal(0, "uint64")
+        high = high - hl.select(a < literal(0, "int64"), _unsigned(b), zero)
+        high = high - hl.select(b < literal(0, "int64"), _unsigned(a), zero)
+    return hl.reinterpret(a.type(), high)
+
+
+def _high_half(a: Expr, b: Expr) -> Expr:
+    half, mask = literal(32, "uint64"), literal(0xFFFFFFFF, "uint64")
+    a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
+    middle = a1 * b0 + (a0 * b0 >> half)
+    other = a0 * b1 + (middle & mask)
+    return a1 * b1 + (middle >> half) + (other >> half)
+
+
+def _shift(left: bool) -> Word:
+    def spell(node: Node, x: Expr, count: Expr) -> Expr:
+        bits = x.type().bits()
+        count = hl.reinterpret(hl.UInt(bits), count) & literal(bits - 1, f"uint{bits}")
+        if left:
+            return hl.reinterpret(x.type(), _unsigned(x) << count)
+        return x >> count
+
+    return spell
+
+
+# comparisons, choices, bits
+
+
+def _extreme(first: Callable[[Expr, Expr], Expr], integers: str) -> Word:
+    """The greater or the smaller of two; NaN when either is."""
+
+    def spell(node: Node, a: Expr, b: Expr) -> Expr:
+        kind = node.spec.dtype.kind
+        if kind == "b":
+            return a | b if integers == "max" else a & b
+        if kind in "iu":
+            return getattr(hl, integers)(a, b)
+        return hl.select(first(a, b) | (a != a), a, b)
+
+    return spell
+
+
+def _compare(integers: Callable[[Expr, Expr], Expr]) -> Word:
+    def spell(node: Node, a: Expr, b: Expr) -> Expr:
+        if node.inputs[0].spec.dtype.kind == "b":
+            a, b = hl.cast(hl.UInt(8), a), hl.cast(hl.UInt(8), b)
+        return integers(a, b)
+
+    return spell
+
+
+def _at_most(node: Node, a: Expr, b: Expr) -> Expr:
+    """Halide's own ``<=`` is the contrary of ``>``, and so holds for NaN."""
+    if node.inputs[0].spec.dtype.kind in "fV":
+        return (a < b) | (a == b)
+    return _compare(lambda x, y: x <= y)(node, a, b)
+
+
+def _bits(compute: Callable[[Expr, Expr], Expr]) -> Word:
+    """On unsigned numbers: of signed ones, Halide draws wrong conclusions about their signs."""
+
+    def spell(node: Node, a: Expr, b: Expr) -> Expr:
+        if node.spec.dtype.kind in "bu":
+            return compute(a, b)
+        return hl.reinterpret(a.type(), compute(_unsigned(a), _unsigned(b)))
+
+    return spell
+
+
+def _xor(node: Node, a: Expr, b: Expr) -> Expr:
+    return a != b if node.spec.dtype.kind == "b" else _bits(lambda x, y: x ^ y)(node, a, b)
+
+
+def _where(node: Node, condition: Expr, a: Expr, b: Expr) -> Expr:
+    if node.spec.dtype.kind == "b":
+        return (condition & a) | (~condition & b)
+    return hl.select(condition, a, b)
+
+
+# dtypes
+
+
+def _opaque(bits: Expr) -> Expr:
+    """The same 32 bits, of which Halide's simplifier concludes nothing; LLVM sees through."""
+    some = literal(0x5A5A5A5A, "uint32")
+    return bits ^ some ^ some
+
+
+def widen(bits: Expr, dtype: str) -> Expr:
+    """The float32 that 16 bits stand for; exact."""
+    if dtype == "float16":
+        return hl.cast(hl.Float(32), hl.reinterpret(hl.Float(16), bits))
+    return hl.reinterpret(hl.Float(32), _opaque(hl.cast(hl.UInt(32), bits) << literal(16, "uint32")))
+
+
+def narrow(value: Expr, dtype: str) -> Expr:
+    """The 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
+    bits, half = hl.reinterpret(hl.UInt(32), value), literal(16, "uint32")
+    if dtype == "float16":
+        same = hl.reinterpret(hl.Float(32), _opaque(bits))  # lest Halide make one rounding of two
+        return hl.reinterpret(hl.UInt(16), hl.cast(hl.Float(16), same))
+    odd = bits >> half & literal(1, "uint32")
+    rounded = bits + odd + literal(0x7FFF, "uint32") >> half
+    quiet = bits >> half | literal(0x40, "uint32")
+    return hl.cast(hl.UInt(16), hl.select(value != value, quiet, rounded))
+
+
+def _to_odd(value: Expr) -> Expr:
+    """A float64 as float32, rounded to odd: a second rounding, to 16 bits, is then as good as one.
+
+    S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
+    """
+    near = hl.cast(hl.Float(32), value)
+    back, bits = hl.cast(hl.Float(64), near), hl.reinterpret(hl.UInt(32), near)
+    one = literal(1, "uint32")
+    change = (back != value) & (value == value) & ((bits & one) == literal(0, "uint32"))
+    moved = hl.select(hl.abs(back) > hl.abs(value), bits - one, bits + one)
+    return hl.reinterpret(hl.Float(32), hl.select(change, moved, bits))
+
+
+def convert(x: Expr, target: str) -> Expr:
+    """`x` in the dtype that `target` is held in, rounded to `target`."""
+    type_ = x.type()
+    if target in HELD:
+        if type_.is_float() and type_.bits() == 64:
+            x = _to_odd(x)
+        elif not type_.is_float() and type_.bits() >= 32:
+            x = _to_odd(hl.cast(hl.Float(64), x))
+        return widen(narrow(hl.cast(hl.Float(32), x), target), target)
+    if target == "bool":
+        return x if type_.is_bool() else x != hl.cast(type_, hl.u8(0))
+    return hl.cast(halide_type(target), x)
+
+
+def load(x: Expr, dtype: str) -> Expr:
+    """What an element of an array of `dtype` is held as."""
+    if dtype == "bool":
+        return x != hl.u8(0)
+    return widen(x, dtype) if dtype in HELD else x
+
+
+def store(x: Expr, dtype: str) -> Expr:
+    """What an array of `dtype` holds for a value."""
+    if dtype == "bool":
+        return hl.cast(hl.UInt(8), x)
+    return narrow(x, dtype) if dtype in HELD else x
+
+
+def _cast(node: Node, x: Expr) -> Expr:
+    return convert(x, node.spec.dtype.name)
+
+
+def _bitcast(node: Node, x: Expr) -> Expr:
+    source, target = node.inputs[0].spec.dtype.name, node.spec.dtype.name
+    stored = STORED.get(target, target)
+    return load(hl.reinterpret(halide_type(stored), store(x, source)), target)
+
+
+def _by_kind(floats: Word, integers: Word) -> Word:
+    def spell(node: Node, *operands: Expr) -> Expr:
+        return (floats if node.spec.dtype.kind in "fV" else integers)(*operands)
+
+    return spell
+
+
+def _plain(compute: Callable[..., Expr]) -> Word:
+    return lambda _node, *operands: compute(*operands)
+
+
+# fmt: off
+WORDS: dict[str, Word] = {
+    "add": _arithmetic(lambda a, b: a + b), "sub": _arithmetic(lambda a, b: a - b),
+    "mul": _arithmetic(lambda a, b: a * b), "fma": _arithmetic(lambda a, b, c: a * b + c),
+    "neg": _neg, "div": _plain(lambda a, b: a / b),
+    "floor_div": _by_kind(float_floor_div, integer_floor_div), "mod": _by_kind(float_mod, integer_mod),
+    "maximum": _extreme(lambda a, b: a > b, "max"), "minimum": _extreme(lambda a, b: a < b, "min"),
+    "lt": _compare(lambda a, b: a < b), "le": _at_most,
+    "eq": _compare(lambda a, b: a == b),
+    "logical_and": _plain(lambda a, b: a & b), "logical_or": _plain(lambda a, b: a | b),
+    "logical_not": _plain(lambda a: ~a), "where": _where,
+    "floor": _plain(lambda x: hl.floor(x)), "round": _plain(lambda x: hl.round(x)),
+    "sqrt": _plain(lambda x: hl.sqrt(x)),
+    "bit_and": _bits(lambda a, b: a & b), "bit_or": _bits(lambda a, b: a | b), "bit_xor": _xor,
+    "shl": _shift(left=True), "shr": _shift(left=False), "mulhi": _mulhi, "bitcast": _bitcast,
+}
+
+#: The reductions: how two elements are folded, in the words above.
+FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
+# fmt: on
+
+VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
+
+#: A reduction that folds nothing is its operand.
+SPELLINGS: dict[str, Word] = {
+    **WORDS, **dict.fromkeys(FOLDS, lambda _node, x: x), "cast": _cast, "const": _const,
+}  # fmt: skip
+
+
+def fold(node: Node, a: Expr, b: Expr) -> Expr:
+    """Two elements of reduction `node` as one."""
+    return WORDS[FOLDS[node.op.name]](node, a, b)
+
+
+def wide(node: Node) -> str:
+    """The dtype in which the parts of a fold are added up: float64 for float32, which costs nothing."""
+    sums = node.op.name in ("reduce_sum", "reduce_prod")
+    return "float64" if sums and held(node) == "float32" else held(node)
+
+
+def identity(node: Node) -> float:
+    """What a reduction of nothing is."""
+    dtype = node.spec.dtype
+    if node.op.name in ("reduce_sum", "reduce_prod"):
+        return int(node.op.name == "reduce_prod")
+    least = node.op.name == "reduce_max"
+    if dtype.kind == "b":
+        return not least
+    if dtype.kind in "fV":
+        return -np.inf if least else np.inf
+    return int(np.iinfo(dtype).min if least else np.iinfo(dtype).max)

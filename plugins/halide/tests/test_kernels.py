@@ -1,0 +1,175 @@
+"""What this backend could get wrong and the conformance suite does not look at."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("halide", reason="Halide is not installed")
+
+from mgb.apply import apply
+from mgb.backend import num_threads
+from mgb.ops.declare import OPS
+from mgb.ops.primitives import maximum, mod, sqrt
+from mgb.ops.reduce import reduce_max, reduce_sum
+from mgb.ops.transcendental import exp
+from mgb.passes import lower
+from mgb_conformance.cases import of, samples
+from mgb_conformance.drive import Driver
+from mgb_conformance.judge import judge, problem
+from mgb_halide import HalideBackend
+
+BACKEND = HalideBackend()
+
+
+def checked(graph: Any, arrays: list[np.ndarray], over: dict[int, int] | None = None) -> None:
+    got = Driver(BACKEND).run(graph, arrays, over)
+    assert [problem(g, w) for g, w in zip(got, judge(graph, arrays), strict=True)] == [None] * len(got)
+
+
+def at_the_end(array: np.ndarray) -> np.ndarray:
+    """A copy whose last byte is the last of its page; the next page must not be touched."""
+    pages = -(-array.nbytes // mmap.PAGESIZE)
+    memory = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    guard = ctypes.c_void_p(start + pages * mmap.PAGESIZE)
+    assert ctypes.CDLL(None).mprotect(guard, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    offset = pages * mmap.PAGESIZE - array.nbytes
+    copy = np.frombuffer(memory, array.dtype, array.size, offset).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def softmax(x: Any, axis: int) -> Any:
+    e = exp(x - reduce_max(x, axis=(axis,)))
+    return e / reduce_sum(e, axis=(axis,))
+
+
+GROUPS = {
+    "flat": lambda x: x * 2 + 1,
+    "two": lambda x: (x * 2 + 1, x - 1),
+    "sum of rows": lambda x: reduce_sum(x, axis=(1,)),
+    "sum of columns": lambda x: reduce_sum(x, axis=(0,)),
+    "rows": lambda x: softmax(x, 1),
+    "columns": lambda x: softmax(x, 0),
+}
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (3, 17), (5, 100), (33, 1000), (3, 20_000), (300, 5)])
+@pytest.mark.parametrize("group", GROUPS)
+def test_nothing_past_the_end_is_read_or_written(group: str, shape: tuple[int, int]) -> None:
+    x = at_the_end(samples("float32", shape))
+    graph = of(GROUPS[group], x)
+    kernel = BACKEND.compile(lower(graph, BACKEND.traits))
+    out = tuple(at_the_end(np.empty(o.spec.shape, o.spec.dtype)) for o in graph.outputs)
+    kernel.run(x, out=out)
+    assert [problem(g, w) for g, w in zip(out, judge(graph, [x]), strict=True)] == [None] * len(out)
+
+
+@pytest.mark.parametrize("size", [1, 13, 16, 5000])
+def test_an_update_of_many_arrays_in_place(size: int) -> None:
+    """Each output replaces an input that other outputs are computed from."""
+
+    def adam(p: Any, g: Any, m: Any, v: Any) -> Any:
+        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+        return m, p - 0.1 * m / (sqrt(v) + 1e-8), v
+
+    arrays = [np.abs(samples("float32", (size,), seed)) for seed in range(4)]
+    graph = of(adam, *arrays)
+    assert not {(2, 0), (0, 1), (3, 2)} & set(BACKEND.compile(lower(graph, BACKEND.traits)).state.hazards)
+    checked(graph, arrays, over={0: 2, 1: 0, 2: 3})
+
+
+def test_outputs_that_change_places_in_memory() -> None:
+    x, y = samples("float32", (100,), 1), samples("float32", (100,), 2)
+    checked(of(lambda x, y: (y * 2 + x, x * 3 - y), x, y), [x, y], over={0: 0, 1: 1})
+    checked(of(lambda x, y: (y * 2 + x, x * 3 - y), x, y), [x, y], over={0: 1, 1: 0})
+
+
+@pytest.mark.parametrize("size", [5, 16, 35])
+def test_a_sign_of_bits_that_were_shifted(size: int) -> None:
+    """Halide's simplifier once took it for known."""
+    x = samples("float32", (size,)).astype(ml_dtypes.bfloat16)
+    (got,) = Driver(BACKEND).run(of(lambda x: apply(OPS["signbit"], x), x), [x])
+    assert np.array_equal(got, np.signbit(x.astype(np.float32)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_of_numbers_far_apart(dtype: str) -> None:
+    info = np.finfo(dtype)
+    many = np.array(
+        [info.max, 1e30, 1e10, 7.5, 1.0, info.tiny, info.smallest_subnormal * 7, 0.0, -3.5], dtype
+    )
+    few = np.array([3.0, -np.pi, 0.1, 1e-20, info.smallest_subnormal * 3, 1e30, -0.7], dtype)
+    x, y = (np.ascontiguousarray(a.ravel()) for a in np.meshgrid(many, few))
+    (got,) = Driver(BACKEND).run(of(lambda x, y: mod(x, y), x, y), [x, y])
+    assert np.array_equal(got, np.mod(x, y))
+
+
+def test_values_of_a_row_beside_those_of_its_elements() -> None:
+    x = samples("float32", (70, 300))
+    checked(of(lambda x: (softmax(x, 1), reduce_max(x, axis=(1,)), reduce_sum(x, axis=(1,))), x), [x])
+    checked(of(lambda x: (softmax(x, 0), reduce_max(x, axis=(0,)), reduce_sum(x, axis=(0,))), x), [x])
+
+
+def test_long_rows_come_to_a_kernel_for_short_ones() -> None:
+    driver = Driver(BACKEND)
+    for shape in ((5, 100), (2, 100_000), (1000, 7), (3, 16_384), (3, 16_385)):
+        x = samples("float32", shape)
+        graph = of(lambda x: softmax(x, 1), x)
+        got = driver.run(graph, [x])
+        assert problem(got[0], judge(graph, [x])[0]) is None
+    assert len(driver._kernels) == 1
+
+
+def test_a_child_process_has_threads_of_its_own() -> None:
+    x = samples("float32", (1 << 20,))
+    graph = of(lambda x: maximum(exp(x * 0.01), 1.0), x)
+    kernel = BACKEND.compile(lower(graph, BACKEND.traits))
+    here, there = np.empty_like(x), np.empty_like(x)
+    kernel.run(x, out=(here,))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        kernel.run(x, out=(there,))
+        os.write(writer, bytes([np.array_equal(here, there), num_threads() >= 1]))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 2) == b"\1\1"
+
+
+LOADS = """
+import sys, pathlib, pickle
+import numpy as np
+from mgb_halide import HalideBackend
+from mgb.ops.reduce import reduce_sum
+from mgb.passes import lower
+from mgb_conformance.cases import of
+x = np.ones((4, 50), np.float32)
+backend = HalideBackend()
+graph = lower(of(lambda x: reduce_sum(x * 2, axis=(1,)), x), backend.traits)
+file = pathlib.Path(sys.argv[1])
+if file.exists():
+    kernel = backend.load(graph, file.read_bytes())
+else:
+    kernel = backend.compile(graph)
+    file.write_bytes(backend.save(kernel))
+out = np.empty((4, 1), np.float32)
+kernel.run(x, out=(out,))
+assert (out == 100).all()
+print("halide" in sys.modules, "llvmlite" in sys.modules)
+"""
+
+
+def test_a_saved_kernel_runs_without_halide(tmp_path: Any) -> None:
+    command = [sys.executable, "-c", LOADS, str(tmp_path / "kernel")]
+    runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(2)]
+    assert [r.stdout.split() for r in runs] == [["True", "True"], ["False", "False"]], runs[-1].stderr
