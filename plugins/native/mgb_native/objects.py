@@ -1,8 +1,8 @@
 """Object files, put into memory without a compiler or a linker.
 
 What LLVM writes for a kernel is a relocatable ELF file: sections, symbols, and places that want an address
-filled in. Of each the few kinds are enough that its large code model uses, where every address is a full word,
-also through a table of addresses (System V ABI, AMD64 supplement; ELF for the Arm 64-bit architecture).
+filled in. Of each the few kinds are enough that its large code model uses, where every address is a full
+word, also through a table of addresses (System V ABI, AMD64 supplement; ELF for the Arm 64-bit architecture).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _MACHINES: Mapping[str, tuple[int, Mapping[int, _Fill]]] = {
     ),
 }
 
-#: The relocations that need the table of addresses, full words all: where a symbol's entry is in it, how far a
-#: symbol is from it, and how far it is from the place that is filled in.
+#: The relocations that need the table of addresses, full words all: where a symbol's entry is in it, how far
+#: a symbol is from it, and how far it is from the place that is filled in.
 _TABLED: Mapping[str, Mapping[int, str]] = {"x86_64": {27: "entry", 25: "symbol", 29: "table"}}
 
 
@@ -146,7 +146,8 @@ class Loaded:
         if not identity.startswith(_IDENTITY) or kind != _RELOCATABLE or machine != here:
             raise ObjectError("it is not a relocatable ELF file for this machine")
         self._sections = list(self._read_sections(start, count, names))
-        wanted = (symbol for _, _, kind, symbol, _ in self._relocations() if self._tabled.get(kind) == "entry")
+        entries = (r for r in self._relocations() if self._tabled.get(r[2]) == "entry")
+        wanted = (symbol for _, _, _, symbol, _ in entries)
         self._entries = {symbol: 8 * k for k, symbol in enumerate(dict.fromkeys(wanted))}
         size = self._place()
         self._memory = bytearray(size)  # checked at each access, and copied when it is complete

@@ -1,0 +1,57 @@
+"""The backend object: what it accepts, and how a graph becomes a kernel."""
+
+from __future__ import annotations
+
+import threading
+
+from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
+from mgb.ir import Kind
+from mgb_native import NativeBackend
+from mgb_native.code import Code, place
+from mgb_native.frame import Frame
+from mgb_native.target import processor, python, version_of
+
+from . import levels, passes, toolchain
+from .nest import SYMBOL
+from .words import VOCABULARY
+
+#: How hard LLVM tries. The vectors are there already.
+EFFORT = 2
+
+_compiling = threading.Lock()
+
+
+class Mlir(NativeBackend):
+    """Fused loops for the CPU, lowered by MLIR."""
+
+    name = "mlir"
+    distribution = "mgb-mlir"
+    traits = Traits(
+        vocabulary=VOCABULARY,
+        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
+        dtypes=ALL_DTYPES,
+        devices=frozenset({"cpu"}),
+        scope=Scope.DOMAIN,
+        specialize=Specialize.NDIM,
+        strided=Strided.ANY,
+        joins=True,
+        priority=50,
+    )
+
+    def probe(self) -> str | None:
+        return toolchain.problem() or self.machine_problem()
+
+    def version(self) -> str:
+        return f"{self.package} {toolchain.WHEEL} {version_of(toolchain.WHEEL)} {python()} {processor()}"
+
+    def print(self, frame: Frame) -> str:
+        return levels.lower(frame, "vector")
+
+    def build(self, printed: str) -> Code:
+        with _compiling:
+            toolchain.check()
+            module = passes.run(passes.parse(printed), passes.TO_LLVM)
+            return place(SYMBOL, passes.machine_code(module, EFFORT))
+
+    def readable(self, frame: Frame, printed: str) -> str:
+        return levels.shown(frame, printed)

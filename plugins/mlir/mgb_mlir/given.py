@@ -1,0 +1,89 @@
+"""What a call gives a kernel: words of arrays, of the plan and of the span, each read once at its head."""
+
+from __future__ import annotations
+
+from mgb.ir import Node
+from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
+from mgb_native.hazards import replaced
+
+from .lanes import Loops
+
+#: The arguments of a kernel: arrays of words.
+ARGUMENTS = ("arrays", "plan", "span")
+
+
+class Given(Loops):
+    """A kernel, and the words that it is given.
+
+    Parameters
+    ----------
+    frame : Frame
+    vector : int
+        Bytes of a vector; 0: the loops stay scalar.
+    """
+
+    def __init__(self, frame: Frame, vector: int) -> None:
+        super().__init__(vector)
+        self.frame = frame
+        self.given: dict[str, str] = {}
+        self.heads: list[str] = []
+
+    def word(self, memory: str, place: int, name: str) -> str:
+        """A word that a call gives, read at the head of the function."""
+        key = f"{memory}{place}"
+        if key not in self.given:
+            self.given[key] = f"%{name}"
+            at = self.index(place)
+            self.heads.append(f"  %{name} = memref.load %{memory}[{at}] : memref<?xindex>")
+        return self.given[key]
+
+    def slot(self, place: int | str) -> str:
+        """A word of the plan, by its name or its place."""
+        if isinstance(place, str):
+            return self.word("plan", HEAD.index(place), place)
+        return self.word("plan", place, f"plan_{place}")
+
+    def span(self, name: str) -> str:
+        """A word of the span."""
+        return self.word("span", SPAN.index(name), name)
+
+    def operand(self, o: Operand) -> str:
+        """The address of an operand."""
+        if o.is_iota:
+            return self.index(0)
+        return self.word("arrays", self.frame.arrays.index(o), o.name + "_data")
+
+    def buffer(self, b: Buffer) -> str:
+        """The address of a buffer."""
+        offset = self.slot(self.frame.buffers_at + self.frame.buffers.index(b))
+        key = f"buffer {b.name}"
+        if key not in self.given:
+            self.given[key] = f"%{b.name}_data"
+            start = self.span("shared" if b.shared else "own")
+            self.heads.append(f"  %{b.name}_data = arith.addi {start}, {offset} : index")
+        return self.given[key]
+
+    def buffer_of(self, prefix: str, node: Node) -> Buffer:
+        """The buffer of `node` whose name begins with `prefix`."""
+        return self.frame.buffer(prefix, node)
+
+    def streams(self, o: Operand) -> str:
+        """Whether an output goes past the caches: not where it replaces an input, which is in them."""
+        key = f"streams {o.name}"
+        if key not in self.given:
+            found = self.heading(
+                f"arith.cmpi ne, {self.slot('stream')}, {self.index(0)} : index", o.name + "_past"
+            )
+            for i in replaced(self.frame, o.node):
+                x = next(p for p in self.frame.arrays if p.node is self.frame.graph.inputs[i])
+                apart = f"arith.cmpi ne, {self.operand(o)}, {self.operand(x)} : index"
+                other = self.heading(apart, f"{o.name}_is_not_{x.name}_")
+                found = self.heading(f"arith.andi {found}, {other} : i1", o.name + "_past")
+            self.given[key] = found
+        return self.given[key]
+
+    def heading(self, text: str, hint: str) -> str:
+        """An operation at the head of the function."""
+        name = self.name(hint)
+        self.heads.append(f"  {name} = {text}")
+        return name

@@ -1,0 +1,199 @@
+"""Innermost loops: element by element, or by vectors and a masked rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from mgb.codegen import scalar
+from mgb.ir import CONST, Node
+from mgb_native.folds import held
+
+from .body import Body, element, is_float, stored
+from .builder import SCALAR, Builder, Lanes
+from .casts import from_memory, to_memory
+from .memory import Functions
+from .words import SPELLINGS
+
+Nodes = tuple[Node, ...]
+
+#: Ops from which the elements of a reduction are dear. In how many vectors at once, which do not wait for
+#: each other, a reduction is carried: a cheap one that reads its row once, and any other.
+CHEAP, ALONE, OTHERWISE = 8, 4, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value in a function: its name, and how many lanes it has; 0 for a scalar."""
+
+    name: str
+    lanes: int = 0
+
+
+Names = dict[Node, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Memory that an innermost loop reads or writes.
+
+    Attributes
+    ----------
+    view : str
+        A memref.
+    dtype : str
+    moves : bool
+        Whether turn `i` is at element `i`; else all are at the first.
+    """
+
+    view: str
+    dtype: str
+    moves: bool = True
+
+
+#: ``turn(counter, lanes, given) -> carried``
+Turn = Callable[[str, Lanes, list[str]], Sequence[str]]
+
+
+class Loops(Builder):
+    """A function with innermost loops.
+
+    Parameters
+    ----------
+    vector : int
+        Bytes of a vector; 0: the loops stay scalar.
+    """
+
+    def __init__(self, vector: int) -> None:
+        super().__init__()
+        self.vector = vector
+        self.functions = Functions()
+
+    def width(self, nodes: Iterable[Node], folds: bool = False, passes: int = 1) -> int:
+        """The lanes of a loop that computes `nodes`: of the widest of them a vector has so many elements."""
+        nodes = tuple(nodes)
+        sizes = [np.dtype("float32" if "float16" in held(v) else held(v)).itemsize for v in nodes]
+        ops = sum(v.op.kind.name != "LEAF" for v in nodes)
+        return (
+            self.vector
+            // max(sizes, default=4)
+            * (1 if not folds else ALONE if ops < CHEAP and passes == 1 else OTHERWISE)
+        )
+
+    def over(self, count: str, width: int, carried: Sequence[tuple[str, str]], turn: Turn) -> list[str]:
+        """Write the loop over `count` elements, by vectors of `width`; returns what it carries at the end."""
+        zero, one = self.index(0), self.index(1)
+        if not width:
+            return self.loop(zero, count, one, carried, lambda i, given: turn(i, SCALAR, given))
+        step = self.index(width)
+        rest = self.rem(count, step)
+        full = self.sub(count, rest)
+        lanes = Lanes(width)
+        done = self.loop(zero, full, step, carried, lambda i, given: turn(i, lanes, given))
+        given = [(value, type_) for value, (_, type_) in zip(done, carried, strict=True)]
+
+        def last() -> Sequence[str]:
+            mask = self.op(f"vector.create_mask {rest} : {lanes.of('i1')}", "mask")
+            return turn(full, Lanes(width, mask), list(done))
+
+        return self.when(self.compare("ne", rest, zero), last, given)
+
+    # memory
+
+    def view(self, dtype: str, address: str) -> str:
+        """The elements of `dtype` from `address` on."""
+        return self.op(self.functions.view(stored(dtype), address), "view")
+
+    def load(self, access: Access, i: str, lanes: Lanes = SCALAR) -> Value:
+        """What a loop reads at turn `i`."""
+        type_ = stored(access.dtype)
+        memory = f"memref<?x{type_}>"
+        if not access.moves:
+            i, lanes = self.index(0), SCALAR
+        body, vector = Body(self, lanes), lanes.of(type_)
+        if not lanes.count:
+            found = self.op(f"memref.load {access.view}[{i}] : {memory}", "e")
+        elif not lanes.mask:
+            found = self.op(f"vector.load {access.view}[{i}] : {memory}, {vector}", "e")
+        else:
+            zero = body.literal("0x" + "0" * (int(type_[1:]) // 4) if type_[0] == "f" else "0", type_)
+            types = f"{memory}, {lanes.of('i1')}, {vector} into {vector}"
+            found = self.op(f"vector.maskedload {access.view}[{i}], {lanes.mask}, {zero} : {types}", "e")
+        return Value(from_memory(body, found, access.dtype), lanes.count)
+
+    def store(self, access: Access, i: str, value: Value, lanes: Lanes = SCALAR) -> None:
+        """Write what a loop has at turn `i`."""
+        type_ = stored(access.dtype)
+        memory = f"memref<?x{type_}>"
+        if not access.moves:
+            value, i, lanes = self.first(value, access.dtype), self.index(0), SCALAR
+        body = Body(self, lanes)
+        name = to_memory(body, self.spread(value, access.dtype, lanes), access.dtype)
+        if not lanes.count:
+            self.line(f"memref.store {name}, {access.view}[{i}] : {memory}")
+        elif not lanes.mask:
+            self.line(f"vector.store {name}, {access.view}[{i}] : {memory}, {lanes.of(type_)}")
+        else:
+            types = f"{memory}, {lanes.of('i1')}, {lanes.of(type_)}"
+            self.line(f"vector.maskedstore {access.view}[{i}], {lanes.mask}, {name} : {types}")
+
+    # values
+
+    def spread(self, value: Value, dtype: str, lanes: Lanes) -> str:
+        """A value in so many lanes."""
+        if value.lanes == lanes.count:
+            return value.name
+        return Body(self, lanes).spread(value.name, element(dtype))
+
+    def first(self, value: Value, dtype: str) -> Value:
+        """The first lane, of a value that is the same in all."""
+        if not value.lanes:
+            return value
+        type_ = Lanes(value.lanes).of(element(dtype))
+        return Value(self.op(f"vector.extract {value.name}[0] : {element(dtype)} from {type_}", "v"))
+
+    def value(self, node: Node, names: Names, lanes: Lanes) -> str:
+        """What `node` is, in so many lanes."""
+        if node.op is CONST and node not in names:
+            return Body(self, lanes).constant(scalar(node).astype(_exact(node)).item(), held(node))
+        return self.spread(names[node], held(node), lanes)
+
+    def compute(self, nodes: Iterable[Node], names: Names, lanes: Lanes) -> None:
+        """Write the operations of `nodes`, and note their names."""
+        body = Body(self, lanes)
+        for node in nodes:
+            if node not in names and node.op is not CONST:
+                operands = [self.value(i, names, lanes) for i in node.inputs]
+                names[node] = Value(SPELLINGS[node.op.name](body, node, *operands), lanes.count)
+
+    def iota(self, dtype: str, place: str, i: str, moves: bool, lanes: Lanes) -> Value:
+        """The places from ``place + i`` on, in `dtype`."""
+        if not moves:
+            i, lanes = self.index(0), SCALAR
+        body = Body(self, lanes)
+        start = self.op(f"arith.index_cast {self.add(place, i)} : index to i64")
+        if is_float(dtype):
+            start = self._counted(body, start, "i64")
+            return Value(body.change("arith.sitofp", start, "i64", element(dtype)), lanes.count)
+        type_ = element(dtype)
+        if dtype == "bool":
+            zero = self.constant("0 : i64")
+            return Value(self.op(f"arith.cmpi ne, {start}, {zero} : i64"))
+        narrow = start if type_ == "i64" else self.op(f"arith.trunci {start} : i64 to {type_}")
+        return Value(self._counted(body, narrow, type_), lanes.count)
+
+    def _counted(self, body: Body, start: str, type_: str) -> str:
+        """`start` and what follows it, one more in each lane."""
+        count = body.lanes.count
+        if not count:
+            return start
+        bits = int(type_[1:])
+        places = ", ".join(str(k - (1 << bits) if k >> (bits - 1) else k) for k in range(count))
+        steps = self.constant(f"dense<[{places}]> : {body.lanes.of(type_)}")
+        return body.op("arith.addi", (body.spread(start, type_), steps), body.lanes.of(type_))
+
+
+def _exact(node: Node) -> np.dtype[np.generic]:
+    """A dtype that holds a constant of `node` and is NumPy's own."""
+    return np.dtype(held(node))

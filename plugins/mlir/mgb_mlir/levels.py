@@ -1,0 +1,81 @@
+"""The levels of the compiler: from a graph to machine code, each as text.
+
+| level | what it is |
+| --- | --- |
+| ``mgb`` | the group in the dialect ``mgb``: ops on whole arrays |
+| ``linalg`` | each pass over the data as one ``linalg.generic`` on tensors |
+| ``loops`` | the loops over memory, whose lengths a plan gives (``scf``, ``memref``), by element |
+| ``vector`` | the same loops; the innermost ones work on vectors (``vector``) |
+| ``llvm`` | LLVM's dialect, by the toolchain's passes |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from mgb_native.frame import Frame
+from mgb_native.target import instructions
+
+from . import nest, passes
+
+#: The bytes of a vector, by an instruction that a processor has.
+VECTORS = {"avx512f": 64, "avx2": 32}
+
+
+def vector_bytes() -> int:
+    """Of the widest vectors here."""
+    has = instructions()
+    return next((size for name, size in VECTORS.items() if name in has), 16)
+
+
+def _mgb(frame: Frame) -> str:
+    from .dialect import text
+
+    return text(frame.graph)
+
+
+def _linalg(frame: Frame) -> str:
+    from .generic import text
+
+    return text(frame)
+
+
+def _loops(frame: Frame) -> str:
+    return nest.module(frame, 0)
+
+
+def _vector(frame: Frame) -> str:
+    return nest.module(frame, vector_bytes())
+
+
+def _llvm(frame: Frame) -> str:
+    return str(passes.run(passes.parse(_vector(frame)), passes.TO_LLVM))
+
+
+LEVELS: dict[str, Callable[[Frame], str]] = {
+    "mgb": _mgb, "linalg": _linalg, "loops": _loops, "vector": _vector, "llvm": _llvm,
+}  # fmt: skip
+
+
+def lower(frame: Frame, stop: str) -> str:
+    """The text of `frame`'s kernel at the level `stop`.
+
+    Raises
+    ------
+    ValueError
+        There is no such level.
+    """
+    if stop not in LEVELS:
+        raise ValueError(f"there is no level {stop!r}; choose one of {', '.join(LEVELS)}")
+    return LEVELS[stop](frame)
+
+
+def shown(frame: Frame, compiled: str) -> str:
+    """What ``explain`` shows: the level that ``MGB_MLIR_STOP`` names, else the one that is compiled."""
+    level = os.environ.get("MGB_MLIR_STOP", "").strip().lower() or "vector"
+    if level == "vector":
+        return compiled
+    if level not in LEVELS:
+        return f"// MGB_MLIR_STOP={level} is no level; set it to one of {', '.join(LEVELS)}\n{compiled}"
+    return lower(frame, level)

@@ -1,0 +1,368 @@
+"""From a graph to the loops of its kernel: the levels ``loops`` and ``vector``.
+
+A kernel is ``kernel(arrays, plan, span)`` over addresses: of a C array with the addresses of the data
+``x0, ..., y0, ...``, of the plan and of the span (see `mgb_native.frame`). The loops are
+
+    rows: the axes that are kept
+        passes over the row: chunks, units
+            the innermost loop, over the elements of a unit
+
+The two levels have the same loops; in the level ``vector`` the innermost ones work on vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from mgb.codegen import Pass
+from mgb.ir import CONST, Node
+from mgb_native.folds import held, wide
+from mgb_native.frame import Buffer, Frame, Operand
+
+from .body import Body, element
+from .builder import SCALAR, Lanes
+from .casts import convert
+from .given import ARGUMENTS, Given
+from .lanes import Access, Names, Nodes, Value
+from .units import Units
+from .words import across, fold_step, nothing
+
+#: The name of the function.
+SYMBOL = "kernel"
+
+
+def module(frame: Frame, vector: int) -> str:
+    """The module of the kernel of `frame`; innermost loops work on vectors of `vector` bytes; 0: scalars."""
+    return Nest(frame, vector if frame.inner is not None else 0).text()
+
+
+class Nest(Given):
+    """The loops of one kernel."""
+
+    def __init__(self, frame: Frame, vector: int) -> None:
+        super().__init__(frame, vector)
+        self.names: Names = {}
+
+    def text(self) -> str:
+        """The module."""
+        self.extents()
+        row0, row1 = self.span("row0"), self.span("row1")
+        tiles = [(row0, "index"), (row0, "index")] if self.frame.tiled else []
+        self.loop(row0, row1, self.index(1), tiles, self.row, "row")
+        if any(o.is_output and o.moves for o in self.frame.operands):
+            stream = self.compare("ne", self.slot("stream"), self.index(0))
+            self.when(stream, partial(self.line, "llvm.fence seq_cst"))
+        done = self.constant("0 : i64")
+        self.line(f"return {done} : i64")
+        words = [f"  %{name} = {self.functions.view('index', f'%{name}_at')}" for name in ARGUMENTS]
+        arguments = ", ".join(f"%{name}_at: index" for name in ARGUMENTS)
+        lines = [f"func.func @{SYMBOL}({arguments}) -> i64 {{", *self.head(), *words]
+        lines += [*self.heads, *self.lines, "}"]
+        return "\n".join(["module {", *lines, self.functions.text(), "}", ""])
+
+    def extents(self) -> None:
+        """The lengths that reductions fold, as numbers."""
+        for node in self.frame.graph.nodes:
+            if node.op.name == "extent":
+                folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
+                count = self.slot("extent") if folds else self.index(1)
+                whole = self.op(f"arith.index_cast {count} : index to i64")
+                number = self.op(f"arith.sitofp {whole} : i64 to {element(held(node))}", "n")
+                self.names[node] = Value(number)
+
+    # rows
+
+    def row(self, row: str, tiles: list[str]) -> Sequence[str]:
+        """One row; `tiles` are the first row of the tile that is laid out, and the first behind it."""
+        plan = self.frame.schedule
+        rows, width, tiles = self.row_addresses(row, tiles)
+        self.row_names = dict(self.names)
+        if not self.frame.columns:
+            for node in plan.row_reads:
+                o = self.frame.source_of[node]
+                self.row_names[node] = self.element(
+                    o, self.access(o, rows[o]), rows[o], self.index(0), SCALAR
+                )
+        self.row_values(plan.before, rows, width)
+        for k, part in enumerate(plan.passes):
+            self.stage(k, part, rows, width)
+            if part.folds:
+                (self.column_totals if self.frame.columns else self.row_totals)(part.folds, width)
+            self.row_values(part.after, rows, width)
+        self.row_stores(rows, width)
+        return tiles
+
+    def stage(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
+        """A pass, if it is among those that are wanted."""
+        if self.frame.stages == 1:
+            self.chunks(k, part, rows, width)
+            return
+        begun = self.compare("sle", self.span("first"), self.index(k))
+        open_ = self.compare("slt", self.index(k), self.span("last"))
+        wanted = self.op(f"arith.andi {begun}, {open_} : i1")
+        self.when(wanted, lambda: self.chunks(k, part, rows, width))
+
+    def places(self, index: str, kind: str, first: int = 0) -> list[str]:
+        """Split `index` into its places along the loops of a kind, "kept" or "folded", from `first` out."""
+        count, at = self.frame.loops[kind], self.frame.lengths_at[kind]
+        names = []
+        for axis in range(first, count - 1):
+            length = self.slot(at + axis)
+            names.append(self.rem(index, length))
+            index = self.div(index, length)
+        return [*names, index][: count - first]
+
+    def moved(self, start: str, slots: Iterable[int], places: Iterable[str]) -> str:
+        """`start`, moved to `places` by the strides in `slots`."""
+        for at, place in zip(slots, places, strict=False):
+            start = self.add(start, self.mul(place, self.slot(at)))
+        return start
+
+    def lined_up(self, o: Operand, start: str, count: str) -> str:
+        """Where the `count` elements that an input has at `start` lie side by side."""
+        if not o.moves or o.is_iota or o.is_output:
+            return start
+        step, buffer = self.slot(o.at), self.buffer(self.buffer_of("g", o.node))
+        apart = self.compare("ne", step, self.index(o.itemsize))
+        gather = self.functions.call(f"mgb_gather_{8 * o.itemsize}", buffer, start, step, count)
+        self.when(apart, partial(self.line, gather))
+        return self.select(apart, buffer, start)
+
+    def row_addresses(self, row: str, tiles: list[str]) -> tuple[dict[Operand, str], str, list[str]]:
+        """Where each operand has its row, the columns of it, and the tiles."""
+        index, column, width = row, "", ""
+        if self.frame.columns:
+            pieces, piece = self.slot("pieces"), self.slot("piece")
+            column = self.mul(self.rem(row, pieces), piece)
+            width = self.least(piece, self.sub(self.slot("n"), column))
+            index = self.div(row, pieces)
+        places = self.places(index, "kept")
+        rows = {}
+        for o in self.frame.operands:
+            start = self.moved(self.operand(o), self.frame.strides_at(o, "kept"), places)
+            if self.frame.columns and o.moves:
+                start = self.moved(start, [o.at], [column])
+            rows[o] = self.lined_up(o, start, width) if o.node in self.frame.schedule.row_reads else start
+        if self.frame.tiled:
+            self.ask(rows)
+            tiles = self.tile(row, places[0], rows, tiles)
+        return rows, width, tiles
+
+    def ask(self, rows: dict[Operand, str]) -> None:
+        """Have the elements of a later row on their way from memory."""
+
+        def ask() -> None:
+            for o in self.frame.tiled:
+                later = self.moved(rows[o], self.frame.strides_at(o, "kept"), [self.slot("ahead")])
+                self.line(
+                    self.functions.call("mgb_ask", later, self.mul(self.slot("n"), self.index(o.itemsize)))
+                )
+
+        self.when(self.compare("ne", self.slot("ahead"), self.index(0)), ask)
+
+    def tile(self, row: str, place: str, rows: dict[Operand, str], tiles: list[str]) -> list[str]:
+        """Lay out rows that lie across cache lines, as many together as share a line."""
+        frame = self.frame
+        used = self.compare("ne", self.slot("tile"), self.index(0))
+        behind = self.compare("sge", row, tiles[1])
+
+        def lay_out() -> Sequence[str]:
+            left = self.sub(self.slot(frame.lengths_at["kept"]), place)
+            end = self.least(self.span("row1"), self.add(row, self.least(self.slot("tile"), left)))
+            for o, step in frame.tiled.items():
+                across = self.slot(frame.strides_at(o, "kept").start)
+                buffer, count = self.buffer(self.buffer_of("g", o.node)), self.sub(end, row)
+                given = (buffer, rows[o], self.slot(step), self.slot("n"), across, count, self.slot("pitch"))
+                apart = self.compare("ne", self.slot(step), self.index(0))
+                call = self.functions.call(f"mgb_tile_{8 * o.itemsize}", *given)
+                self.when(apart, partial(self.line, call))
+            return [row, end]
+
+        wanted = self.op(f"arith.andi {used}, {behind} : i1")
+        tiles = self.when(wanted, lay_out, [(t, "index") for t in tiles])
+        passed = self.mul(self.sub(row, tiles[0]), self.slot("pitch"))
+        for o, step in frame.tiled.items():
+            laid = self.mul(passed, self.index(o.itemsize))
+            laid = self.add(self.buffer(self.buffer_of("g", o.node)), laid)
+            rows[o] = self.select(self.compare("ne", self.slot(step), self.index(0)), laid, rows[o])
+        return tiles
+
+    # elements
+
+    def access(self, o: Operand, address: str) -> Access | None:
+        """How a loop reaches an operand at `address`; an ``iota`` is no memory."""
+        return None if o.is_iota else Access(self.view(o.dtype, address), o.dtype, o.moves)
+
+    def element(self, o: Operand, access: Access | None, address: str, i: str, lanes: Lanes) -> Value:
+        """The value of an operand at turn `i`."""
+        if access is None:
+            return self.iota(o.dtype, address, i, o.moves, lanes)
+        return self.load(access, i, lanes)
+
+    def at_buffer(self, b: Buffer, address: str = "") -> Access:
+        """How a loop reaches a buffer, from `address` on or from its start."""
+        return Access(self.view(b.dtype, address or self.buffer(b)), b.dtype)
+
+    # passes
+
+    def chunks(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
+        """The loop over the chunks of a row."""
+        chunk0, chunk1 = self.span("chunk0"), self.span("chunk1")
+
+        def turn(counter: str, _: list[str]) -> Sequence[str]:
+            # Every other pass runs backwards: it begins with what the one before has left in cache.
+            chunk = counter
+            if k % 2:
+                chunk = self.add(chunk0, self.sub(self.sub(chunk1, self.index(1)), counter))
+            self.chunk(k, part, rows, width, chunk)
+            return ()
+
+        self.loop(chunk0, chunk1, self.index(1), [], turn, "chunk")
+
+    def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> None:
+        partials = {f: self.buffer_of("p", f) for f in part.folds}
+        nodes, passes = (*part.reads, *part.computes, *part.folds), len(self.frame.schedule.passes)
+        lanes = Lanes(self.width(nodes, bool(part.folds), passes))
+        carried, at = [], {}
+        if self.frame.columns:
+            passed = self.mul(chunk, self.slot("piece")) if partials else ""
+            for f, b in partials.items():
+                address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
+                at[f] = self.at_buffer(b, address)
+            self.fill(at, width)
+        else:
+            for f in part.folds:
+                body = Body(self, lanes)
+                carried.append((nothing(body, f, held(f)), body.type(held(f))))
+        unit0 = self.mul(chunk, self.slot("group"))
+        unit1 = self.least(self.slot("units"), self.add(unit0, self.slot("group")))
+        done = Units(self, k, part, rows, width, at, lanes.count).write(unit0, unit1, carried)
+        for f, vector in zip(part.folds, done, strict=False):
+            total = across(Body(self, lanes), f, vector) if lanes.count else vector
+            self.store(self.at_buffer(partials[f]), chunk, Value(total))
+
+    def fill(self, at: dict[Node, Access], count: str) -> None:
+        """Let the memory of reductions begin with what a reduction of nothing is."""
+
+        def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+            for f, access in at.items():
+                self.store(access, i, Value(nothing(Body(self, lanes), f, held(f)), lanes.count), lanes)
+            return ()
+
+        if at:
+            self.over(count, self.width(at), [], turn)
+
+    # row values
+
+    def row_totals(self, folds: Nodes, _: str) -> None:
+        """Fold the chunks of a row."""
+        body, partials = Body(self, SCALAR), [self.at_buffer(self.buffer_of("p", f)) for f in folds]
+        carried = [(nothing(body, f, wide(f)), element(wide(f))) for f in folds]
+
+        def turn(chunk: str, totals: list[str]) -> Sequence[str]:
+            found = []
+            for f, total, access in zip(folds, totals, partials, strict=True):
+                partial = convert(body, self.load(access, chunk).name, held(f), wide(f))
+                found.append(fold_step(body, f, total, partial, wide(f)))
+            return found
+
+        totals = self.loop(self.index(0), self.slot("chunks"), self.index(1), carried, turn)
+        for f, total in zip(folds, totals, strict=True):
+            self.row_names[f] = Value(convert(body, total, wide(f), held(f)))
+
+    def column_totals(self, folds: Nodes, width: str) -> None:
+        """Fold the chunks of each column."""
+        totals = {f: self.at_buffer(self.buffer_of("t", f)) for f in folds}
+        self.fill(totals, width)
+
+        def chunk(counter: str, _: list[str]) -> Sequence[str]:
+            passed, partials = self.mul(counter, self.slot("piece")), {}
+            for f in folds:
+                b = self.buffer_of("p", f)
+                address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
+                partials[f] = self.at_buffer(b, address)
+
+            def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+                for f in folds:
+                    self.fold_into(totals[f], f, i, self.load(partials[f], i, lanes).name, lanes)
+                return ()
+
+            self.over(width, self.width(folds), [], turn)
+            return ()
+
+        self.loop(self.index(0), self.slot("chunks"), self.index(1), [], chunk)
+
+    def fold_into(self, access: Access, f: Node, i: str, value: str, lanes: Lanes) -> None:
+        """Fold an element into what memory has."""
+        total = self.load(access, i, lanes).name
+        total = fold_step(Body(self, lanes), f, total, value, held(f))
+        self.store(access, i, Value(total, lanes.count), lanes)
+
+    def row_values(self, nodes: Iterable[Node], rows: dict[Operand, str], width: str) -> None:
+        """Values of which a row has one; where the lanes are columns, there is one in each."""
+        nodes = [v for v in nodes if v not in self.row_names and v.op is not CONST]
+        if not self.frame.columns:
+            self.compute(nodes, self.row_names, SCALAR)
+        elif nodes:
+            lanes_of = self.lane_reads(nodes, (), rows)
+            to = {v: self.at_buffer(self.buffer_of("r", v)) for v in nodes}
+
+            def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+                names = {**self.row_names, **lanes_of(i, lanes)}
+                self.compute(nodes, names, lanes)
+                for v in nodes:
+                    self.store(to[v], i, Value(self.value(v, names, lanes), lanes.count), lanes)
+                return ()
+
+            self.over(width, self.width(nodes), [], turn)
+
+    def lane_reads(
+        self, nodes: Iterable[Node], ends: Iterable[Node], rows: dict[Operand, str]
+    ) -> Callable[[str, Lanes], Names]:
+        """The row values that a loop over columns reads, as a function of the turn."""
+        nodes = list(nodes)
+        wanted = dict.fromkeys((*(i for v in nodes if v.op.name != "extent" for i in v.inputs), *ends))
+        found: dict[Node, Callable[[str, Lanes], Value]] = {}
+        for v in wanted:
+            if v in self.row_names or v in nodes or (v.op is CONST and v not in self.frame.source_of):
+                continue
+            if v in self.frame.source_of and not self.is_full(v):
+                o = self.frame.source_of[v]
+                found[v] = partial(self.element, o, self.access(o, rows[o]), rows[o])
+            elif not self.is_full(v):
+                b = next(b for b in self.frame.buffers if b.node is v and b.name[0] in "tr")
+                found[v] = partial(self.load, self.at_buffer(b))
+        return lambda i, lanes: {v: read(i, lanes) for v, read in found.items()}
+
+    def is_full(self, node: Node) -> bool:
+        """Whether there is a value for each element of a row."""
+        return self.frame.flat or any(self.frame.span[node][a] for a in self.frame.schedule.reduced)
+
+    def row_stores(self, rows: dict[Operand, str], width: str) -> None:
+        """Write the outputs of which a row has one element."""
+        outputs = [o for o in self.frame.operands if o.is_output and o.node in self.frame.schedule.row_stores]
+        if not outputs:
+            return
+
+        def write() -> Sequence[str]:
+            to = {o: Access(self.view(o.dtype, rows[o]), o.dtype, o.moves) for o in outputs}
+            if not self.frame.columns:
+                for o, access in to.items():
+                    value = Value(self.value(o.node, self.row_names, SCALAR))
+                    self.store(access, self.index(0), value)
+                return ()
+            lanes_of = self.lane_reads((), [o.node for o in outputs], rows)
+
+            def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+                names = {**self.row_names, **lanes_of(i, lanes)}
+                for o, access in to.items():
+                    self.store(access, i, Value(self.value(o.node, names, lanes), lanes.count), lanes)
+                return ()
+
+            self.over(width, self.width([o.node for o in outputs]), [], turn)
+            return ()
+
+        last = self.compare("eq", self.span("last"), self.index(self.frame.stages))
+        first = self.compare("eq", self.span("chunk0"), self.index(0))
+        self.when(self.op(f"arith.andi {last}, {first} : i1"), write)

@@ -1,0 +1,184 @@
+"""The units of a chunk: the runs along the folded axes, and the innermost loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mgb.codegen import Pass
+from mgb.ir import Node
+from mgb_native.folds import held
+from mgb_native.frame import Operand
+
+from .body import Body
+from .builder import Carried, Lanes
+from .lanes import Access, Names, Value
+from .words import fold_step, nothing
+
+if TYPE_CHECKING:
+    from .nest import Nest
+
+Bases = dict[Operand, str]
+
+
+class Units:
+    """The units of one chunk of one pass.
+
+    Parameters
+    ----------
+    nest : Nest
+        What is written to.
+    k : int
+        The number of the pass.
+    part : Pass
+    rows : dict
+        Where each operand has its row.
+    columns : str
+        How many columns there are, where the lanes are columns.
+    partials : dict
+        Where reductions are kept, likewise.
+    width : int
+        The lanes of the innermost loop.
+    """
+
+    def __init__(
+        self,
+        nest: Nest,
+        k: int,
+        part: Pass,
+        rows: Bases,
+        columns: str,
+        partials: dict[Node, Access],
+        width: int,
+    ) -> None:
+        self.nest = nest
+        self.frame = nest.frame
+        self.part = part
+        self.rows = rows
+        self.columns = columns
+        self.partials = partials
+        self.width = width
+        self.written = [o for o in self.frame.operands if o.is_output and o.node in part.stores]
+        self.operands = [*(self.frame.source_of[v] for v in part.reads), *self.written]
+
+    def write(self, unit0: str, unit1: str, carried: Sequence[Carried]) -> list[str]:
+        """Write the loops. Only runs along the innermost of several folded loops take divisions."""
+        nest, zero, one = self.nest, self.nest.index(0), self.nest.index(1)
+        if self.frame.loops["folded"] < 2:
+            bases = {o: self.rows[o] for o in self.operands}
+            return nest.loop(
+                unit0,
+                unit1,
+                one,
+                carried,
+                lambda unit, given: self.unit(bases, zero, unit, unit, given),
+                "unit",
+            )
+        length = nest.slot(self.frame.lengths_at["folded"])
+        run0 = nest.div(unit0, length)
+        run1 = nest.div(nest.add(unit1, nest.sub(length, one)), length)
+
+        def turn(run: str, given: list[str]) -> Sequence[str]:
+            now = [(value, type_) for value, (_, type_) in zip(given, carried, strict=True)]
+            return self.run(run, length, (unit0, unit1), now)
+
+        return nest.loop(run0, run1, one, carried, turn, "run")
+
+    def run(self, run: str, length: str, units: tuple[str, str], carried: Sequence[Carried]) -> list[str]:
+        """One run along the innermost folded loop, as far as it is among the units."""
+        nest, frame = self.nest, self.frame
+        places = nest.places(run, "folded", 1)
+        bases = {
+            o: nest.moved(self.rows[o], frame.strides_at(o, "folded")[1:], places) for o in self.operands
+        }
+        zero = nest.index(0)
+        start = zero if frame.columns else nest.moved(zero, frame.starts_at[1:], places)
+        origin = nest.mul(run, length)
+        first, last = nest.greatest(units[0], origin), nest.least(units[1], nest.add(origin, length))
+
+        def turn(unit: str, given: list[str]) -> Sequence[str]:
+            return self.unit(bases, start, unit, nest.sub(unit, origin), given)
+
+        return nest.loop(first, last, nest.index(1), carried, turn, "unit")
+
+    def unit(self, bases: Bases, start: str, unit: str, place: str, given: list[str]) -> Sequence[str]:
+        """One unit: the operands are at `place` of the innermost folded loop from `bases`."""
+        nest, count = self.nest, self.columns
+        if not self.frame.columns:
+            start = nest.moved(start, self.frame.starts_at[:1], [place])
+            count = nest.least(nest.slot("piece"), nest.sub(nest.slot("n"), start))
+        at = {}
+        for o, base in bases.items():
+            address = nest.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
+            at[o] = nest.lined_up(o, address, count)
+        done = self.elements(at, unit, count, given)
+        for o in self.written:
+            if o.moves:
+                source = nest.buffer(nest.buffer_of("s", o.node))
+                size = nest.mul(count, nest.index(o.itemsize))
+                call = nest.functions.call("mgb_flush", at[o], source, size)
+                nest.when(nest.streams(o), partial(nest.line, call))
+        return done
+
+    def elements(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
+        """The innermost loop."""
+        nest, part = self.nest, self.part
+        reads = [(v, self.frame.source_of[v]) for v in part.reads]
+        sources = [(v, o, nest.access(o, at[o]), at[o]) for v, o in reads]
+        kept = self.kept(unit)
+        to = {o: self.target(o, at[o]) for o in self.written}
+        ends = (*part.stores, *(f.inputs[0] for f in part.folds))
+        lanes_of = nest.lane_reads(part.computes, ends, self.rows) if self.frame.columns else None
+        type_ = Lanes(self.width)
+        carried = [
+            (value, Body(nest, type_).type(held(f))) for f, value in zip(part.folds, given, strict=False)
+        ]
+
+        def turn(i: str, lanes: Lanes, given: list[str]) -> Sequence[str]:
+            names: Names = dict(nest.row_names)
+            for v, o, access, address in sources:
+                names[v] = nest.element(o, access, address, i, lanes)
+            for v in part.restores:
+                names[v] = nest.load(kept[v], i, lanes)
+            if lanes_of is not None:
+                names |= lanes_of(i, lanes)
+            nest.compute(part.computes, names, lanes)
+            for v in part.keeps:
+                nest.store(kept[v], i, Value(nest.value(v, names, lanes), lanes.count), lanes)
+            for o, access in to.items():
+                nest.store(access, i, Value(nest.value(o.node, names, lanes), lanes.count), lanes)
+            return self.folds(i, lanes, names, given)
+
+        return nest.over(count, self.width, carried, turn)
+
+    def kept(self, unit: str) -> dict[Node, Access]:
+        """Where the values are that an earlier pass kept, or that a later one reads."""
+        nest, found = self.nest, {}
+        nodes = (*self.part.restores, *self.part.keeps)
+        passed = nest.mul(unit, nest.slot("piece")) if nodes else ""
+        for v in nodes:
+            b = nest.buffer_of("k", v)
+            found[v] = nest.at_buffer(b, nest.add(nest.buffer(b), nest.mul(passed, nest.index(b.itemsize))))
+        return found
+
+    def target(self, o: Operand, address: str) -> Access:
+        """Where the loop writes an output: a buffer, when it is to go past the caches."""
+        nest = self.nest
+        if o.moves:
+            buffer = nest.buffer(nest.buffer_of("s", o.node))
+            address = nest.select(nest.streams(o), buffer, address)
+        return Access(nest.view(o.dtype, address), o.dtype, o.moves)
+
+    def folds(self, i: str, lanes: Lanes, names: Names, given: list[str]) -> list[str]:
+        """Fold the elements of a turn."""
+        nest, body, done = self.nest, Body(self.nest, lanes), []
+        for k, f in enumerate(self.part.folds):
+            value = nest.value(f.inputs[0], names, lanes)
+            if self.frame.columns:
+                nest.fold_into(self.partials[f], f, i, value, lanes)
+                continue
+            if lanes.mask:
+                value = body.select(lanes.mask, value, nothing(body, f, held(f)), body.type(held(f)))
+            done.append(fold_step(body, f, given[k], value, held(f)))
+        return done

@@ -1,0 +1,209 @@
+"""Each level is a valid module, and three of them, run by three ways, agree with NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mgb.functional as F
+import ml_dtypes
+import numpy as np
+import pytest
+from mgb.ir import Graph
+
+pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install torch-mlir==20261001")
+pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
+
+from mgb_mlir import dialect, levels, passes, toolchain, words
+from mgb_native.frame import Frame
+from mlir_helpers import BACKEND, call, run_linalg, run_loops, traced
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def integers(dtype: str, *shape: int) -> Any:
+    return RNG.integers(0, 120, shape).astype(dtype)
+
+
+def softmax(x: Any, axis: Any) -> Any:
+    e = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def norm(x: Any) -> Any:
+    return (x - F.mean(x, 1, keepdims=True)) / F.sqrt(F.mean(x * x, 1, keepdims=True) + 1e-3)
+
+
+def norm_of(x: Any) -> Any:
+    x = x.astype(np.float64)
+    return (x - x.mean(1, keepdims=True)) / np.sqrt((x * x).mean(1, keepdims=True) + 1e-3)
+
+
+def two(x: Any) -> Any:
+    return x * 2.0, F.sum(x, 0, keepdims=True)
+
+
+HALF = RNG.standard_normal((5, 33)).astype(np.float16)
+BRAIN = RNG.standard_normal((5, 33)).astype(ml_dtypes.bfloat16)
+WIDE, ROW, COLUMN = normal(37, 45), normal(1, 45), normal(37, 1)
+CUBE = normal(4, 19, 21)
+BYTES = integers("uint8", 6, 70)
+
+# fmt: off
+#: function of Tensors, inputs, the truth.
+CASES: dict[str, tuple[Any, list[Any], Any]] = {
+    "broadcast": (lambda a, b, c: F.maximum(a * b + c, 0.0), [WIDE, ROW, COLUMN],
+                  lambda a, b, c: np.maximum(a * b + c, 0)),
+    "exp": (F.exp, [WIDE], lambda x: np.exp(x.astype(np.float64))),
+    "row softmax": (lambda x: F.softmax(x, 1), [WIDE], lambda x: softmax(x, 1)),
+    "column softmax": (lambda x: F.softmax(x, 0), [WIDE], lambda x: softmax(x, 0)),
+    "inner softmax": (lambda x: F.softmax(x, 1), [CUBE], lambda x: softmax(x, 1)),
+    "norm": (norm, [WIDE], norm_of),
+    "full sum": (lambda x: F.sum(x, (0, 1), keepdims=True), [WIDE],
+                 lambda x: x.astype(np.float64).sum(keepdims=True)),
+    "outer and inner": (lambda x: F.max(x, (0, 2), keepdims=True), [CUBE],
+                        lambda x: x.max((0, 2), keepdims=True)),
+    "two outputs": (two, [WIDE], lambda x: (x * 2, x.astype(np.float64).sum(0, keepdims=True))),
+    "float16": (lambda x: x * x + x, [HALF], lambda x: x.astype(np.float32) ** 2 + x),
+    "bfloat16": (lambda x: x * 0.5, [BRAIN], lambda x: x.astype(np.float32) * 0.5),
+    "uint8": (lambda x: F.sum(x // 3, 1, keepdims=True), [BYTES],
+              lambda x: (x // 3).sum(1, keepdims=True, dtype=np.uint8)),
+    "compare": (lambda a: F.where(a > 0.25, a, 0.0 - a), [WIDE], lambda a: np.where(a > 0.25, a, -a)),
+    "double": (lambda x: F.exp(x) + 1.0, [WIDE.astype(np.float64)], lambda x: np.exp(x) + 1),
+}
+# fmt: on
+
+
+def case(name: str) -> tuple[Graph, list[Any], tuple[Any, ...]]:
+    function, arrays, truth = CASES[name]
+    wanted = truth(*arrays)
+    return traced(function, arrays), arrays, wanted if isinstance(wanted, tuple) else (wanted,)
+
+
+def check(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        digits = {"float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-13}.get(one.dtype.name, 2e-5)
+        np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), rtol=digits, atol=digits)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_vectors(name: str) -> None:
+    graph, arrays, wanted = case(name)
+    check(call(BACKEND.compile(graph), graph, arrays), wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scalar_loops(name: str) -> None:
+    graph, arrays, wanted = case(name)
+    check(run_loops(graph, arrays), wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_generics_as_the_toolchain_runs_them(name: str) -> None:
+    graph, arrays, wanted = case(name)
+    check(run_linalg(graph, arrays), wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_toolchain_takes_the_dialect(name: str) -> None:
+    """MLIR itself reads the dialect's description, and then the graph in its operations."""
+    from torch_mlir import ir
+    from torch_mlir.dialects import irdl
+
+    graph, _, _ = case(name)
+    with ir.Context(), ir.Location.unknown():
+        irdl.load_dialects(ir.Module.parse(dialect.irdl()))
+        text = levels.lower(Frame(graph), "mgb")
+        module = ir.Module.parse(text)
+        assert module.operation.verify()
+        with pytest.raises(ir.MLIRError, match=r"unregistered operation .mgb\.no_such_op_"):
+            ir.Module.parse(text.replace('"mgb.', '"mgb.no_such_op_', 1))
+
+
+def test_the_dialect_has_what_the_backend_prints() -> None:
+    assert set(dialect.OPS) == set(words.VOCABULARY) | {"const", "iota", "cast"}
+
+
+def test_the_levels_are_what_they_say() -> None:
+    graph, _, _ = case("row softmax")
+    said = {
+        "mgb": ("mgb.reduce_max",), "linalg": ("linalg.generic", "reduction"),
+        "loops": ("scf.for", "memref.load"), "vector": ("vector.load", "vector.reduction"),
+        "llvm": ("llvm.func", "llvm.br"),
+    }  # fmt: skip
+    assert list(said) == list(levels.LEVELS)
+    for level, parts in said.items():
+        text = levels.lower(Frame(graph), level)
+        assert all(part in text for part in parts), level
+    assert "vector" not in levels.lower(Frame(graph), "loops")
+    with pytest.raises(ValueError, match="mgb, linalg, loops, vector, llvm"):
+        levels.lower(Frame(graph), "assembly")
+
+
+def test_explain_shows_the_level_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, _, _ = case("compare")
+    assert "vector.store" in BACKEND.compile(graph).source
+    monkeypatch.setenv("MGB_MLIR_STOP", "Linalg")
+    assert "linalg.yield" in BACKEND.compile(graph).source
+    monkeypatch.setenv("MGB_MLIR_STOP", "assembly")
+    text = BACKEND.compile(graph).source
+    assert "assembly is no level; set it to one of mgb, linalg" in text and "vector.store" in text
+
+
+def test_a_graph_outside_of_the_dialect_is_named() -> None:
+    x = normal(3)
+    node = traced(lambda x: x + 1.0, [x]).outputs[0]
+    wrong = type(node)(node.op, node.inputs[:1], node.params, node.spec)
+    with pytest.raises(dialect.DialectError, match=r"mgb\.add takes 2 operands"):
+        dialect.verify(Graph(node.inputs[:1], (wrong,)))
+
+
+@pytest.mark.parametrize("failing", ["ownership-based-buffer-deallocation", "no-such-pass"])
+def test_a_failing_pass_leaves_the_module_before_and_after(
+    failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "TO_LLVM", (*passes.TO_LLVM[:3], failing, *passes.TO_LLVM[3:]))
+    graph, _, _ = case("compare")
+    with pytest.raises(passes.LoweringError, match=f"the pass {failing} failed") as caught:
+        BACKEND.compile(graph)
+    folder = Path(str(caught.value).split(" in ")[1].split(" have ")[0])
+    for name in ("before.mlir", "after.mlir"):
+        text = (folder / name).read_text()
+        assert "cond_br" in text and "scf.for" not in text
+
+
+def test_what_llvm_does_not_take_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "TO_LLVM", tuple(p for p in passes.TO_LLVM if "memref" not in p))
+    graph, _, _ = case("compare")
+    with pytest.raises(passes.LoweringError, match="LLVM does not take the module in") as caught:
+        BACKEND.compile(graph)
+    assert "memref" in Path(str(caught.value).split(" in ")[1].split(": ")[0]).read_text()
+
+
+def test_a_module_that_is_not_valid_is_kept() -> None:
+    with pytest.raises(passes.LoweringError, match="is not valid") as caught:
+        passes.parse("module { func.func @f() { } }")
+    assert "@f" in Path(str(caught.value).split(" in ")[1].split(" is not")[0]).read_text()
+
+
+def test_a_wheel_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named, asked for a sample, and used where that passes; else the version that does is named."""
+    graph, arrays, wanted = case("broadcast")
+    monkeypatch.setattr(toolchain, "version_of", lambda name: "20991231")
+    toolchain.check.cache_clear()
+    try:
+        with caplog.at_level("WARNING", logger="mgb.mlir"):
+            check(call(BACKEND.compile(graph), graph, arrays), wanted)
+        assert "20991231" in caplog.text and toolchain.TESTED in caplog.text
+        toolchain.check.cache_clear()
+        monkeypatch.setattr(toolchain, "_SAMPLE", "module { no.such_op }")
+        with pytest.raises(passes.LoweringError, match=f"torch-mlir=={toolchain.TESTED}"):
+            BACKEND.compile(graph)
+    finally:
+        toolchain.check.cache_clear()
