@@ -89,7 +89,7 @@ class Race:
 
     def _sample(self, name: str) -> None:
         call, repeats = self._contestants[name], self._repeats[name]
-        _settle()
+        settle()
         if self._seconds[name] < LONG_SECONDS:
             call()
         start = time.perf_counter()
@@ -131,7 +131,7 @@ def interleave(
     return race.timings()
 
 
-def _settle() -> None:
+def settle() -> None:
     """Wait until no thread of this process spins."""
     for _ in range(PAUSES):
         before = time.process_time()

@@ -3,6 +3,7 @@
 from .domain import aligned, domain, reduced_axes, spans, structure_key, values
 from .hazards import hazards
 from .layout import Loops, broadcast_strides, collapse, offset, row_major
+from .online import Online, online
 from .schedule import Pass, Schedule, is_operand, schedule
 from .text import C_TYPES, Assign, Spelling, Table, c_literal, expression, scalar, statements
 
@@ -10,6 +11,7 @@ __all__ = [
     "C_TYPES",
     "Assign",
     "Loops",
+    "Online",
     "Pass",
     "Schedule",
     "Spelling",
@@ -23,6 +25,7 @@ __all__ = [
     "hazards",
     "is_operand",
     "offset",
+    "online",
     "reduced_axes",
     "row_major",
     "scalar",

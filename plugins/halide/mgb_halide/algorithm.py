@@ -15,6 +15,7 @@ from mgb.codegen import Pass
 from mgb.ir import CONST, Node
 
 from .frame import Frame, Names, Operand
+from .fused import fuses, marked
 from .schedule import HalideSchedule
 from .toolchain import hl
 from .words import (
@@ -83,6 +84,7 @@ class Algorithm:
         self.shape = hl.ImageParam(hl.UInt(8), max(1, len(frame.loops)), "domain")
         for d in range(max(1, len(frame.loops))):
             self.shape.dim(d).set_stride(hl.Expr())
+        self.fused = fuses(frame.graph)
         self.tuples: dict[Node, tuple[Func, int, Names]] = {}
         self.constants: dict[Node, Expr] = {}
         self._rows(frame.schedule.before)
@@ -154,6 +156,9 @@ class Algorithm:
             if v not in self.constants:
                 self.constants[v] = SPELLINGS["const"](v)
             return self.constants[v]
+        if self.fused and v.op.name == "fma" and v.spec.dtype.kind == "f":
+            a, b, c = (memo[i] for i in v.inputs)
+            return marked(a, b, self.shape.dim(0).min()) + c
         return SPELLINGS[v.op.name](v, *(memo[i] for i in v.inputs))
 
     def _leaf(self, o: Operand, at: Place) -> Expr:

@@ -15,13 +15,14 @@ from mgb_native import target as shared
 from mgb_native.launch import Launcher
 
 from .frame import Frame
+from .fused import fused_pipeline
 from .launch import Layout, Unit, is_short
 from .machine import NAME, Code, dump, load, place
 from .pipeline import build
 from .schedule import HalideSchedule, parse
 from .search import autoscheduled, tuned
 from .settings import SCHEDULE
-from .toolchain import TESTED, compile_pipeline, hl, installed
+from .toolchain import TESTED, compile_pipeline, installed, keep
 from .words import VOCABULARY
 
 _log = logging.getLogger("mgb.halide")
@@ -107,15 +108,25 @@ def _made(graph: Graph, plan: HalideSchedule) -> tuple[Frame, list[Code], Halide
 
 
 def _compiled(frame: Frame, plan: HalideSchedule, short: bool) -> Code:
+    pipeline = None
     try:
         pipeline = build(frame, plan, short)
-        image = compile_pipeline(pipeline.outputs, pipeline.arguments, NAME)
-    except hl.HalideError as error:
+        compiled = fused_pipeline if pipeline.fused else compile_pipeline
+        image = compiled(pipeline.outputs, pipeline.arguments, NAME)
+        return place(image, pipeline.order, str(plan), short)
+    except Exception as error:
+        path = keep(_source(frame, plan), pipeline, error)
         about = f"Halide {installed()} (tested with {TESTED}) does not compile this group by [{plan.full()}]"
-        raise RuntimeError(f"{about}: {str(error).strip()}\n{frame.graph}") from error
-    return place(image, pipeline.order, str(plan), short)
+        kept = f"{path} has the group, its schedule and what Halide made of it"
+        raise RuntimeError(f"{about}: {str(error).strip()}; {kept}") from error
 
 
 def _kernel(frame: Frame, codes: Sequence[Code], plan: HalideSchedule) -> Kernel:
     unit = Unit(frame, codes, lambda short: _compiled(frame, plan, short))
-    return Kernel(Launcher([unit]).run, f"# Halide, schedule: {plan.full()}\n{frame.graph}", unit)
+    return Kernel(Launcher([unit]).run, _source(frame, plan), unit)
+
+
+def _source(frame: Frame, plan: HalideSchedule) -> str:
+    """The schedule, the stages that it is for, and the group, as text."""
+    stages = "\n".join(f"#   {line}" for line in frame.stages())
+    return f"# Halide, schedule: {plan.full()}\n# stages:\n{stages}\n{frame.graph}"

@@ -137,3 +137,21 @@ class Frame:
     @property
     def outputs(self) -> tuple[Operand, ...]:
         return tuple(o for o in self.operands if o.is_output)
+
+    def stages(self) -> list[str]:
+        """What is computed in turn, for people: a line for each pass, values named as in the graph's text."""
+        names = {v: f"%{i}" for i, v in enumerate(dict.fromkeys((*self.graph.inputs, *self.graph.nodes)))}
+
+        def listed(nodes: Sequence[Node]) -> str:
+            return ", ".join(f"{names[v]} {v.op.name}" for v in nodes)
+
+        shared = f"each {'tile of columns' if self.columns else 'row'} ({', '.join(self.row_loops)})"
+        lines = []
+        for k, part in enumerate(() if self.flat else self.schedule.passes):
+            words = [f"pass {k} of {shared}"]
+            words += [f"keeps {listed(part.keeps)}"] if part.keeps else []
+            words += [f"folds {listed(part.folds)}"] if part.folds else []
+            words += [f"then {listed(part.after)}"] if part.after else []
+            lines += ["; ".join(words)] if len(words) > 1 else []
+        written = ", ".join(f"{o.name} = {names[o.node]} over ({', '.join(o.loops)})" for o in self.written)
+        return [*lines, f"writes {written}"]

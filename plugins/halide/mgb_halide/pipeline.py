@@ -2,7 +2,7 @@
 
 | group | loops, outermost first |
 | --- | --- |
-| no reduction | tasks of (pieces of the innermost axis, all other axes), vectors |
+| no reduction | tasks of (pieces of the innermost axis, all other axes), vectors; with gaps: squares |
 | folds along rows | tasks of rows; in a row each pass in turn: tasks of pieces, vectors |
 | folds of columns | tasks of tiles; in a tile each pass in turn: tasks of groups of rows, rows, vectors |
 
@@ -20,11 +20,15 @@ from mgb.ir import Node
 
 from .algorithm import Algorithm, Stage
 from .frame import Frame
+from .fused import fuses
 from .schedule import HalideSchedule
 from .toolchain import hl, target
 from .words import Expr, halide_type, held
 
 Func = Any
+
+#: The side of a square of elements that do not lie side by side.
+SQUARE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,14 @@ class Pipeline:
         Those before the outputs.
     order : tuple of str
         The names of the operands in the order of all arguments; the first is ``"domain"``.
+    fused : bool
+        There are products with a mark; see `mgb_halide.fused`.
     """
 
     outputs: tuple[Func, ...]
     arguments: tuple[Any, ...]
     order: tuple[str, ...]
+    fused: bool
 
 
 def lanes_of(frame: Frame, plan: HalideSchedule) -> int:
@@ -52,7 +59,9 @@ def lanes_of(frame: Frame, plan: HalideSchedule) -> int:
     widths = [_bits(v) for v in frame.graph.nodes if v.inputs] or [_bits(o.node) for o in frame.outputs]
     widths = [w for w in widths if w] or [8]
     common = max(sorted(set(widths)), key=widths.count)
-    return int(target().natural_vector_size(halide_type(f"uint{common}"))) * (2 if frame.flat else 1)
+    return int(target().natural_vector_size(halide_type(f"uint{common}"))) * (
+        2 if frame.flat and not fuses(frame.graph) else 1
+    )
 
 
 def _bits(v: Node) -> int:
@@ -72,7 +81,7 @@ def collect(algorithm: Algorithm) -> Pipeline:
     """What there is to compile of an algorithm."""
     outputs = algorithm.outputs
     order = ["domain", *algorithm.params, *(o.name for _, operands in outputs for o in operands)]
-    return Pipeline(tuple(f for f, _ in outputs), tuple(algorithm.arguments), tuple(order))
+    return Pipeline(tuple(f for f, _ in outputs), tuple(algorithm.arguments), tuple(order), algorithm.fused)
 
 
 class _Scheduler:
@@ -148,8 +157,25 @@ class _Scheduler:
                 if loops:
                     self.tasks(func, [self.algorithm.vars[x] for x in loops], hl.Expr(self.plan.task))
                 continue
-            _, lane = self.sweep(func, loops)
-            self.vectors(func, lane, whole=True)
+            stage = func if self.dense is None else func.specialize(self.dense)
+            _, lane = self.sweep(stage, loops)
+            stage.vectorize(lane, self.lanes, hl.TailStrategy.RoundUp)
+            if self.dense is not None:
+                self.squares(func, loops)
+
+    def squares(self, stage: Any, loops: Sequence[str]) -> None:
+        """Squares of the two innermost axes: what lies side by side along the second stays in cache."""
+        variables = self.algorithm.vars
+        first, lane = self.fresh("square"), self.fresh("lane")
+        stage.split(variables["i"], first, lane, SQUARE, self.guard)
+        over, inside = [first], [lane]
+        if len(loops) > 1:
+            second, line = self.fresh("square"), self.fresh("line")
+            stage.split(variables[loops[1]], second, line, SQUARE, self.guard)
+            over, inside = [first, second], [lane, line]
+        rest = [variables[x] for x in loops[2:]]
+        stage.reorder(*inside, *over, *rest)
+        self.tasks(stage, [*over, *rest], hl.Expr(max(1, self.plan.task // SQUARE**2)))
 
     def folding(self) -> None:
         outputs = self.algorithm.outputs

@@ -73,3 +73,26 @@ def compile_pipeline(
         kinds = {hl.OutputFileType.object: str(image)}
         pipeline.compile_to(kinds, list(arguments), name, target(*features))
         return image.read_bytes()
+
+
+def keep(group: str, pipeline: Any, error: Exception) -> Path:
+    """A new folder with what failed to compile.
+
+    Parameters
+    ----------
+    group : str
+    pipeline : Pipeline or None
+        Halide's functions, when there are any yet: their loops are written too, as far as Halide gets.
+    error : Exception
+    """
+    folder = Path(tempfile.mkdtemp(prefix="mgb-halide-"))
+    (folder / "group.txt").write_text(group)
+    (folder / "error.txt").write_text(str(error))
+    if pipeline is not None:
+        kinds = {hl.OutputFileType.stmt: str(folder / "loops.stmt")}
+        try:
+            made = hl.Pipeline(list(pipeline.outputs))
+            made.compile_to(kinds, list(pipeline.arguments), "group", target(*FEATURES))
+        except hl.HalideError:
+            pass  # it failed before there were loops
+    return folder

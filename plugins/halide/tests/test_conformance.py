@@ -2,7 +2,8 @@
 
 import pytest
 
-pytest.importorskip("halide", reason="Halide is not installed")
+pytest.importorskip("halide", reason="Halide is not installed: pip install halide")
+pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip install ./plugins/halide")
 
 from mgb_conformance import *  # noqa: F403
 

@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-pytest.importorskip("halide", reason="Halide is not installed")
+pytest.importorskip("halide", reason="Halide is not installed: pip install halide")
+pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip install ./plugins/halide")
 
 from mgb.apply import apply
 from mgb.backend import num_threads
@@ -26,6 +27,7 @@ from mgb_conformance.cases import of, samples
 from mgb_conformance.drive import Driver
 from mgb_conformance.judge import judge, problem
 from mgb_halide import HalideBackend
+from mgb_halide.toolchain import host
 
 BACKEND = HalideBackend()
 
@@ -150,6 +152,7 @@ LOADS = """
 import sys, pathlib, pickle
 import numpy as np
 from mgb_halide import HalideBackend
+from mgb_halide.toolchain import host
 from mgb.ops.reduce import reduce_sum
 from mgb.passes import lower
 from mgb_conformance.cases import of
@@ -173,3 +176,23 @@ def test_a_saved_kernel_runs_without_halide(tmp_path: Any) -> None:
     command = [sys.executable, "-c", LOADS, str(tmp_path / "kernel")]
     runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(2)]
     assert [r.stdout.split() for r in runs] == [["True", "True"], ["False", "False"]], runs[-1].stderr
+
+
+@pytest.mark.skipif("-fma" not in host(), reason="this processor has no fused multiply-add")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_only_what_is_asked_for_is_rounded_once(dtype: str) -> None:
+    """(1 + e)(1 - e) - 1 is -e*e when it is fused, and 0 when the product is rounded first."""
+    e = np.finfo(dtype).eps
+    one, other = np.full(100, 1 + e, dtype), np.full(100, 1 - e, dtype)
+    minus = np.full(100, -1, dtype)
+    arrays = [one, other, minus]
+    graph = of(lambda a, b, c: (apply(OPS["fma"], a, b, c), a * b + c), *arrays)
+    fused, apart = Driver(BACKEND).run(graph, arrays)
+    assert (fused == -(e * e)).all() and (apart == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 40), (40, 1), (3, 17), (33, 50), (5, 19, 21)])
+def test_inputs_with_gaps_go_by_squares(shape: tuple[int, ...]) -> None:
+    wide = samples("float32", tuple(2 * n for n in shape))
+    for x in (wide[tuple(slice(None, None, 2) for _ in shape)], samples("float32", shape[::-1]).T):
+        checked(of(lambda x: (exp(x), x < 0), x), [x])

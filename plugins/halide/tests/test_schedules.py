@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("halide", reason="Halide is not installed")
+pytest.importorskip("halide", reason="Halide is not installed: pip install halide")
+pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip install ./plugins/halide")
 
 from mgb.codegen import structure_key
 from mgb.ops.reduce import reduce_max, reduce_sum
@@ -16,9 +20,11 @@ from mgb.ops.transcendental import exp
 from mgb.passes import lower
 from mgb_conformance.cases import of, samples
 from mgb_conformance.judge import judge, problem
-from mgb_halide import HalideBackend
+from mgb_halide import HalideBackend, backend
+from mgb_halide.frame import Frame
 from mgb_halide.schedule import AUTOSCHEDULERS, HalideSchedule, parse
 from mgb_halide.settings import SCHEDULE
+from mgb_native.objects import ObjectError
 
 BACKEND = HalideBackend()
 
@@ -131,3 +137,30 @@ def test_what_an_autoscheduler_makes_is_used(monkeypatch: pytest.MonkeyPatch, ca
     assert exact.sizes == {"i": 256, "k0": 64}
     assert exact.schedule == str(HalideSchedule(auto="Mullapudi2016"))
     assert exact.image != kernel.state.codes[True].image
+
+
+def test_what_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The group and its schedule, and the loops where Halide came so far."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv(SCHEDULE.name, "task=4096")
+    graph = lower(of(softmax, samples("float32", (4, 50))), BACKEND.traits)
+
+    def refuse(*_: Any) -> Any:
+        raise ObjectError("no such relocation")
+
+    monkeypatch.setattr(backend, "place", refuse)
+    with pytest.raises(RuntimeError, match=r"task=4096.*: no such relocation; .*mgb-halide-") as caught:
+        BACKEND.compile(graph)
+    (folder,) = (f for f in tmp_path.iterdir() if str(f) in str(caught.value))
+    kept = (folder / "group.txt").read_text()
+    assert str(graph) in kept and "task=4096" in kept and "folds" in kept
+    assert "vector" in (folder / "loops.stmt").read_text() or "ramp" in (folder / "loops.stmt").read_text()
+    assert (folder / "error.txt").read_text() == "no such relocation"
+
+
+def test_stages_are_said_in_the_words_of_the_graph() -> None:
+    graph = of(softmax, samples("float32", (4, 50)))
+    names = re.findall(r"(%\d+): \S+ = (reduce_max|reduce_sum)", str(graph))
+    *passes, written = Frame(graph, 1).stages()
+    assert [re.search(r"folds (%\d+) (\w+)", line).groups() for line in passes] == names  # type: ignore[union-attr]
+    assert re.fullmatch(r"writes y0 = %\d+ over \(i, k0\)", written)

@@ -138,7 +138,7 @@ def _maximum_gradient(pool: Pooling, output: Spec) -> tuple[Chain, Callable[...,
     spread = pool.chain(backward, (Arg.DIFF_DST, g), (Arg.WORKSPACE, places), (Arg.DIFF_SRC, x))
 
     def call(g: Any, x: Any, y: Any) -> Any:
-        if not is_finite(x):
+        if not is_finite(y):  # a window that has NaN or nothing finite gives no finite maximum
             return None
         winners = empty((nbytes,), _BYTE)
         find(np.ascontiguousarray(x), winners, empty(y.shape, output.dtype))

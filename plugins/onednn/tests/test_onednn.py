@@ -239,6 +239,18 @@ def test_maximum_pooling_of_what_is_not_finite_is_that_of_numpy(special):
     np.testing.assert_array_equal(dx[:, :, :2, :2], np.broadcast_to([[1, 0], [0, 0]], (2, 3, 2, 2)))
 
 
+def test_minus_infinity_beside_a_number_is_no_maximum():
+    window = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)}
+    x = random(2, 3, 8, 8)
+    x[:, :, ::2, ::2] = x[:, :, 1::2, 1::2] = -np.inf
+    g = random(2, 3, 4, 4)
+    y = rule_of(pooling.max_pool2d)(x, **window)
+    np.testing.assert_array_equal(y, x.reshape(2, 3, 4, 2, 4, 2).max((3, 5)))
+    dx = rule_of(pooling.max_pool2d_grad)(g, x, y, **window)
+    where = x == y.repeat(2, 2).repeat(2, 3)  # no two are the same
+    np.testing.assert_array_equal(dx, np.where(where, g.repeat(2, 2).repeat(2, 3), 0))
+
+
 def test_threads_call_at_once_and_each_gets_its_own_result():
     window = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     w, rule = random(16, 16, 3, 3), rule_of(contract.conv2d)

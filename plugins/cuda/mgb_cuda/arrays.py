@@ -1,0 +1,58 @@
+"""What a launcher asks of the arrays that it is given."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Arrays(Protocol):
+    """Arrays of one library on one device."""
+
+    def address(self, array: Any) -> int:
+        """Where the elements of `array` begin."""
+
+    def stream(self) -> int:
+        """The stream that the caller works on."""
+
+    def scratch(self, nbytes: int) -> tuple[int, object]:
+        """The address of fresh memory, and what keeps it."""
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        """A row-major copy of a NumPy array on the device."""
+
+    def contiguous(self, array: Any) -> Any:
+        """A row-major copy of an array of the device."""
+
+
+class CupyArrays:
+    """Arrays of CuPy, on the stream that is CuPy's current one.
+
+    Memory comes from CuPy's pool, which gives freed memory to later work on the same stream alone; so scratch
+    memory may be dropped as soon as the kernels that use it are launched.
+    """
+
+    address = staticmethod(attrgetter("data.ptr"))
+
+    def __init__(self, ordinal: int) -> None:
+        import cupy
+
+        self._cupy, self._ordinal = cupy, ordinal
+        self._current = cupy.cuda.get_current_stream
+
+    def stream(self) -> int:
+        pointer: int = self._current().ptr
+        return pointer
+
+    def scratch(self, nbytes: int) -> tuple[int, object]:
+        memory = self._cupy.cuda.alloc(nbytes)
+        return memory.ptr, memory
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        with self._cupy.cuda.Device(self._ordinal):
+            return self._cupy.asarray(np.ascontiguousarray(array))
+
+    def contiguous(self, array: Any) -> Any:
+        return self._cupy.array(array, order="C", copy=True)

@@ -1,0 +1,62 @@
+"""The parameters of a kernel: one struct, printed and packed by one list."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+
+#: The size of each type that a parameter may have; the codes are those of `struct`.
+CODES = {"pointer": "Q", "int64_t": "q", "int": "i", "uint32_t": "I"}
+
+
+class Packing:
+    """The layout of the parameters of a kernel.
+
+    Parameters
+    ----------
+    pointers : int
+        How many addresses stand in front; they change from call to call.
+    fields : sequence of (type, name)
+        What follows, the 8-byte types first, so that C and this agree on the places.
+    """
+
+    def __init__(self, pointers: int, fields: Sequence[tuple[str, str]]) -> None:
+        sizes = [struct.calcsize(CODES[kind]) for kind, _ in fields]
+        assert sizes == sorted(sizes, reverse=True), "the types of 8 bytes stand in front"
+        self.names = tuple(name for _, name in fields)
+        self.pointers = struct.Struct(f"<{pointers}Q")
+        self.fields = struct.Struct("<" + "".join(CODES[kind] for kind, _ in fields))
+        used = self.pointers.size + self.fields.size
+        self.size = -(-used // 8) * 8 or 8
+
+    def pack(self, values: Mapping[str, int]) -> bytes:
+        """The struct, with room for the addresses."""
+        packed = self.fields.pack(*(values[name] for name in self.names))
+        return (bytes(self.pointers.size) + packed).ljust(self.size, b"\0")
+
+
+class Packet:
+    """The parameters of one call, at a fixed address.
+
+    Parameters
+    ----------
+    content : bytes
+        As `Packing.pack` made it.
+
+    Attributes
+    ----------
+    buffer : bytearray
+        Where addresses are packed into.
+    table : int
+        The address of the list of parameters, as a launch wants it; the struct is the only one.
+    """
+
+    __slots__ = ("_keep", "buffer", "table")
+
+    def __init__(self, content: bytes) -> None:
+        self.buffer = bytearray(content)
+        fixed = (ctypes.c_char * len(content)).from_buffer(self.buffer)  # it cannot be resized any more
+        table = (ctypes.c_void_p * 1)(ctypes.addressof(fixed))
+        self.table = ctypes.addressof(table)
+        self._keep = fixed, table

@@ -1,0 +1,86 @@
+"""The launcher on a driver that takes notes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mgb_cuda.testing import stub
+
+pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed: pip install cuda-bindings")
+pytestmark = pytest.mark.skipif(stub.missing() is not None, reason=str(stub.missing()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("driver")
+    stub.build(found)
+    return found
+
+
+SETUP = """
+import json, struct
+from mgb_cuda import LaunchError, Packet, Packing
+from mgb_cuda.driver import CudaDevice, device_count, missing, properties
+from mgb_cuda.testing.stub import Notes, StubArrays
+
+notes, device = Notes(), CudaDevice(0, None, StubArrays())
+"""
+
+
+def run(folder: Path, script: str, **variables: str) -> Any:
+    return json.loads(stub.run(folder, SETUP + script, **variables).splitlines()[-1])
+
+
+class TestDriver:
+    def test_a_launch_as_the_driver_sees_it(self, folder: Path) -> None:
+        script = """
+functions = device.load(b"\\x7fELF", ["one", "two"])
+packing = Packing(2, [("int64_t", "a"), ("int", "b"), ("uint32_t", "c")])
+packet = Packet(packing.pack({"a": -5, "b": -6, "c": 7}))
+packing.pointers.pack_into(packet.buffer, 0, 0x1000, 0x2000)
+notes.watch(packing.size)
+for function, grid in zip(functions, [(3, 1), (2, 65535)]):
+    device.launcher(function, grid, 96)(0x77, packet.table)
+found = notes.launches()
+for note in found:
+    note["parameters"] = struct.unpack_from("<QQqiI", note["parameters"])
+print(json.dumps(found))
+"""
+        first, second = run(folder, script)
+        assert (first["name"], second["name"]) == ("one", "two")
+        assert (first["grid"], second["grid"]) == ([3, 1, 1], [2, 65535, 1])
+        for note in (first, second):
+            assert note["block"] == [96, 1, 1] and note["stream"] == 0x77 and note["shared"] == 0
+            assert note["parameters"] == [0x1000, 0x2000, -5, -6, 7]
+
+    def test_properties(self, folder: Path) -> None:
+        script = (
+            "print(json.dumps([properties(0).capability, properties(0).multiprocessors, device_count()]))"
+        )
+        found = run(folder, script, MGB_STUB_CAPABILITY="86", MGB_STUB_DEVICES="2")
+        assert found == [[8, 6], 132, 2]
+
+    def test_an_image_that_the_driver_refuses(self, folder: Path) -> None:
+        script = """
+try:
+    device.load(b"no image", ["f"])
+except LaunchError as error:
+    print(json.dumps(str(error)))
+"""
+        assert "CUDA_ERROR_INVALID_IMAGE" in run(folder, script)
+
+    def test_threads_share_no_parameters(self, folder: Path) -> None:
+        """Two packets are never at one address, and their tables point to their own bytes."""
+        script = """
+import ctypes
+packets = [Packet(struct.pack("<Q", k)) for k in range(50)]
+seen = []
+for packet in packets:
+    at = ctypes.c_void_p.from_address(packet.table).value
+    seen.append(ctypes.c_uint64.from_address(at).value)
+print(json.dumps(seen))
+"""
+        assert run(folder, script) == list(range(50))

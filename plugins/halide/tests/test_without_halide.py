@@ -1,0 +1,23 @@
+"""What there is where Halide is not: an answer that says what to install, and schedules that can be read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+ABSENT = """
+import sys
+sys.modules["halide"] = None
+from mgb_halide import HalideBackend
+from mgb_halide.schedule import parse
+assert parse("task=4096").task == 4096
+print(HalideBackend().probe())
+"""
+
+
+def test_the_command_that_installs_it_is_said() -> None:
+    pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip install ./plugins/halide")
+    run = subprocess.run([sys.executable, "-c", ABSENT], capture_output=True, text=True)
+    assert run.stdout.strip() == "Halide is not installed; python -m pip install halide", run.stderr

@@ -1,0 +1,16 @@
+"""The NVRTC backend of mgb. Nothing of CUDA is imported before the first kernel is compiled."""
+
+from __future__ import annotations
+
+from mgb.backend import Backend
+from mgb.plugins import hookimpl
+
+from .backend import Nvrtc
+
+__all__ = ["Nvrtc", "mgb_backend"]
+
+
+@hookimpl
+def mgb_backend(name: str) -> Backend | None:
+    """The backend, when it is the one that is asked for."""
+    return Nvrtc() if name == Nvrtc.name else None

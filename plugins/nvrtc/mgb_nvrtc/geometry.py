@@ -1,0 +1,238 @@
+"""Which variant serves a call, and the numbers that it is passed: a table of rules over sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+
+from mgb.codegen import Schedule
+from mgb_cuda import Properties
+
+from .frame import Frame
+from .steps import Steps
+from .variant import ROUND_BYTES, Kind, Variant
+
+#: Bytes that a thread loads at once, and how many such loads of it should be under way.
+VECTOR, UNDER_WAY = 16, 4
+
+#: Registers of a thread for one slot, for all of them, and for a row that stays there, by threads of a block.
+LOADED, SLOTS, STAYING, STAYING_FULL = 64, 32, 64, 32
+
+#: Threads of a block, those of one with teams smaller than a warp, and the most.
+THREADS, SMALL_TEAMS, MOST = 256, 128, 1024
+
+#: Elements of a row that a thread should have when there is a choice: of one that stays, of one that is only
+#: summed.
+OWN, SUMMED = 8, 16
+
+#: Blocks for each multiprocessor that keep it busy, and the most that share a row.
+BUSY, MOST_CHUNKS = 4, 4096
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant, and how it is launched on one set of shapes.
+
+    Attributes
+    ----------
+    variant : Variant
+    numbers : dict
+        What it is passed beside addresses.
+    blocks : int
+        In each launch; times `chunks` but for the last stage of a split row.
+    chunks : int
+    """
+
+    variant: Variant
+    numbers: dict[str, int]
+    blocks: int
+    chunks: int
+
+
+def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] = frozenset()) -> Choice:
+    """The variant for a call.
+
+    Parameters
+    ----------
+    frame : Frame
+    steps : Steps
+    properties : Properties
+    askew : set of int, optional
+        The arrays that begin at no multiple of `VECTOR` bytes.
+    """
+    kind = Kind.FLAT if frame.flat else Kind.COLUMNS if frame.columns else Kind.ROWS
+    lanes = _lanes(frame, steps, kind, askew)
+    variant = Variant(kind, steps.wide, steps.loops.folded, steps.letters, steps.class_of, lanes)
+    if kind is not Kind.COLUMNS:
+        variant = replace(variant, tail=steps.length % lanes != 0)
+    shaped = {Kind.FLAT: _flat, Kind.ROWS: _rows, Kind.COLUMNS: _columns}[kind]
+    variant = shaped(frame, steps, properties, variant)
+    chunk, chunks = _chunks(steps, properties, variant)
+    together = bool(frame.online) and not variant.stays and chunks == 1
+    variant = replace(variant, split=chunks > 1, online=together)
+    return Choice(variant, _numbers(steps, variant, chunk, chunks), _blocks(steps, variant), chunks)
+
+
+def _blocks(steps: Steps, v: Variant) -> int:
+    if v.kind is Kind.FLAT:
+        return -(-steps.length // (v.stride * v.slots))
+    return -(-steps.rows // v.rows_of_block)
+
+
+# lanes
+
+
+def _lanes(frame: Frame, steps: Steps, kind: Kind, askew: Set[int]) -> int:
+    """The most neighbours that are loaded at once and lie at the same multiple in every operand."""
+    last = len(steps.loops.shape) - 1
+    units = {
+        i: o.itemsize
+        for i, (o, c) in enumerate(zip(frame.operands, steps.class_of, strict=True))
+        if c >= 0 and steps.classes[c][last] == 1 and not o.is_iota
+    }
+    lanes = VECTOR // max(units.values(), default=VECTOR) if askew.isdisjoint(units) else 1
+    while lanes > 1 and not (_even(steps, lanes, kind) and _fits(frame, kind, lanes)):
+        lanes //= 2
+    return lanes
+
+
+def _even(steps: Steps, lanes: int, kind: Kind) -> bool:
+    """Do lanes never straddle the end of the innermost loop, and begin at multiples everywhere?
+
+    Where there is one loop alone, its end may be in the midst of lanes.
+    """
+    *outer, length = steps.loops.shape
+    if length % lanes and (outer or kind is Kind.COLUMNS):
+        return False
+    moving = (s for s in steps.classes if s[-1] == 1)
+    return all(step % lanes == 0 for s in moving for step in s[:-1])
+
+
+def _registers(nodes: Sequence[object]) -> int:
+    """Registers that one element of each of `nodes` takes."""
+    return sum(max(1, node.spec.dtype.itemsize // 4) for node in nodes)  # type: ignore[attr-defined]
+
+
+def _most_loaded(schedule: Schedule) -> int:
+    """Registers for one element of everything that a pass loads."""
+    return max(_registers(p.reads) for p in schedule.passes) or 1
+
+
+def _meeting(frame: Frame, lanes: int) -> int:
+    """Shared memory in which a thread adds its lanes of the widest fold to those of others, in columns."""
+    return lanes * max((f.spec.dtype.itemsize for p in frame.plain.passes for f in p.folds), default=0)
+
+
+def _fits(frame: Frame, kind: Kind, lanes: int) -> bool:
+    """Are there registers for the lanes of all that a pass loads, folds and stores, and shared memory?"""
+    if kind is Kind.COLUMNS and THREADS * _meeting(frame, lanes) > ROUND_BYTES:
+        return False
+    held = (_registers((*p.reads, *p.folds, *p.stores)) for p in frame.plain.passes)
+    return max(*held, _registers(frame.kept)) * lanes <= LOADED
+
+
+def _tile(frame: Frame, lanes: int, most: int) -> int:
+    """Slots so that enough loads are under way, but no more than there are registers for, or work."""
+    loads = max(len(p.reads) for p in frame.plain.passes)
+    slots = max(1, UNDER_WAY // max(1, loads))
+    while slots > 1 and (slots > most or slots * lanes * _most_loaded(frame.plain) > SLOTS):
+        slots //= 2
+    return slots
+
+
+# threads
+
+
+def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+    v = replace(v, threads=THREADS, team=THREADS)
+    blocks = -(-steps.length // v.stride)
+    enough = blocks // (BUSY * properties.multiprocessors)
+    return replace(v, slots=_tile(frame, v.lanes, max(1, enough)))
+
+
+def _rows(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+    vectors = max(1, -(-steps.length // v.lanes))
+    if frame.kept:
+        for team in _powers(1, MOST):
+            slots = -(-vectors // team)
+            full = team > MOST // 2
+            room = (STAYING_FULL if full else STAYING) // _registers(frame.kept) // v.lanes
+            if slots <= (room if full else min(room, max(1, OWN // v.lanes))):
+                return replace(_team(v, team), slots=_rounded(slots, room), stays=True)
+        team = MOST // 2
+    else:
+        own = max(1, SUMMED // v.lanes)
+        team = min(_power(-(-vectors // own)), THREADS)
+    v = _team(v, team)
+    return replace(v, slots=_tile(frame, v.lanes, max(1, vectors // team)))
+
+
+def _team(v: Variant, team: int) -> Variant:
+    return replace(v, team=team, threads=max(team, SMALL_TEAMS) if team <= 32 else team)
+
+
+def _columns(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+    across = min(32, _power(-(-steps.rows // v.lanes)))
+    most = _power(max(1, steps.length))
+    if frame.kept:
+        most_threads = ROUND_BYTES // max(1, _meeting(frame, v.lanes))
+        for threads in (t for t in (THREADS, 2 * THREADS, MOST) if t <= most_threads):
+            team = max(1, min(threads // across, most))
+            room = (STAYING_FULL if threads == MOST else STAYING) // _registers(frame.kept) // v.lanes
+            slots = max(1, -(-steps.length // team))
+            if slots <= room:
+                v = replace(v, threads=team * across, team=team, stays=True)
+                return replace(v, slots=_rounded(slots, room))
+    team = max(1, min(THREADS // across, most))
+    v = replace(v, threads=team * across, team=team)
+    return replace(v, slots=_tile(frame, v.lanes, max(1, steps.length // team)))
+
+
+def _chunks(steps: Steps, properties: Properties, v: Variant) -> tuple[int, int]:
+    """Elements of a row for each of the blocks that share it, and how many there are."""
+    blocks, tile = _blocks(steps, v), v.stride * v.slots
+    wanted = BUSY * properties.multiprocessors // max(1, blocks)
+    chunks = min(wanted, steps.length // tile, MOST_CHUNKS)
+    if v.kind is Kind.FLAT or v.stays or chunks < 2 or (v.team <= 32 < v.threads and v.kind is Kind.ROWS):
+        return steps.length, 1
+    chunk = -(-steps.length // chunks // v.stride) * v.stride
+    return chunk, -(-steps.length // chunk)
+
+
+# numbers
+
+
+def _numbers(steps: Steps, v: Variant, chunk: int, chunks: int) -> dict[str, int]:
+    numbers = {"rows": steps.rows, "length": steps.length, "chunk": chunk, "chunks": chunks}
+    for j, length in enumerate(steps.loops.shape):
+        numbers |= {f"n{j}": length} | dict(zip((f"m{j}", f"h{j}"), magic(length), strict=True))
+    for c, strides in enumerate(steps.classes):
+        numbers |= {f"s{c}_{j}": step for j, step in enumerate(strides)}
+    return numbers
+
+
+def magic(length: int) -> tuple[int, int]:
+    """``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift`` for n below 2**31.
+
+    Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994.
+    """
+    if not 0 < length < 1 << 31:
+        return 0, 0
+    shift = (length - 1).bit_length()
+    return ((1 << 32) * ((1 << shift) - length) // length + 1), shift
+
+
+def _powers(first: int, last: int) -> list[int]:
+    return [1 << k for k in range(first.bit_length() - 1, last.bit_length())]
+
+
+def _power(number: int) -> int:
+    """The power of two that is not smaller."""
+    return 1 << max(0, math.ceil(number) - 1).bit_length()
+
+
+def _rounded(slots: int, most: int) -> int:
+    """One of few numbers that is not smaller, so that few kernels are compiled."""
+    step = 1 if slots <= 4 else 2 if slots <= 8 else 4
+    return min(-(-slots // step) * step, max(slots, most))

@@ -1,0 +1,163 @@
+"""How this backend spells each op in CUDA C++, and the C type of each dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from mgb.codegen import C_TYPES, Spelling, c_literal
+from mgb.ir import Node
+
+#: 16-bit floats are held as their bits: a kernel meets them in loads, stores and casts alone.
+TYPES = {**C_TYPES, "float16": "uint16_t", "bfloat16": "uint16_t"}
+
+#: How 16-bit floats become float32 and back.
+WIDEN = {"float16": "h2f", "bfloat16": "b2f"}
+NARROW = {"float16": "f2h", "bfloat16": "f2b"}
+
+
+def c_type(node: Node) -> str:
+    """The C type of the value of `node`."""
+    return TYPES[node.spec.dtype.name]
+
+
+def _is_float(node: Node) -> bool:
+    return node.spec.dtype.kind == "f"
+
+
+def _wide(node: Node) -> str:
+    """The unsigned type in which the integers of `node` are computed: it wraps."""
+    return "uint64_t" if node.spec.dtype.itemsize == 8 else "uint32_t"
+
+
+def _arithmetic(text: str) -> Callable[..., str]:
+    """Operators: on floats as they are, on integers without a sign."""
+
+    def spell(node: Node, *operands: str) -> str:
+        if _is_float(node):
+            return text.format(*operands)
+        wide = _wide(node)
+        return f"({c_type(node)})({text.format(*(f'({wide}){x}' for x in operands))})"
+
+    return spell
+
+
+def _fma(node: Node, a: str, b: str, c: str) -> str:
+    if _is_float(node):
+        return f"{_named('fma', node)}({a}, {b}, {c})"
+    return _arithmetic("{0} * {1} + {2}")(node, a, b, c)
+
+
+def _named(name: str, node: Node) -> str:
+    """The function of the C library for the dtype."""
+    return name if node.spec.dtype.itemsize == 8 else f"{name}f"
+
+
+def _library(name: str) -> Callable[..., str]:
+    return lambda node, *operands: f"{_named(name, node)}({', '.join(operands)})"
+
+
+def _template(name: str) -> Callable[..., str]:
+    """A function of the prelude."""
+    return lambda node, *operands: f"{name}<{c_type(node)}>({', '.join(operands)})"
+
+
+def _by_kind(floats: str, integers: str) -> Callable[..., str]:
+    return lambda node, *xs: _template(floats if _is_float(node) else integers)(node, *xs)
+
+
+def _bits(text: str) -> Callable[..., str]:
+    return lambda node, *operands: f"({c_type(node)})({text.format(*operands)})"
+
+
+def _shift(symbol: str, unsigned: bool) -> Callable[..., str]:
+    def spell(node: Node, x: str, count: str) -> str:
+        places = f"((uint32_t){count} & {8 * node.spec.dtype.itemsize - 1})"
+        left = f"({_wide(node)}){x}" if unsigned else x
+        return f"({c_type(node)})({left} {symbol} {places})"
+
+    return spell
+
+
+def _mulhi(node: Node, a: str, b: str) -> str:
+    dtype = node.spec.dtype
+    if dtype.itemsize == 8:
+        return f"{'__mul64hi' if dtype.kind == 'i' else '__umul64hi'}({a}, {b})"
+    wide = "int64_t" if dtype.kind == "i" else "uint64_t"
+    return f"({c_type(node)})(({wide}){a} * ({wide}){b} >> {8 * dtype.itemsize})"
+
+
+def _bitcast(node: Node, x: str) -> str:
+    if node.spec.dtype.kind == "b":
+        return f"({x} != 0)"
+    return f"bits_as<{c_type(node)}>({x})"
+
+
+def cast(node: Node, x: str) -> str:
+    """A change of dtype, rounded once."""
+    source, target = node.inputs[0].spec.dtype, node.spec.dtype
+    if source == target:
+        return x
+    if source.name in WIDEN:
+        x, source = f"{WIDEN[source.name]}({x})", np.dtype(np.float32)
+    if target.name in NARROW:
+        exact = source.name in ("bool", "float32") or source.itemsize < 4
+        return f"{NARROW[target.name]}({f'(float){x}' if exact else f'to_odd({x})'})"
+    if target.kind == "b":
+        return f"({x} != 0)"
+    if source.kind == "f" and target.kind in "iu" and target.itemsize < 4:
+        x = f"(int32_t){x}"
+    return f"({c_type(node)}){x}"
+
+
+# fmt: off
+WORDS: dict[str, Spelling] = {
+    "add": _arithmetic("{0} + {1}"), "sub": _arithmetic("{0} - {1}"), "mul": _arithmetic("{0} * {1}"),
+    "neg": _arithmetic("-{0}"), "div": "{0} / {1}", "fma": _fma,
+    "floor_div": _by_kind("float_floor_div", "integer_floor_div"),
+    "mod": _by_kind("float_mod", "integer_mod"),
+    "maximum": _template("maximum"), "minimum": _template("minimum"),
+    "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})",
+    "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "(!{0})",
+    "where": "({0} ? {1} : {2})",
+    "floor": _library("floor"), "round": _library("rint"), "sqrt": _library("sqrt"),
+    "bit_and": _bits("{0} & {1}"), "bit_or": _bits("{0} | {1}"), "bit_xor": _bits("{0} ^ {1}"),
+    "shl": _shift("<<", unsigned=True), "shr": _shift(">>", unsigned=False), "mulhi": _mulhi,
+    "bitcast": _bitcast,
+    # Those that CUDA documents to be within 2 ULP in both precisions; not so pow, atan2, erfc.
+    **{name: _library(name) for name in ("exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")},
+}
+
+#: The reductions: how two elements are folded, in the words above.
+FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
+# fmt: on
+
+VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
+
+#: A reduction that folds nothing is its operand.
+SPELLINGS: dict[str, Spelling] = {
+    **WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": cast, "const": c_literal,
+    "extent": lambda node: f"({c_type(node)})p.length",
+}  # fmt: skip
+
+
+def fold(node: Node, a: str, b: str) -> str:
+    """The expression that folds two elements of reduction `node`."""
+    spelling = WORDS[FOLDS[node.op.name]]
+    return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
+
+
+def identity(node: Node) -> str:
+    """What a reduction of nothing is."""
+    dtype, name = node.spec.dtype, node.op.name
+    if name in ("reduce_sum", "reduce_prod"):
+        return f"({c_type(node)}){int(name == 'reduce_prod')}"
+    least = name == "reduce_max"
+    if dtype.kind == "b":
+        return "false" if least else "true"
+    if dtype.kind == "f":
+        return f"({c_type(node)}){'-' * least}INFINITY"
+    info = np.iinfo(dtype)
+    signed = f"(-{info.max}{'LL' * (dtype.itemsize == 8)} - 1)" if dtype.kind == "i" else "0"
+    greatest = f"{info.max}{'U' * (dtype.kind == 'u')}{'LL' * (dtype.itemsize == 8)}"
+    return f"({c_type(node)}){signed if least else greatest}"
