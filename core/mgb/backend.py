@@ -11,11 +11,11 @@ from typing import Any
 
 from . import config, dtypes
 from .ir import Graph, Kind
-from .memory import Adopted, adopt
+from .ownership import Adopted, Seen, adopt, adopter
 
 __all__ = [
-    "ALL_DTYPES", "API_VERSION", "MOST_THREADS", "Adopted", "Backend", "Kernel", "Scope", "Specialize",
-    "Strided", "Traits", "adopt", "num_threads",
+    "ALL_DTYPES", "API_VERSION", "MOST_THREADS", "Adopted", "Backend", "Kernel", "Scope", "Seen",
+    "Specialize", "Strided", "Traits", "adopt", "adopter", "num_threads",
 ]  # fmt: skip
 
 #: The version of this API. A backend built for another one is refused before any of its graphs is compiled.

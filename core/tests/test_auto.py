@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, tensor
 from mgb.apply import apply
+from mgb.jit.deferral.links import Ends
 
 # random programs
 
@@ -214,3 +215,19 @@ def test_waiting_inputs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             weakref.finalize(x._data.base if x._data.base is not None else x._data, freed.append, n)
             y = x * 2
         assert len(freed) > 32 and y.numpy()[0] == 2.0
+
+
+def test_an_interrupt_before_anything_is_computed_leaves_the_old_values(monkeypatch: Any) -> None:
+    parameter = tensor([1.0, 2.0])
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with auto():
+        parameter += 1.0
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Ends, "used", interrupt)
+            parameter.numpy()
+        np.testing.assert_array_equal(parameter.numpy(), [1.0, 2.0])
+        parameter += 1.0
+        np.testing.assert_array_equal(parameter.numpy(), [2.0, 3.0])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb import memory, tensor
+from mgb import memory, ownership, tensor
 
 FLOAT = np.dtype(np.float32)
 LARGE = (256, 1024)  # 1 MiB of float32
@@ -186,8 +186,8 @@ def fresh(pooled: bool) -> np.ndarray:
 @pytest.mark.parametrize("pooled", [True, False])
 def test_one_owner_is_alone(pooled: bool) -> None:
     owner = Owner(fresh(pooled))
-    assert memory.owned_alone([owner.array], 0)
-    assert memory.owned_alone((np.ones(3), owner.array), 1)
+    assert ownership.owned_alone([owner.array], 0)
+    assert ownership.owned_alone((np.ones(3), owner.array), 1)
 
 
 #: Ways to hold the memory of an array.
@@ -208,51 +208,51 @@ HOLDERS = [
 def test_a_second_holder_is_seen(pooled: bool, hold: object) -> None:
     owner = Owner(fresh(pooled))
     kept = hold(owner.array)  # type: ignore[operator]
-    assert not memory.owned_alone([owner.array], 0)
+    assert not ownership.owned_alone([owner.array], 0)
     del kept
     gc.collect()
-    assert memory.owned_alone([owner.array], 0)
+    assert ownership.owned_alone([owner.array], 0)
 
 
 def test_the_same_array_twice_is_not_alone() -> None:
     owner = Owner(fresh(True))
-    assert not memory.owned_alone([owner.array, owner.array], 0)
+    assert not ownership.owned_alone([owner.array, owner.array], 0)
 
 
 def test_views_and_odd_layouts_are_not_owned() -> None:
     base = np.ones((4, 4), FLOAT)
-    assert not memory.owned_alone([base[1:]], 0)
-    assert not memory.owned_alone([np.asfortranarray(base)], 0)
+    assert not ownership.owned_alone([base[1:]], 0)
+    assert not ownership.owned_alone([np.asfortranarray(base)], 0)
     locked = np.ones(3)
     locked.flags.writeable = False
-    assert not memory.owned_alone([locked], 0)
+    assert not ownership.owned_alone([locked], 0)
 
 
 def test_numpy_of_a_tensor_is_seen() -> None:
     parameter = tensor([1.0, 2.0])
-    assert memory.owned_alone([parameter._data], 0)
+    assert ownership.owned_alone([parameter._data], 0)
     seen = parameter.numpy()
-    assert not memory.owned_alone([parameter._data], 0)
+    assert not ownership.owned_alone([parameter._data], 0)
     del seen
     alias = parameter.detach()
-    assert not memory.owned_alone([parameter._data], 0)
+    assert not ownership.owned_alone([parameter._data], 0)
     del alias
-    assert memory.owned_alone([parameter._data], 0)
+    assert ownership.owned_alone([parameter._data], 0)
 
 
 # the same, asked for many at once
 
 
-def updates_of(owners: list[Owner]) -> tuple[memory.Updates, list[int]]:
+def updates_of(owners: list[Owner]) -> tuple[ownership.Updates, list[int]]:
     """Updates of the arrays at odd places of a list, and where the owners' arrays lie after a first call."""
     size = owners[0].array.size
     fresh = [lambda: memory.empty((size,), FLOAT)] * len(owners)
-    updates = memory.Updates(range(1, 2 * len(owners), 2), fresh)
+    updates = ownership.Updates(range(1, 2 * len(owners), 2), fresh)
     written(updates, owners)
     return updates, [address(o.array) for o in owners]
 
 
-def written(updates: memory.Updates, owners: list[Owner]) -> list[int]:
+def written(updates: ownership.Updates, owners: list[Owner]) -> list[int]:
     """One call: the owners get the targets. Where these lie."""
     other = np.ones(3)
     arrays = [x for o in owners for x in (other, o.array)]
@@ -297,7 +297,7 @@ def test_updates_see_two_owners_of_one_array() -> None:
 
 
 def test_seen_keeps_nothing_alive() -> None:
-    seen = memory.Seen()
+    seen = ownership.Seen()
     arrays = np.ones(3), np.ones(3)
     assert not seen.same(arrays) and not seen.same(())
     seen.remember(arrays)
@@ -308,7 +308,7 @@ def test_seen_keeps_nothing_alive() -> None:
 
 
 def test_seen_is_not_deceived_by_an_address_that_is_used_again() -> None:
-    seen, first = memory.Seen(), np.ones(3)
+    seen, first = ownership.Seen(), np.ones(3)
     seen.remember((first,))
     places = {id(first)}
     del first

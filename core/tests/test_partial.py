@@ -290,3 +290,53 @@ def test_random_functions_have_the_gradients_of_eager_mode(data: st.DataObject) 
         assert (got is None) == (want is None)
         if want is not None:
             np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+def test_results_that_are_tensors_from_outside_are_those_very_tensors() -> None:
+    @partial_trace
+    def some(x: Tensor, p: Tensor) -> tuple[Tensor, ...]:
+        y = x * p
+        return x, y, y, p
+
+    for seed in range(3):
+        x, p = (tensor(np.random.default_rng(seed + n).standard_normal(3)) for n in (0, 9))
+        was = x.numpy().copy()
+        with GradManager().attach([x, p]) as manager:
+            a, b, c, d = some(x, p)
+            assert a is x and b is c and d is p
+            manager.backward((a * 2.0 + b * c + d * d).sum())
+        np.testing.assert_allclose(x.grad.numpy(), 2.0 + 2.0 * was * p.numpy() ** 2, rtol=1e-5)
+        np.testing.assert_allclose(p.grad.numpy(), 2.0 * p.numpy() + 2.0 * was**2 * p.numpy(), rtol=1e-5)
+        a += 1.0
+        np.testing.assert_allclose(x.numpy(), was + 1.0, rtol=1e-6)
+
+
+def test_a_result_that_was_changed_in_place_is_differentiated_once() -> None:
+    @partial_trace
+    def scale(x: Tensor, p: Tensor) -> Tensor:
+        x *= p
+        return x
+
+    for seed in range(3):
+        q, p = (tensor(np.random.default_rng(seed + n).standard_normal(3)) for n in (0, 9))
+        with GradManager().attach([q, p]) as manager:
+            x = q * 1.5
+            y = scale(x, p)
+            assert y is x
+            manager.backward((y * x).sum())  # (1.5 q p)^2
+        np.testing.assert_allclose(q.grad.numpy(), 4.5 * q.numpy() * p.numpy() ** 2, rtol=1e-5)
+        np.testing.assert_allclose(p.grad.numpy(), 4.5 * q.numpy() ** 2 * p.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("body", [lambda x, z: (x, z * 2.0), lambda x, z: (x.detach() * 3.0, z)])
+def test_a_body_of_whose_ops_none_is_recorded(body: Any) -> None:
+    part = partial_trace(body)
+    for seed in range(3):
+        x, z = tensor(np.random.default_rng(seed).standard_normal(3)), tensor([1.0, 2.0, 3.0])
+        wanted, other = body(tensor(x.numpy()), z)
+        with GradManager().attach(x) as manager:
+            a, b = part(x, z)
+            manager.backward((a.detach() * x + b.detach()).sum())
+        np.testing.assert_allclose(a.numpy(), wanted.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(b.numpy(), other.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(x.grad.numpy(), wanted.numpy(), rtol=1e-6)

@@ -108,7 +108,7 @@ def test_only_the_named_plugin_is_imported(distribution):
 
 def test_a_misspelt_name_is_answered_with_the_nearest(distribution):
     distribution("mine")
-    with pytest.raises(errors.UnknownBackendError, match=r"'mnie'; did you mean 'mine'\?.*eager, mine.*pip"):
+    with pytest.raises(errors.UnknownBackendError, match=r"'mnie'; did you mean 'mine'\?.*eager,.*mine.*pip"):
         plugins.load_backend("mnie")
 
 

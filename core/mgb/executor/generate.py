@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory
+from .. import memory, ownership
 from ..apply import evaluate, ignore_float_errors, restore_float_errors
 from ..backend import Backend, Kernel, Strided
 from ..device import array_module, place
@@ -85,7 +85,7 @@ class _Writer:
             places = [self.plan.places.get(call.writes[o], Place()) for o, _ in replaced_by(call)]
             positions = [place.update for place in places if place.update is not None]
             if positions:
-                ask = self.bind("spare", memory.Updates(positions).spare, unique=True)
+                ask = self.bind("spare", ownership.Updates(positions).spare, unique=True)
                 self.line(f"s{len(self.spare)} = {ask}(arrays)")
                 numbers = iter(range(len(positions)))
                 flags = (
@@ -100,7 +100,7 @@ class _Writer:
         updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
         if updated:
             fresh = [partial(allocator(self.device), n.spec.shape, n.spec.dtype) for n in updated]
-            targets = self.bind("targets", memory.Updates(tuple(updated.values()), fresh).targets)
+            targets = self.bind("targets", ownership.Updates(tuple(updated.values()), fresh).targets)
             self.line(f"{packed(self.name(n, 'o') for n in updated)} = {targets}(arrays)")
         self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
         if self.temporaries:

@@ -40,7 +40,7 @@ class Program:
     call : callable
         ``call(arrays) -> tuple of arrays``, over one list or tuple of arrays as `inputs` says. An input that
         is to be replaced is written in place only if `arrays` and one owner are all that refers to it: see
-        `mgb.memory.owned_alone`. Several threads may call it at once.
+        `mgb.ownership.owned_alone`. Several threads may call it at once.
     planned_bytes : int or None
         What a call would hold at most if each step ran once; None: each does. See `executor.peak`.
     """

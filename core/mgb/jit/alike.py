@@ -8,6 +8,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from .record import Binding, Entry, Expected, External, Literal, Outside, Pin, Record, Ref
+from .surroundings import Contents
 
 
 def alike(one: Record, other: Record) -> bool:
@@ -23,6 +24,8 @@ def alike(one: Record, other: Record) -> bool:
         and _all(_same_binding, one.bindings, other.bindings)
         and _all(_same_expected, one.expected, other.expected)
         and _all(_same_module, one.modules, other.modules)
+        and _all(Contents.are_those_of, one.contents, other.contents)
+        and _same_instance(one.instance, other.instance)
         and _all(_same_source, one.returned, other.returned)
         and _partition(one) == _partition(other)
     )
@@ -103,6 +106,10 @@ def _same_module(one: tuple[Any, dict[str, Any]], other: tuple[Any, dict[str, An
         and attributes.keys() == others.keys()
         and all(map(is_, attributes.values(), others.values()))
     )
+
+
+def _same_instance(one: Any, other: Any) -> bool:
+    return one is other or _same_module((None, one[1]), (None, other[1]))
 
 
 def _partition(record: Record) -> list[int | None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
+from .surroundings import attributes_of
 
 #: Numbers and the like, which are compared by value; anything else by identity.
 _PLAIN = (bool, int, float, str, tuple, type(None))
@@ -37,7 +37,7 @@ class Belongings:
 
     def __init__(self, objects: Sequence[Any], instance: Any = None) -> None:
         self._instance = None if instance is None or isinstance(instance, Module) else instance
-        inside = [] if self._instance is None else [v for _, v in _attributes(self._instance)]
+        inside = [] if self._instance is None else attributes_of(self._instance).values()
         every = [*objects, *([instance] if isinstance(instance, Module) else inside)]
         trees = [o for o in every if isinstance(o, Module)]
         self.optimizers = [o for o in every if isinstance(o, Optimizer)]
@@ -52,27 +52,11 @@ class Belongings:
         return id(tensor) in self._ids
 
     def guards(self) -> list[Callable[[], str | None]]:
-        """Functions that say in words what has changed since now in how they work; None if nothing has.
+        """Functions that say in words what has changed since now in the optimizers; None if nothing has.
 
         Values of Tensors, and numbers that a step asks for anew, may change.
         """
-        containers = [(m, c) for m in self.modules for c in _containers_in(vars(m).values())]
-        guards: list[Callable[[], str | None]] = []
-        if containers:
-            guards.append(_ContainersGuard(containers))
-        guards.extend(map(_OptimizerGuard, self.optimizers))
-        if self._instance is not None:
-            guards.append(_InstanceGuard(self._instance))
-        return guards
-
-
-def _attributes(instance: Any) -> list[tuple[str, Any]]:
-    """The attributes of `instance` that are Tensors, Modules and Optimizers, with their names."""
-    return [
-        (name, value)
-        for name, value in getattr(instance, "__dict__", {}).items()
-        if isinstance(value, Tensor | Module | Optimizer)
-    ]
+        return list(map(_OptimizerGuard, self.optimizers))
 
 
 def _tensors_in(value: Any) -> Iterator[Tensor]:
@@ -84,42 +68,6 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, list | tuple | dict):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _tensors_in(part)
-
-
-def _containers_in(values: Iterable[Any]) -> Iterator[list[Any] | dict[Any, Any]]:
-    """The lists and dicts among `values` and in these: what stays one object and gets other contents."""
-    for value in values:
-        if isinstance(value, list | dict):
-            yield value
-        if isinstance(value, list | tuple | dict):
-            yield from _containers_in(_contents(value))
-
-
-def _contents(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
-
-
-class _ContainersGuard:
-    """Whether lists and dicts of Modules hold what they held: layers, hooks."""
-
-    def __init__(self, containers: Sequence[tuple[Module, list[Any] | dict[Any, Any]]]) -> None:
-        self._owners = {id(c): weakref.ref(m) for m, c in containers}
-        self._empty = [c for _, c in containers if not c]
-        self._full = [(c, tuple(_contents(c))) for _, c in containers if c]
-
-    def __call__(self) -> str | None:
-        if any(self._empty):
-            return self._changed(next(c for c in self._empty if c))
-        for container, held in self._full:
-            if len(container) != len(held) or not all(map(operator.is_, _contents(container), held)):
-                return self._changed(container)
-        return None
-
-    def _changed(self, container: Any) -> str:
-        owner = self._owners[id(container)]()
-        attributes = {} if owner is None else vars(owner)
-        name = next((name for name, value in attributes.items() if value is container), "something in it")
-        return f"Module {type(owner).__name__} was changed: {name} has other items"
 
 
 class _OptimizerGuard:
@@ -148,20 +96,6 @@ class _OptimizerGuard:
             if now is not value and not _equal(now, value):
                 return f"Optimizer {type(optimizer).__name__} was changed: {name} is {now!r:.60}"
         return None
-
-
-class _InstanceGuard:
-    """Whether an object has the Tensors, Modules and Optimizers as attributes that it had."""
-
-    def __init__(self, instance: Any) -> None:
-        self._instance = weakref.ref(instance)
-        self._attributes = _attributes(instance)
-
-    def __call__(self) -> str | None:
-        instance = self._instance()
-        now = getattr(instance, "__dict__", {})
-        name = next((name for name, value in self._attributes if now.get(name) is not value), None)
-        return name and f"{type(instance).__name__} was changed: {name} is another object"
 
 
 class _Watched(dict[str, Any]):

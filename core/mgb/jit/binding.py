@@ -37,6 +37,7 @@ class Bindable:
         self._settings = settings
         self._bound: dict[int, tuple[weakref.ref[Any], Self]] = {}  # by id: an instance may have no hash
         self._binding = threading.Lock()
+        self._instance: weakref.ref[Any] | None = None  # of a method
 
     def __get__(self, instance: Any, owner: type | None = None) -> Self | BoundTrace:
         """A method: one record for each instance."""
@@ -58,7 +59,13 @@ class Bindable:
                 "have its record"
             ) from error
         another: Callable[..., Self] = type(self)
-        return reference, another(method_of(self.__wrapped__, reference), **self._settings)
+        bound = another(method_of(self.__wrapped__, reference), **self._settings)
+        bound._instance = reference
+        return reference, bound
+
+    def _is_method_of(self) -> Any:
+        """What this is a method of, or None."""
+        return self._instance() if self._instance is not None else None
 
     def __reduce__(self) -> str:
         """Pickled by its name, as functions are."""

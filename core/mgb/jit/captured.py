@@ -122,8 +122,10 @@ def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -
 def _constants_now(record: Record) -> dict[Node, Node]:
     """For each constant that was the value of a Tensor outside one of the value that it has now."""
     found = {}
+    instead = _replaced(record) if record.captured else {}
     for node, literal in record.captured.items():
         owner = literal.owner() if literal.owner is not None else None
+        owner = instead.get(id(owner), owner)
         if owner is None or owner._data is literal.array:
             continue
         if owner.spec != Spec(node.spec.shape, node.spec.dtype, owner.device):
@@ -133,6 +135,27 @@ def _constants_now(record: Record) -> dict[Node, Node]:
             )
         found[node] = const_node(owner._array(), node.spec.dtype, node.spec.device)
     return found
+
+
+def _replaced(record: Record) -> dict[int, Tensor]:
+    """By the ids of Tensors that were attributes of modules: those that stand there now."""
+    now: dict[int, Tensor] = {}
+    for module, attributes in record.modules:
+        for name, then in attributes.items():
+            value = vars(module).get(name)
+            if isinstance(then, Tensor) and isinstance(value, Tensor):
+                if now.setdefault(id(then), value) is not value:
+                    raise _changed(f"{name} of Module {module.__class__.__name__} is another Tensor")
+            elif value is not then and (isinstance(then, Tensor) or hasattr(then, "forward")):
+                raise _changed(f"{name} of Module {module.__class__.__name__} is another object")
+    changed = next((c for c in record.contents if c.hold_parts and not c.are_same()), None)
+    if changed is not None:
+        raise _changed(str(changed))
+    return now
+
+
+def _changed(what: str) -> DumpStateError:
+    return DumpStateError(f"{what} than in the recorded call: make a new trace, call that, and write it")
 
 
 def _input_names(captured: Captured, arg_names: Any) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Spec
-from ..memory import Seen, picker
+from ..ownership import Seen, picker
 from .record import Literal, Pin
 
 _shape, _dtype, _device, _data = (attrgetter(name) for name in ("shape", "dtype", "_device", "_data"))
@@ -36,10 +36,21 @@ class Fits:
 
 
 class Arguments:
-    """Whether the Tensors among the arguments are all different, of the recorded classes and devices."""
+    """Whether the Tensors among the arguments are all different, of the recorded classes and devices.
 
-    def __init__(self, positions: Sequence[int], leaves: Sequence[Any]) -> None:
+    Parameters
+    ----------
+    positions : sequence of int
+        Where they stand.
+    leaves : sequence
+        The recorded arguments.
+    outside : collection of int
+        The ids of Tensors that none of them may be.
+    """
+
+    def __init__(self, positions: Sequence[int], leaves: Sequence[Any], outside: Collection[int]) -> None:
         self._pick = picker(positions)
+        self._outside = frozenset(outside)
         self._classes = [type(leaf) for leaf in self._pick(leaves)]
         self._devices = [leaf.device for leaf in self._pick(leaves)]
         self._seen = Seen()
@@ -47,7 +58,10 @@ class Arguments:
     def __call__(self, leaves: Sequence[Any]) -> bool:
         found = self._pick(leaves)
         if not self._seen.same(found):
-            if list(map(type, found)) != self._classes or len(set(map(id, found))) != len(found):
+            ids = set(map(id, found))
+            if list(map(type, found)) != self._classes or len(ids) != len(found):
+                return False
+            if not self._outside.isdisjoint(ids):
                 return False
             self._seen.remember(found)
         return list(map(_device, found)) == self._devices

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from .alike import alike, still_pinned
 from .guards import Arguments, Constants, Fits, Same
 from .record import Binding, Expected, External, Literal, Outside, Pin, Ref, external_ref
 from .recording import Recording
+from .surroundings import SameContents
 from .tree import LEAF, Structure, flatten
 from .variant import Variant
 
@@ -153,8 +154,12 @@ class _Writer:
         if self._record.captured:
             constants = {id(x.owner): x for x in self._record.captured.values()}
             self._lines.append(f"if not {self._name(Constants(list(constants.values())))}(): return MISS")
-        for module, attributes in self._record.modules:
+        instance = self._record.instance
+        for module, attributes in (*self._record.modules, *([instance] if instance else [])):
             self._guard_attributes(module, attributes)
+        if self._record.contents:
+            contents = self._name(SameContents(self._record.contents))
+            self._lines.append(f"if not {contents}(): return MISS")
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         if self._outputs:
@@ -181,8 +186,9 @@ class _Writer:
                     self._lines.append(f"if t{n} is not t{place}: return MISS")
         places = tuple(first.values())
         self._many = len(places) >= _MANY
+        outside = self._outside()
         if self._many:
-            guard = self._name(Arguments(places, leaves))
+            guard = self._name(Arguments(places, leaves, outside))
             self._lines.append(f"if not {guard}(leaves): return MISS")
         else:
             classes = {n: self._name(type(leaves[n])) for n in places}
@@ -194,8 +200,7 @@ class _Writer:
             if not pin.place.of_grad:
                 tensor, pinned = self._tensor(pin.place), self._name(pin.tensor)
                 self._lines.append(f"if {tensor} is not {pinned}(): return MISS")
-        outside = self._outside()
-        if outside and places:
+        if outside and places and not self._many:
             ids = ", ".join(f"id(t{n})" for n in places)
             self._lines.append(f"if not {self._name(outside)}.isdisjoint(({ids},)): return MISS")
         fed = {e.leaf for e in self._record.externals}
@@ -325,7 +330,7 @@ class _Writer:
 
     def _handed(self, results: Sequence[int | None]) -> Iterator[str]:
         """What the result is made of."""
-        returned: Iterable[int | Outside | None] = self._record.returned or repeat(None)
+        returned = chain(self._record.returned, repeat(None))  # what comes after the result is new
         for ref, which in zip(results, returned):
             yield self._bound(which, None) if isinstance(which, Outside) else self._bound(ref, which)
 

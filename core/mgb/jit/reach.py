@@ -18,6 +18,9 @@ from .record import Binding, Expected, External, Outside, Pin
 #: From so many objects on that lead to Tensors, all of these are taken for such as can be found.
 _MOST = 256
 
+#: What is held by a longer chain of objects than this likewise: each link costs a look at all objects.
+_DEEPEST = 16
+
 #: What may hold a Tensor, but hands it to nobody.
 _NOTES = (Tape, Node, Leaf, Binding, Expected, External, Outside, Pin)
 
@@ -72,11 +75,13 @@ class _Search:
         self._next += tensors
         self._origins.update((id(t), {id(t)}) for t in tensors)
         everything = frozenset(self._origins)
-        while self._next and len(self._found) < len(everything):
+        for _ in range(_DEEPEST):
+            if not self._next or len(self._found) == len(everything):
+                return frozenset(self._found)
             if len(self._origins) > _MOST + len(everything):
-                return everything
+                break
             self._climb()
-        return frozenset(self._found)
+        return everything
 
     def _climb(self) -> None:
         front, self._next = self._next, []

@@ -108,12 +108,9 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
 
 def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[str]) -> str:
     """Why the recorded call of the function `name` does not serve arguments of the same types any more."""
-    for module, attributes in record.modules:
-        for attribute, value in attributes.items():
-            now = vars(module).get(attribute)
-            if now is not value:
-                shown = "another object" if isinstance(now, Tensor) or hasattr(now, "forward") else repr(now)
-                return f"Module {module.__class__.__name__} was changed: {attribute} is {shown}"
+    changed = _of_surroundings(record)
+    if changed is not None:
+        return changed
     for expected in record.expected:
         owner = leaves[expected.leaf] if expected.leaf is not None else expected.owner()
         if owner is not None and (owner._grad is None) is not expected.is_none:
@@ -133,3 +130,21 @@ def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[st
                 f"{names[leaf]} of {name} is another Tensor than recorded, which could be found elsewhere too"
             )
     return f"a Tensor outside of {name} is another one than recorded"
+
+
+def _of_surroundings(record: Record) -> str | None:
+    """What has changed in the Modules that the body called, and in what it is a method of."""
+    for module, attributes in record.modules:
+        for attribute, value in attributes.items():
+            now = vars(module).get(attribute)
+            if now is not value:
+                shown = "another object" if isinstance(now, Tensor) or hasattr(now, "forward") else repr(now)
+                return f"Module {module.__class__.__name__} was changed: {attribute} is {shown}"
+    instance, attributes = record.instance or (None, {})
+    for attribute, value in attributes.items():
+        if vars(instance).get(attribute) is not value:
+            return f"{instance.__class__.__name__} was changed: {attribute} is another object"
+    for contents in record.contents:
+        if not contents.are_same():
+            return str(contents)
+    return None

@@ -14,6 +14,7 @@ from ..apply import caller, evaluate
 from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..tensor import Tensor
 from ..tracing import make_node
+from .surroundings import Contents
 
 
 def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
@@ -209,15 +210,6 @@ def _value_of(node: Node, *arrays: Any) -> Any:
     return node.params["value"] if node.op is CONST else evaluate(node.op, arrays, dict(node.params))
 
 
-def decisive(module: Any) -> dict[str, Any]:
-    """The attributes of a module that say what its call does: its mode, numbers, Tensors and submodules."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if value is None or isinstance(value, bool | int | float | str | Tensor) or hasattr(value, "forward")
-    }
-
-
 @dataclass(slots=True)
 class Record:
     """The recorded sequence for one set of input shapes.
@@ -226,6 +218,14 @@ class Record:
     ----------
     statics : dict
         The steps that depend on shapes and literals only, with their values once these were wanted.
+    modules : list of (Module, dict)
+        Those that the body called or changed, with the attributes that say what they do.
+    contents : list of Contents
+        Of the containers in `modules`.
+    instance : (object, dict) or None
+        What the function is a method of, if that is no Module, with its Tensors, Modules and Optimizers.
+    changes : str or None
+        What the body changes in its `modules`, in words: it would do something else after that.
     pins : list of Pin
     same : tuple of int
         For each different Tensor among the arguments, then for each ``grad`` that is used, the first place in
@@ -241,6 +241,9 @@ class Record:
     bindings: list[Binding] = field(default_factory=list)
     expected: list[Expected] = field(default_factory=list)
     modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    contents: list[Contents] = field(default_factory=list)
+    instance: tuple[Any, dict[str, Any]] | None = None
+    changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
     pins: list[Pin] = field(default_factory=list)
     same: tuple[int, ...] = ()

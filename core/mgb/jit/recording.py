@@ -24,10 +24,10 @@ from .record import (
     Pin,
     Record,
     Ref,
-    decisive,
     external_ref,
 )
 from .session import CallSession
+from .surroundings import State, attributes_of, contents_of, decisive
 
 
 class Recording(CallSession):
@@ -76,6 +76,8 @@ class Recording(CallSession):
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
         self._modules: dict[int, Any] = {}
+        self._states: list[State] = []  # of the modules, as the body found them
+        self._instance: Any = None  # what the body is a method of
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
         self._saw_outside = False
         self._unknown: str | None = None  # where data that only the body can make was used first
@@ -143,7 +145,17 @@ class Recording(CallSession):
         self._origins[id(tensor._data)] = source
 
     def entered(self, module: Any) -> None:
-        self._modules[id(module)] = module
+        if id(module) not in self._modules:
+            self._modules[id(module)] = weakref.proxy(module) if module is self._instance else module
+            self._states.append(State(module))
+
+    def is_method_of(self, instance: Any) -> None:
+        """Told what the body is a method of; the record does not keep that alive."""
+        self._instance = instance
+        if hasattr(instance, "forward"):
+            self.entered(instance)
+        else:
+            self.record.instance = weakref.proxy(instance), attributes_of(instance)
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         if id(tensor) not in self._own:
@@ -199,9 +211,16 @@ class Recording(CallSession):
         self._returned.clear()
         self._expect_grads(used)
         self._pin(used)
-        self.record.modules = [(module, decisive(module)) for module in self._modules.values()]
+        self._note_modules()
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
+
+    def _note_modules(self) -> None:
+        modules = list(self._modules.values())
+        self.record.modules = [(module, decisive(module)) for module in modules]
+        self.record.contents = [contents for module in modules for contents in contents_of(module)]
+        self.record.changes = next((words for s in self._states if (words := s.change()) is not None), None)
+        self._states.clear()
 
     def returned(self, tensors: Iterable[Any]) -> None:
         """Told of the Tensors in the result, before `finish`."""

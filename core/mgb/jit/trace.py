@@ -63,9 +63,10 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that
         reads values, keeps a new Tensor elsewhere than in its result, or is called while a `GradManager`
         outside records it, keeps running Python, as without this option. A Module that is called in the
-        body and has changed since, by ``eval()`` or another Parameter, makes the body run and be recorded
-        again; other Python state that the body looks at is that of the first call. Arguments that the body
-        could also find elsewhere, such as global Tensors, may make it run at a second call with others.
+        body and has changed since, by ``eval()``, another Parameter, layer or hook, makes the body run and be
+        recorded again, and one that the body itself changes makes it run each time; other Python state
+        that the body looks at is that of the first call. Arguments that the body could also find
+        elsewhere, such as global Tensors, may make it run at a second call with others.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     symbolic_shape : bool
@@ -230,7 +231,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 return result
             reason = self._reason_of(key, leaves, args, kwargs)
             result, variant, new = self._record_hostless(args, kwargs, leaves)
-            self._keep_call(key, leaves, shapes_of(args, kwargs), variant, new)
+            if new is None or variant.record.changes is None:
+                self._keep_call(key, leaves, shapes_of(args, kwargs), variant, new)
             if reason is not None:
                 self._statistics.again(reason)
         return result
@@ -323,13 +325,17 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return result, variant, HostlessCall(variant, leaves, structure, refs) if skips else None
 
     def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
-        return Recording(
+        session = Recording(
             leaves,
             symbolic=self.symbolic if symbolic is None else symbolic,
             capture_as_const=self.capture_as_const,
             without_host=without_host,
             symbolic_shape=self.symbolic_shape,
         )
+        instance = self._is_method_of()
+        if without_host and instance is not None:
+            session.is_method_of(instance)
+        return session
 
     def _close(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compile)

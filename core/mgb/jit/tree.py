@@ -59,7 +59,7 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
 def exactly(value: Any) -> tuple[Any, ...]:
     """What is equal for values that Python code cannot tell apart.
 
-    That is the value of arrays, numbers, texts and tuples, equality for other hashable objects, and the
+    That is the value of arrays, numbers, texts, tuples and sets, equality for other hashable objects, and the
     identity of what has no hash.
     """
     kind = type(value)
@@ -71,9 +71,11 @@ def exactly(value: Any) -> tuple[Any, ...]:
         return value.shape, value.dtype, value.tobytes()
     if isinstance(value, slice):
         return exactly((kind, value.start, value.stop, value.step))
-    if isinstance(value, tuple | frozenset):
+    if isinstance(value, tuple | frozenset | set):
         parts = map(exactly, value)
-        return kind, frozenset(parts) if isinstance(value, frozenset) else tuple(parts)
+        return kind, tuple(parts) if isinstance(value, tuple) else frozenset(parts)
+    if isinstance(value, bytearray):
+        return kind, bytes(value)
     return kind, value if isinstance(value, Hashable) else id(value)
 
 

@@ -7,7 +7,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 from .. import random
 from ..apply import caller
@@ -54,15 +54,12 @@ class WholeRecording(Recording):
     def __init__(self, leaves: Sequence[Any], instance: Any, *, capture_as_const: bool) -> None:
         super().__init__(leaves, symbolic=True, capture_as_const=False, without_host=True)
         self.belongings = Belongings(leaves, instance)
-        self._instance = instance
+        if instance is not None:
+            self.is_method_of(instance)
         self._captures = capture_as_const
         self._held: dict[int, Tensor] = {}  # Tensors from outside that are constants now
         for module in self.belongings.modules:
             self.entered(module)
-
-    def entered(self, module: Any) -> None:
-        own = module is self._instance
-        self._modules[id(module)] = weakref.proxy(module) if own else module
 
     def ref(self, tensor: Tensor) -> Ref:
         if self._captures and tensor._session is not self and tensor._index != CONSTANT:
@@ -251,13 +248,7 @@ class xla_trace(trace):
                 f"{name} compiles the whole function, and opt_level={self.options.opt_level} compiles "
                 "nothing: leave it out, or use @trace"
             )
-        self._instance: weakref.ref[Any] | None = None  # of a method
         self._given: tuple[Any, Any] | None = None  # of the latest call that was recorded, Specs for Tensors
-
-    def _bind(self, instance: Any) -> tuple[weakref.ref[Any], Self]:
-        reference, bound = super()._bind(instance)
-        bound._instance = reference
-        return reference, bound
 
     # calling
 
@@ -274,20 +265,24 @@ class xla_trace(trace):
             with self._lock:
                 result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
                 if result is MISS:
-                    self._record_call(key, leaves, args, kwargs)
-                    result = self._served(key, leaves, args, kwargs)
+                    result = self._record_call(key, leaves, args, kwargs)
         assert result is not MISS, "a call that was just recorded does not serve its own arguments"
         return result
 
-    def _record_call(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> None:
-        """Record a call, compile it if no other did the same, and say why."""
+    def _record_call(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        """Record a call, compile it if no other did the same, say why, and run it."""
         reason = self._reason_of(key, leaves, args, kwargs)
         variant, call = self._noted_call(args, kwargs, leaves)
-        self._keep_call(key, leaves, shapes_of(args, kwargs), variant, call)
+        if variant.record.changes is None:
+            self._keep_call(key, leaves, shapes_of(args, kwargs), variant, call)
+            result = self._hostless[key][0].run(leaves)
+        else:
+            result = call.run(leaves)
         if reason is not None and variant.programs:
             self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
         elif reason is not None:
             self._statistics.again(reason)
+        return result
 
     def _check_tapes(self, leaves: Sequence[Any]) -> None:
         """Refuse to lose a gradient that the caller's tapes would want."""
@@ -300,8 +295,7 @@ class xla_trace(trace):
             )
 
     def _belongings(self, leaves: Sequence[Any]) -> Belongings:
-        instance = self._instance() if self._instance is not None else None
-        return Belongings(leaves, instance)
+        return Belongings(leaves, self._is_method_of())
 
     def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> tuple[Variant, WholeCall]:
         variant, structure, refs = self._noted(args, kwargs, leaves)
@@ -333,8 +327,7 @@ class xla_trace(trace):
     def _recording(
         self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None
     ) -> WholeRecording:
-        instance = self._instance() if self._instance is not None else None
-        return WholeRecording(leaves, instance, capture_as_const=self.capture_as_const)
+        return WholeRecording(leaves, self._is_method_of(), capture_as_const=self.capture_as_const)
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         newest: Any = next(iter(self._hostless.get(key, ())), None)
@@ -363,7 +356,8 @@ class xla_trace(trace):
         leaves, structure = flatten((args, kwargs))
         with self._lock:
             variant, call = self._noted_call(args, kwargs, leaves)
-            self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
+            if variant.record.changes is None:
+                self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
 
     # looking at it
 

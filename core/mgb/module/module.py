@@ -88,6 +88,9 @@ class Module(ABC):
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Module) and "_forward_hooks" not in self.__dict__:
             raise AttributeError("cannot assign module before Module.__init__() call")
+        session = ACTIVE.get()
+        if session is not None and name in self.__dict__:
+            session.entered(self)
         super().__setattr__(name, value)
 
     # the walk

@@ -12,7 +12,7 @@ from typing import Any
 from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
 from mgb.ir import Graph, Kind
 
-from .target import toolchain
+from .target import donates, toolchain
 from .vocabulary import VOCABULARY
 
 _LENGTH = struct.Struct("<I")
@@ -43,6 +43,9 @@ class Xla(Backend):
         return None
 
     def version(self) -> str:
+        return toolchain() if donates() else f"{toolchain()} without donation"
+
+    def target(self) -> str:
         return toolchain()
 
     def compile(self, graph: Graph) -> Kernel:
@@ -51,13 +54,16 @@ class Xla(Backend):
     def compile_over(self, graph: Graph, replaces: Sequence[tuple[int, int]]) -> Kernel:
         from .executable import compiled
 
-        return compiled(graph, replaces)
+        return compiled(graph, replaces if donates() else ())
 
     def save(self, kernel: Kernel) -> bytes | None:
         from .executable import saved
 
+        payload = saved(kernel)
+        if payload is None:
+            return None
         pairs = json.dumps(kernel.replaces).encode()
-        return _LENGTH.pack(len(pairs)) + pairs + saved(kernel)
+        return _LENGTH.pack(len(pairs)) + pairs + payload
 
     def load(self, graph: Graph, blob: bytes) -> Kernel:
         from .executable import loaded

@@ -17,13 +17,17 @@ from .program import Program, sorted_pairs
 #: XLA drops a cast to a narrower dtype and back, unless it is told that somebody meant it.
 OPTIONS = {"xla_allow_excess_precision": False}
 
+#: How the object files in an executable begin.
+MACHINE_CODE = b"\x7fELF"
+
 
 @dataclass(frozen=True)
 class Unit:
-    """What a kernel keeps: its program, and the executable."""
+    """What a kernel keeps: its program, the executable, and the bytes that it was loaded from."""
 
     program: Program
     compiled: Any = field(repr=False)
+    payload: bytes | None = field(default=None, repr=False)
 
 
 def compiled(graph: Graph, replaces: Sequence[Sequence[int]]) -> Kernel:
@@ -40,32 +44,45 @@ def compiled(graph: Graph, replaces: Sequence[Sequence[int]]) -> Kernel:
     return _kernel(program, executable)
 
 
-def saved(kernel: Kernel) -> bytes:
-    """The executable of `kernel` as bytes."""
+def saved(kernel: Kernel) -> bytes | None:
+    """The executable of `kernel` as bytes; None where XLA cannot write it whole.
+
+    XLA writes an executable that was itself loaded without its machine code, and what is read from that fails
+    at its first call. So a loaded kernel keeps the bytes that it came from; and what JAX has found in a cache
+    of its own, which the user may have turned on, is not kept here. Some orders cannot be written at all.
+    """
+    unit: Unit = kernel.state
+    if unit.payload is not None:
+        return unit.payload
     from jax.experimental import serialize_executable
 
-    payload: bytes = serialize_executable.serialize(kernel.state.compiled)[0]
-    return payload
+    try:
+        payload: bytes = serialize_executable.serialize(unit.compiled)[0]
+    except Exception:  # whatever JAX and XLA raise: the kernel is not kept, and works all the same
+        return None
+    return payload if MACHINE_CODE in payload else None
 
 
 def loaded(graph: Graph, replaces: Sequence[Sequence[int]], payload: bytes) -> Kernel:
     """The kernel that `saved` wrote."""
+    program = Program(graph, sorted_pairs(replaces))
+    return _kernel(program, _executable(program, payload), payload)
+
+
+def _executable(program: Program, payload: bytes) -> Any:
     jax = load_jax()
     from jax.experimental import serialize_executable
 
-    program = Program(graph, sorted_pairs(replaces))
     leaves = jax.tree_util.tree_structure
     ends = (
-        leaves(((0,) * (len(graph.inputs) + 1), {})),
+        leaves(((0,) * (len(program.graph.inputs) + 1), {})),
         leaves((0,) * (len(program.results) + program.checks)),
     )
     with wide():
-        executable = serialize_executable.deserialize_and_load(payload, *ends, backend="cpu")
-    return _kernel(program, executable)
+        return serialize_executable.deserialize_and_load(payload, *ends, backend="cpu")
 
 
-def _kernel(program: Program, executable: Any) -> Kernel:
+def _kernel(program: Program, executable: Any, payload: bytes | None = None) -> Kernel:
     launcher = Launcher(program, executable)
-    return Kernel(
-        launcher.run, executable.as_text(), Unit(program, executable), launcher.results, program.replaces
-    )
+    unit = Unit(program, executable, payload)
+    return Kernel(launcher.run, executable.as_text(), unit, launcher.results, program.replaces)

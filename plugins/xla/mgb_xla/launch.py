@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import Any
 
 import numpy as np
-from mgb.backend import Adopted, adopt
+from mgb.backend import Adopted, adopter
 from mgb.ir import Node
 
 from .client import one, wide
@@ -33,11 +33,11 @@ class Launcher:
         self._call: Callable[..., Any] = compiled  # until it was called once
         places = {node: k for k, node in enumerate(program.results)}
         self._takes = {node: k for k, node in enumerate(program.graph.inputs)}
-        self._layout = [(n.spec.shape, n.spec.dtype) for n in program.results]
+        self._wrap = [adopter(n.spec.shape, n.spec.dtype) for n in program.results]
         self._order = [places.get(n, -1) for n in program.graph.outputs]
         self._is_plain = self._order == list(range(len(places)))
         self._is_wide = any(n.spec.dtype.itemsize == 8 for n in program.graph.inputs)
-        self._checks = program.checks
+        self._checks, self._replaces = program.checks, program.replaces
         self._one = one()
 
     def run(self, *arrays: Any, out: tuple[Any, ...]) -> None:
@@ -47,9 +47,8 @@ class Launcher:
 
     def results(self, *arrays: Any, spare: tuple[bool, ...] = ()) -> tuple[Any, ...]:
         """As `mgb.backend.Kernel.results`."""
-        bases = [a.base for a in arrays]
-        given = [b.owner if isinstance(b, Adopted) else a for a, b in zip(arrays, bases, strict=True)]
-        taken = self._taken(arrays, bases, given, spare) if self._program.replaces else ()
+        given = [a.base.owner if isinstance(a.base, Adopted) else a for a in arrays]
+        taken = self._taken(arrays, given, spare) if self._replaces else []
         given.append(self._one)
         box: list[tuple[Any, ...]] = []
         try:
@@ -63,34 +62,29 @@ class Launcher:
             for k, base in taken:
                 if box:
                     base.owner = box[0][k]
-        return self._wrapped(arrays, box[0], dict(taken))
+        return self._wrapped(arrays, box[0], taken)
 
-    def _taken(
-        self, arrays: Any, bases: list[Any], given: list[Any], spare: tuple[bool, ...]
-    ) -> list[tuple[int, Any]]:
+    def _taken(self, arrays: Any, given: list[Any], spare: tuple[bool, ...]) -> list[tuple[int, Any]]:
         """The results that take over memory, and whose; other inputs go in as what XLA must copy."""
         taken = []
         is_warm = self._call is not self._compiled
-        for k, (_, place) in enumerate(self._program.replaces):
+        for k, (_, place) in enumerate(self._replaces):
             if spare and spare[k] and is_warm and given[place] is not arrays[place]:
-                taken.append((k, bases[place]))
+                taken.append((k, arrays[place].base))
             else:
                 given[place] = arrays[place]
         return taken
 
-    def _wrapped(self, arrays: Any, found: tuple[Any, ...], taken: dict[int, Any]) -> tuple[Any, ...]:
+    def _wrapped(self, arrays: Any, found: tuple[Any, ...], taken: list[tuple[int, Any]]) -> tuple[Any, ...]:
         found[-1].block_until_ready()
         if self._call is self._compiled:
             self._call = getattr(self._compiled, "_call", None) or self._compiled
-        if self._checks and adopt(found[-1].unsafe_buffer_pointer(), (), _BOOL, found[-1]):
+        if self._checks and _flag(found[-1].unsafe_buffer_pointer(), found[-1]):
             eager(self._program.graph, arrays)
             raise IndexError("an index is out of range")
-        wrapped = [
-            adopt(array.unsafe_buffer_pointer(), shape, dtype, array)
-            for array, (shape, dtype) in zip(found, self._layout)
-        ]
-        for k, base in taken.items():
-            place = self._program.donated[k]
+        wrapped = [wrap(array.unsafe_buffer_pointer(), array) for wrap, array in zip(self._wrap, found)]
+        for k, base in taken:
+            place = self._replaces[k][1]
             if base.address == found[k].unsafe_buffer_pointer():
                 wrapped[k] = arrays[place]
         return tuple(wrapped) if self._is_plain else self._arranged(arrays, wrapped)
@@ -107,4 +101,4 @@ class Launcher:
         return tuple(out)
 
 
-_BOOL = np.dtype(np.bool_)
+_flag = adopter((), np.dtype(np.bool_))

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+#: The variable that turns donation off.
+DONATE = "MGB_XLA_DONATE"
+
 
 @cache
 def toolchain() -> str:
     """Part of the key of the on-disk cache: executables are machine code for exactly this processor."""
     return f"{package()} jax {_version('jax')} jaxlib {_version('jaxlib')} {_processor()}"
+
+
+def donates() -> bool:
+    """May a result take the memory of a parameter that it replaces? ``MGB_XLA_DONATE=0`` says no."""
+    value = os.environ.get(DONATE, "").strip() or "1"
+    if value not in ("0", "1"):
+        raise ValueError(f"{DONATE}={value!r}: wanted 0 or 1; unset it or set it to 1 for the default")
+    return value == "1"
 
 
 @cache

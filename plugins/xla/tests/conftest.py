@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mgb.errors import BackendError
 from mgb.plugins import import_backend
 
 HERE = Path(__file__).parent
@@ -18,14 +19,22 @@ KNOWN = {
 }
 
 
+def missing() -> str | None:
+    """Why the backend cannot run here."""
+    try:
+        return import_backend("xla").probe()
+    except BackendError as error:
+        return str(error)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Expect the known failures; skip all where the toolchain is absent."""
-    missing = import_backend("xla").probe()
+    reason_to_skip = missing()
     for item in items:
         if HERE not in item.path.parents:
             continue
-        if missing is not None:
-            item.add_marker(pytest.mark.skip(reason=missing))
+        if reason_to_skip is not None:
+            item.add_marker(pytest.mark.skip(reason=reason_to_skip))
         for (tier, name), reason in KNOWN.items():
             if item.name == name and tier in item.nodeid:
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))

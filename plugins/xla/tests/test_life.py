@@ -14,13 +14,12 @@ from mgb.backend import Adopted, adopt
 from mgb.ir import Spec
 from mgb.ops.contract import matmul
 from mgb.ops.index import index_get
+from mgb.ops.sort import argsort_
 from mgb.ops.transcendental import exp
 from mgb.passes import lower
 from mgb.plugins import load_backend
 from mgb.tracing import graph_of
 from xla_helpers import program
-
-XLA = load_backend("xla")
 
 
 class Owner:
@@ -37,7 +36,8 @@ def descend(p: Any, g: Any) -> list[Any]:
 def test_results_share_nothing_and_can_be_written() -> None:
     x = np.arange(6.0)
     graph = graph_of(lambda x: [x, x * 2, x, x * 2, x + 1], Spec(x.shape, x.dtype))
-    results = XLA.compile(lower(graph, XLA.traits)).results
+    backend = load_backend("xla")
+    results = backend.compile(lower(graph, backend.traits)).results
     assert results is not None
     for _ in range(3):
         found = results(x)
@@ -180,6 +180,63 @@ def test_a_training_step_is_found_on_disk(tmp_path: Path) -> None:
     """
     assert run(script, tmp_path).strip() == "1 0 -1.0 1"
     assert run(script, tmp_path).strip() == "0 1 -1.0 1"
+
+
+def test_a_loaded_kernel_is_saved_whole() -> None:
+    """XLA leaves the machine code out when it writes what it has loaded."""
+    x, w = np.ones((4, 3), np.float32), np.ones((3, 2), np.float32)
+    backend = load_backend("xla")
+    graph = lower(graph_of(matmul, *(Spec(a.shape, a.dtype) for a in (x, w))), backend.traits)
+    kernel = backend.compile(graph)
+    for _ in range(3):
+        blob = backend.save(kernel)
+        assert blob is not None
+        kernel = backend.load(graph, blob)
+        assert kernel.results is not None
+        np.testing.assert_array_equal(kernel.results(x, w)[0], x @ w)
+
+
+def test_what_jax_has_in_a_cache_of_its_own(tmp_path: Path) -> None:
+    """The user's cache may give JAX an executable that cannot be written again."""
+    script = f"""
+        import jax
+        jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "of_jax")!r})
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        from mgb.executor import kernels
+        from mgb.ops.contract import matmul
+        x = np.ones((4, 3), np.float32)
+        y, = program(lambda x, w: matmul(x, w) + 1, x, x.T.copy()).run(x, x.T.copy())
+        print(y[0, 0], kernels.stats().compiles)
+    """
+    for cache in "abbb":  # a new cache of ours for the second process, which JAX's own serves
+        assert run(script, tmp_path / cache).split()[0] == "4.0"
+
+
+def test_what_cannot_be_written_is_not_kept() -> None:
+    backend, x = load_backend("xla"), np.array([3.0, 1.0, 2.0])
+    graph = graph_of(lambda x: argsort_(x, axis=0, descending=False), Spec(x.shape, x.dtype))
+    kernel = backend.compile(lower(graph, backend.traits))
+    assert kernel.results is not None
+    blob = backend.save(kernel)
+    for again in (kernel, *(() if blob is None else (backend.load(graph, blob),))):
+        np.testing.assert_array_equal(again.results(x)[0], [1, 2, 0])
+
+
+def test_donation_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = np.ones(1001), np.ones(1001)
+    assert len(program(descend, *arrays, updates={0: 0}).kernels[0].replaces) == 1
+    monkeypatch.setenv("MGB_XLA_DONATE", "0")
+    compiled = program(descend, *arrays, updates={0: 0})
+    assert compiled.kernels[0].replaces == ()
+    owner, places = Owner(arrays[0]), []
+    for _ in range(3):
+        owner.array = compiled.call([owner.array, arrays[1]])[0]
+        places.append(owner.array)
+    assert len({a.ctypes.data for a in places}) == 3 and [a[0] for a in places] == [0.5, 0.0, -0.5]
+    monkeypatch.setenv("MGB_XLA_DONATE", "never")
+    with pytest.raises(ValueError, match="MGB_XLA_DONATE='never'"):
+        program(descend, *arrays, updates={0: 0})
 
 
 def test_jax_is_not_imported_before_a_kernel_is_wanted(tmp_path: Path) -> None:

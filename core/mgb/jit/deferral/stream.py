@@ -16,7 +16,7 @@ from ...executor import Options
 from ...ir import Op
 from ...tensor import ACTIVE, Tensor, place, wrap
 from ..record import Literal
-from .ending import Ending, order, run_one_by_one
+from .ending import Ending, Outcome, order, run_one_by_one
 from .growth import Growth
 from .links import Ends, Link
 from .operands import Ref, Varying, array_of_number, is_number, same_bits
@@ -85,13 +85,14 @@ class Stream:
         self._begin(_MOST_OPS)
 
     def _begin(self, limit: int, root: Link | None = None) -> None:
-        """Nothing waits."""
-        self._limit = limit
-        self._at = self._root = root or self._roots.setdefault(limit, Link())
+        """Nothing waits; this is done as a whole or, when an interrupt comes, not at all."""
+        root = root or self._roots.setdefault(limit, Link())
+        growth = Growth(self)
+        self._limit, self._growth = limit, growth
+        self._at = self._root = root
         self._fed: list[Any] = []
         self._tensors: list[weakref.ref[Tensor]] = []
         self._rebound: list[Rebound] = []
-        self._growth = Growth(self)
 
     # the Session protocol
 
@@ -319,36 +320,45 @@ class Stream:
             at, fed, tensors = self._at, self._fed, self._tensors
             rebound = without_fed(self._rebound, fed)
             alive = [t for r in tensors if (t := r()) is not None and t._session is self]
+            before: dict[int, Any] = {}
+            values: dict[int, Any] = {}
+            errors: dict[int, BaseException] = {}
             self._begin(limit, root)
-            self.counts.sequences += 1
-            self._ends.used(at)
-            if alive:
-                self._compute_alive(at, alive, fed, rebound)
+            try:  # at once: an interrupt comes while all of it waits, or in here
+                values, errors = self._outcome(at, alive, fed, rebound, before)
+                if errors:
+                    undo(self, rebound, min(errors), before | values)
+            except BaseException as error:
+                undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
+                stopped = AutoInterruptedError(f"{type(error).__name__} came while this value was computed")
+                errors = {t._index: stopped for t in alive}
+                raise
+            finally:
+                hand_over(self, alive, values, errors)
+            if errors:
+                raise errors[min(errors)]
 
-    def _compute_alive(
-        self, at: Link, alive: Sequence[Tensor], fed: list[Any], rebound: Sequence[Rebound]
-    ) -> None:
-        values: dict[int, Any] = {}
-        before: dict[int, Any] = {}
-        errors: dict[int, BaseException] = {}
+    def _outcome(
+        self,
+        at: Link,
+        alive: Sequence[Tensor],
+        fed: list[Any],
+        rebound: Sequence[Rebound],
+        before: dict[int, Any],
+    ) -> Outcome:
+        """The values of what is `alive`; `before` gets the old ones that `fed` will have no more."""
+        self.counts.sequences += 1
+        self._ends.used(at)
+        if not alive:
+            return {}, {}
         token = ACTIVE.set(None)
         try:
             ending = self._ending(at, alive, rebound)
             if ending.program is None:  # it would not write in place what is held here
-                before = {b: fed[-1 - b] for _, b, _ in rebound if isinstance(b, int) and b < 0}
-            values, errors = ending.run(fed)
-            if errors:
-                undo(self, rebound, min(errors), before | values)
-        except BaseException as error:
-            undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
-            stopped = AutoInterruptedError(f"{type(error).__name__} came while this value was computed")
-            errors = {t._index: stopped for t in alive}
-            raise
+                before.update((b, fed[-1 - b]) for _, b, _ in rebound if isinstance(b, int) and b < 0)
+            return ending.run(fed)
         finally:
             ACTIVE.reset(token)
-            hand_over(self, alive, values, errors)
-        if errors:
-            raise errors[min(errors)]
 
     def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
         """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from ...apply import recording_tapes
 from ...autodiff.function import Output
-from ...autodiff.stretch import the_only
 from ...autodiff.tape import Tape
 from ...errors import PartialTapeError, ShapeError
 from ...executor import Program
@@ -23,7 +22,7 @@ from ..record import Pin
 from ..tree import LEAF, Structure
 from ..variant import Compile, Variant, cut_out
 from .cut import without
-from .record import Backward, Holder, Noted, pattern_of
+from .record import Backward, Holder, Noted, pattern_of, seeing
 
 
 class PartialCall:
@@ -90,7 +89,7 @@ class PartialCall:
         """
         noted = self._noted
         tensors = self._tensors(leaves)
-        tape = _seeing(tensors, tapes)
+        tape = seeing(tensors, tapes)
         if pattern_of(tensors, tape) != noted.pattern:
             return MISS
         sources = self._sources(tensors, tape)
@@ -107,7 +106,7 @@ class PartialCall:
     def wants_as_noted(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> bool:
         """Whether the same Tensors want gradients as in the call that was noted."""
         tensors = self._tensors(leaves)
-        return pattern_of(tensors, _seeing(tensors, tapes)) == self._noted.pattern
+        return pattern_of(tensors, seeing(tensors, tapes)) == self._noted.pattern
 
     def _sources(self, tensors: Sequence[Tensor | None], tape: Tape | None) -> tuple[Any, ...]:
         """Where those of `tensors` that have a gradient come from on `tape`; the call may rebind them."""
@@ -118,12 +117,6 @@ class PartialCall:
 
     def _tensors(self, leaves: Sequence[Any]) -> list[Tensor | None]:
         return [holder.tensor(leaves) for holder in self._noted.holders]
-
-
-def _seeing(tensors: Sequence[Tensor | None], tapes: Sequence[Tape]) -> Tape | None:
-    """The one of `tapes` that sees some of `tensors`."""
-    seen = {tape for t in tensors if t is not None and t._tape for tape in t._tape}
-    return the_only([tape for tape in tapes if tape in seen])
 
 
 class WayBack:

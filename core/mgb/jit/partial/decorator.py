@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from ...autodiff.stretch import recording
 from ...errors import TraceInputError
@@ -121,13 +120,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         self.capture_as_const, self.symbolic_shape = like.capture_as_const, like.symbolic_shape
         self._statistics = Statistics()
         self._calls: dict[tuple[Any, ...], list[PartialCall]] = {}  # the newest first
-        self._instance: weakref.ref[Any] | None = None  # of a method
         self._lock = threading.RLock()
-
-    def _bind(self, instance: Any) -> tuple[weakref.ref[Any], Self]:
-        reference, bound = super()._bind(instance)
-        bound._instance = reference
-        return reference, bound
 
     # calling
 
@@ -147,11 +140,14 @@ class partial_trace(Bindable, Inspectable, Profilable):
             result = self._served(key, leaves)  # another thread may have been faster
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
-                self._keep(key, self._compiled(leaves, args, kwargs))
+                call = self._compiled(leaves, args, kwargs)
+                if call.variant.record.changes is None:
+                    self._keep(key, call)
+                    call = self._calls[key][0]
                 self._statistics.recorded()
                 if reason is not None:
                     self._statistics.again(reason)
-                result = self._served(key, leaves)
+                result = call.run(leaves, recording())
         assert result is not MISS, "a call that was just noted does not serve its own arguments"
         return result
 
@@ -173,10 +169,9 @@ class partial_trace(Bindable, Inspectable, Profilable):
             leaves, capture_as_const=self.capture_as_const, symbolic_shape=self.symbolic_shape
         )
         session.found_elsewhere = found
-        instance = self._instance() if self._instance is not None else None
         modules = [value for value in leaves if hasattr(value, "forward")]
-        if hasattr(instance, "forward"):
-            modules.append(weakref.proxy(instance))  # which must not live on by the record of its method
+        if (instance := self._is_method_of()) is not None:
+            session.is_method_of(instance)
         return note(session, lambda: self.__wrapped__(*args, **kwargs), modules)
 
     def _keep(self, key: tuple[Any, ...], call: PartialCall) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...apply import apply, caller
-from ...autodiff.stretch import Stretch
+from ...autodiff.stretch import Stretch, recording, the_only
 from ...autodiff.tape import Tape
 from ...errors import PartialReadError, TraceOutputError, UnknownInputError
 from ...ir import Graph
@@ -59,6 +59,10 @@ class PartialRecording(Recording):
 
     def pause(self) -> None:
         raise _reading("leaves the trace by exclude_from_trace")
+
+    def makes(self, value: Any) -> bool:
+        """Is `value` a Tensor that the body made, or a ``grad`` that it found?"""
+        return id(value) in self._own or id(value) in self._holders()
 
     def rebound_tensors(self) -> Iterator[tuple[int | None, Tensor]]:
         """The Tensors outside with a new value, each with its place among the arguments."""
@@ -155,6 +159,12 @@ class Noted:
         )
 
 
+def seeing(tensors: Iterable[Tensor | None], tapes: Iterable[Tape]) -> Tape | None:
+    """The one of `tapes` that sees some of `tensors`."""
+    seen = {tape for t in tensors if t is not None and t._tape for tape in t._tape}
+    return the_only([tape for tape in tapes if tape in seen])
+
+
 def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int | None, ...]:
     """For each of `tensors` the first one with the same node on `tape`; None: the tape does not see it."""
     first: dict[Any, int] = {}
@@ -231,8 +241,13 @@ def _run(session: PartialRecording, body: Callable[[], Any], stretch: Stretch) -
 
 
 def _ends(session: PartialRecording, leaves: Sequence[Any], tape: Tape) -> dict[int | Holder, Tensor]:
-    """The results, and the Tensors outside with a new value, whose gradients may arrive."""
-    found: dict[int | Holder, Tensor] = {n: y for n, y in enumerate(leaves) if _seen_by(tape, y)}
+    """The results, and the Tensors outside with a new value, whose gradients may arrive.
+
+    A result that is a Tensor from outside has its own place on the tape, as before or by its new value.
+    """
+    first = {id(y): n for n, y in reversed(list(enumerate(leaves)))}
+    new = sorted(n for n in first.values() if session.makes(leaves[n]) and _seen_by(tape, leaves[n]))
+    found: dict[int | Holder, Tensor] = {n: leaves[n] for n in new}
     for leaf, tensor in session.rebound_tensors():
         if _seen_by(tape, tensor):
             found[Holder(leaf, tensor if leaf is None else None)] = tensor
@@ -260,13 +275,14 @@ def _check_kept(session: PartialRecording, record: Record, refs: Iterable[int | 
 def _split(record: Record, structure: Structure, results: _Results, leaves: Sequence[Any]) -> Noted:
     """The record of the forward pass, and the graph of the backward pass."""
     holders = tuple(map(_holder, record.externals))
-    pattern = pattern_of([h.tensor(leaves) for h in holders], results.tape)
+    tensors = [h.tensor(leaves) for h in holders]
+    pattern = pattern_of(tensors, seeing(tensors, recording()))  # even if no op is seen
     backward = _backward(record, results, _first_of_each_node(holders, leaves, results.tape))
     steps = {ref for ref in (*results.refs, *(b.source for b in record.bindings)) if isinstance(ref, int)}
     steps.update(backward.kept if backward is not None else ())
     required = tuple(sorted(step for step in steps if step >= 0))
     end = Entry(END, (), {}, None, record.entries[-1].source, required)
-    forward = replace(record, entries=[*record.entries[:-1], end], returned=())  # results are new Tensors
+    forward = replace(record, entries=[*record.entries[:-1], end])
     ends = results.ends if backward is not None else ()
     return Noted(forward, structure, results.refs, holders, pattern, ends, backward)
 
