@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,27 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from mgb.plugins import manager  # noqa: E402
-from nvrtc_helpers import BACKEND, Plugin  # noqa: E402
+HERE_IT_IS = find_spec("mgb_cuda") is not None and find_spec("mgb_nvrtc") is not None
 
-if not manager.has_plugin(BACKEND.name):
-    manager.register(Plugin, name=BACKEND.name)
+if HERE_IT_IS:
+    from mgb.plugins import manager
+    from nvrtc_helpers import BACKEND, Plugin
+
+    if not manager.has_plugin(BACKEND.name):
+        manager.register(Plugin, name=BACKEND.name)
+
+
+class Absent(pytest.Module):
+    """Tests of a package that is not here."""
+
+    def collect(self) -> list[pytest.Item]:  # type: ignore[override]
+        """Nothing, with the reason."""
+        pytest.skip("not installed: pip install ./plugins/cuda ./plugins/nvrtc", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """A module that is skipped before it is imported."""
+    return None if HERE_IT_IS else Absent.from_parent(parent, path=module_path)
 
 
 @pytest.fixture(scope="session", autouse=True)

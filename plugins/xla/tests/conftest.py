@@ -1,6 +1,7 @@
 """The skip where JAX is absent, what the suite is known to find here, and the way to `xla_helpers`."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,19 @@ def missing() -> str | None:
         return import_backend("xla").probe()
     except BackendError as error:
         return str(error)
+
+
+class Absent(pytest.Module):
+    """Tests of a package that is not here."""
+
+    def collect(self) -> list[pytest.Item]:  # type: ignore[override]
+        """Nothing, with the reason."""
+        pytest.skip("not installed: pip install ./plugins/xla", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """A module that is skipped before it is imported."""
+    return Absent.from_parent(parent, path=module_path) if find_spec("mgb_xla") is None else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
