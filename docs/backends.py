@@ -1,7 +1,7 @@
 """The tables of backends in the README and in docs/backends.md: traits, a conformance report, a stopwatch.
 
-``python docs/backends.py --write`` renders both; ``python docs/backends.py --measure NAME ...`` judges and
-times these backends on this machine first. What was found is kept in docs/backends.json.
+``python docs/backends.py --write`` renders both; ``--judge NAME ...`` and ``--time NAME ...`` ask the
+conformance suite and the stopwatch about these backends first. What was found is kept in docs/backends.json.
 """
 
 from __future__ import annotations
@@ -152,39 +152,46 @@ def page() -> str:
 # measuring
 
 
-def measure(name: str) -> Row:
-    """What the conformance suite and the stopwatch say here of an installed backend."""
-    sys.path.insert(0, str(DOCS))
-    from backend_figures import call_microseconds, conformance, first_calls, machine, megabytes
+def judged(name: str) -> Row:
+    """What the conformance suite says here of an installed backend."""
+    from backend_figures import conformance
 
     tests = conformance(name)
-    cold, warm = first_calls(name)
     outputs = next((t for t in tests if t["id"] == "TestFusion::test_many_outputs"), None)
     return {
         "outputs": outputs is not None and outputs["outcome"] == "passed",
         "verdict": dict(Counter(t["outcome"] for t in tests)),
-        "cold": cold,
-        "warm": warm,
-        "call": call_microseconds(name),
-        "megabytes": megabytes(installed()[name]),
-        "machine": machine(),
     }
+
+
+def timed(name: str) -> Row:
+    """What the stopwatch says here of an installed backend, and how large it is."""
+    from backend_figures import call_microseconds, first_calls, machine, megabytes
+
+    cold, warm = first_calls(name)
+    call, size = call_microseconds(name), megabytes(installed()[name])
+    return {"cold": cold, "warm": warm, "call": call, "megabytes": size, "machine": machine()}
 
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write README.md and docs/backends.md")
-    parser.add_argument("--measure", nargs="*", default=[], metavar="NAME", help="judge and time these first")
+    parser.add_argument(
+        "--judge", nargs="*", default=[], metavar="NAME", help="run the conformance suite first"
+    )
+    parser.add_argument("--time", nargs="*", default=[], metavar="NAME", help="time these first")
     options = parser.parse_args(arguments)
-    for name in options.measure:
-        found = rows()
-        found[name.lower()] |= measure(name.lower())
-        DATA.write_text(json.dumps(found, indent=1) + "\n")
+    sys.path.insert(0, str(DOCS))
+    for ask, names in ((judged, options.judge), (timed, options.time)):
+        for name in map(str.lower, names):
+            found = rows()
+            found[name] |= ask(name)
+            DATA.write_text(json.dumps(found, indent=1) + "\n")
     if options.write:
         DATA.write_text(json.dumps(rows(), indent=1) + "\n")
         README.write_text(readme())
         PAGE.write_text(page())
-    elif not options.measure:
+    elif not options.judge and not options.time:
         print(page())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb.autodiff import GradManager
-from mgb.jit import partial_trace, trace
+from mgb.jit import partial_trace, reach, trace
 from mgb.tensor import Parameter, Tensor, tensor
 
 
@@ -252,3 +252,20 @@ def test_the_grad_of_a_grad(wrap: Any) -> None:
         return found
 
     assert run(wrap) == run(lambda function: function)
+
+
+@compiled
+def test_ever_new_shapes_are_not_searched_for_ever(wrap: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search goes through all objects of the process; without one the second call runs the body again."""
+    searched = []
+    referrers = reach.gc.get_referrers
+    monkeypatch.setattr(reach.gc, "get_referrers", lambda *of: searched.append(of) or referrers(*of))
+    p = tensor([3.0])
+    traced = wrap(lambda x: x * 10.0 + p)
+    for rows in range(1, 60):
+        assert traced(tensor([1.0] * rows)).numpy().tolist() == [13.0] * rows
+        if rows == 30:
+            half = len(searched)
+    assert 0 < len(searched) == half
+    for given, want in [(tensor([1.0] * 55), 13.0), (tensor([2.0] * 55), 23.0), (tensor([4.0] * 55), 43.0)]:
+        assert traced(given).numpy()[0] == want

@@ -1,7 +1,7 @@
 """Help for backends that print source: keys, domains, loops, statements, the passes of a reduction."""
 
 from .domain import aligned, domain, reduced_axes, spans, structure_key, values
-from .hazards import hazards
+from .hazards import hazards, replaced
 from .layout import Loops, broadcast_strides, collapse, offset, row_major
 from .online import Online, online
 from .schedule import Pass, Schedule, is_operand, schedule
@@ -27,6 +27,7 @@ __all__ = [
     "offset",
     "online",
     "reduced_axes",
+    "replaced",
     "row_major",
     "scalar",
     "schedule",

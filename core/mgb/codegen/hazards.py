@@ -1,4 +1,4 @@
-"""When an output must not be the memory of an input."""
+"""Which outputs may be the memory of an input, and which must not."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def hazards(graph: Graph, schedule: Schedule) -> tuple[tuple[int, int], ...]:
             if x.spec == y.spec and not (everywhere and _may_share(schedule, x, y)):
                 pairs.append((i, j))
     return tuple(pairs)
+
+
+def replaced(graph: Graph, y: Node) -> tuple[int, ...]:
+    """The inputs whose memory `y`, computed from their elements, may be given: updates in place."""
+    found = _cone(graph.nodes, y)
+    return tuple(i for i, x in enumerate(graph.inputs) if x.spec == y.spec and x in found)
 
 
 def _may_share(schedule: Schedule, x: Node, y: Node) -> bool:

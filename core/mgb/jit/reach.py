@@ -21,11 +21,17 @@ _MOST = 256
 #: What is held by a longer chain of objects than this likewise: each link costs a look at all objects.
 _DEEPEST = 16
 
+#: A function that is recorded more often than this is not worth a search each time: its Tensors are all taken
+#: for such as can be found, and a second call with others runs the body once more.
+SEARCHES = 16
+
 #: What may hold a Tensor, but hands it to nobody.
 _NOTES = (Tape, Node, Leaf, Binding, Expected, External, Outside, Pin)
 
 
-def found_elsewhere(leaves: Sequence[Any], body: Any, keywords: Mapping[str, Any]) -> frozenset[int]:
+def found_elsewhere(
+    leaves: Sequence[Any], body: Any, keywords: Mapping[str, Any], searches: int = 0
+) -> frozenset[int]:
     """The ids of those Tensors that are not held by running functions and argument lists alone.
 
     The search goes from each Tensor to the objects that refer to it, strongly or weakly, and on from these.
@@ -40,10 +46,12 @@ def found_elsewhere(leaves: Sequence[Any], body: Any, keywords: Mapping[str, Any
         What is to be called.
     keywords : mapping
         The keyword arguments.
+    searches : int
+        How often this was asked for `body` before.
     """
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     everything = frozenset(map(id, tensors))
-    if gc.get_freeze_count():  # what is frozen is not searched
+    if searches >= SEARCHES or gc.get_freeze_count():  # what is frozen is not searched
         return everything
     search = _Search([body, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))], keywords)
     return search.run(tensors) if tensors else everything

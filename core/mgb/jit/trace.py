@@ -306,7 +306,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     def _record_hostless(
         self, args: Any, kwargs: Any, leaves: list[Any]
     ) -> tuple[Any, Variant, HostlessCall | None]:
-        found = found_elsewhere(leaves, self.__wrapped__, kwargs)
+        found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
         session = self._recording(leaves, without_host=True)
         session.found_elsewhere = found
         result = self._run_body(session, args, kwargs)

@@ -16,11 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mgb.codegen import Pass, statements
+from mgb.codegen import Pass, hazards, replaced, statements
 from mgb.ir import CONST, Kind, Node
 from mgb_native.folds import held, identity, wide
 from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
-from mgb_native.hazards import hazards, replaced
 
 from .words import FOLDERS
 from .writer import Source, Writer
@@ -77,7 +76,7 @@ class _Printer(Writer):
         for i, name in enumerate(parameters):
             self.line(f"{name} = slot(arrays, {i})")
         risks: dict[int, list[str]] = {}
-        for i, j in hazards(frame):
+        for i, j in hazards(frame.graph, frame.schedule):
             risks.setdefault(i, []).append(f"y{j}")
         for i, outputs in risks.items():
             with self.block(f"if any_is(x{i}, {', '.join(outputs)}):"):
@@ -92,7 +91,7 @@ class _Printer(Writer):
 
     def streams(self, o: Operand) -> str:
         """Whether an output goes past the caches: not where it replaces an input, which is in them."""
-        inputs = [f"x{i}" for i in replaced(self.frame, o.node)]
+        inputs = [f"x{i}" for i in replaced(self.frame.graph, o.node)]
         return f"where(any_is({o.name}, {', '.join(inputs)}), 0, stream)" if inputs else "stream"
 
     def extents(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mgb.codegen import replaced
 from mgb.ir import Node
 from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
-from mgb_native.hazards import replaced
 
 from .lanes import Loops
 
@@ -74,7 +74,7 @@ class Given(Loops):
             found = self.heading(
                 f"arith.cmpi ne, {self.slot('stream')}, {self.index(0)} : index", o.name + "_past"
             )
-            for i in replaced(self.frame, o.node):
+            for i in replaced(self.frame.graph, o.node):
                 x = next(p for p in self.frame.arrays if p.node is self.frame.graph.inputs[i])
                 apart = f"arith.cmpi ne, {self.operand(o)}, {self.operand(x)} : index"
                 other = self.heading(apart, f"{o.name}_is_not_{x.name}_")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 from mgb.backend import num_threads
+from mgb.codegen import hazards
 
 from .code import Code
 from .frame import Frame
-from .hazards import hazards
 from .native import Program, Site, native
 from .plan import PARALLEL, Array, Plan, Planner
 
@@ -42,7 +42,7 @@ class Unit:
         self.inputs = len(frame.graph.inputs)
         self.outputs = len(frame.graph.outputs)
         self.constants = tuple(np.ascontiguousarray(c.params["value"]) for c in frame.constants)
-        self.hazards = hazards(frame)
+        self.hazards = hazards(frame.graph, frame.schedule)
         self.plans: dict[Any, Plan] = {}
 
     def plan(self, xs: Sequence[Array], ys: Sequence[Array]) -> Plan:

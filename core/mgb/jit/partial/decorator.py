@@ -164,7 +164,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         return PartialCall(self._note(leaves, args, kwargs), leaves, self._compile, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
-        found = found_elsewhere(leaves, self.__wrapped__, kwargs)
+        found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
         session = PartialRecording(
             leaves, capture_as_const=self.capture_as_const, symbolic_shape=self.symbolic_shape
         )
