@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
 from mgb.ir import Kind
 from mgb_native import NativeBackend
@@ -17,8 +15,6 @@ from .words import VOCABULARY
 
 #: How hard LLVM tries. The vectors are there already.
 EFFORT = 2
-
-_compiling = threading.Lock()
 
 
 class Mlir(NativeBackend):
@@ -48,7 +44,7 @@ class Mlir(NativeBackend):
         return levels.lower(frame, "vector")
 
     def build(self, printed: str) -> Code:
-        with _compiling:
+        with passes.compiling:
             toolchain.check()
             module = passes.run(passes.parse(printed), passes.TO_LLVM)
             return place(SYMBOL, passes.machine_code(module, EFFORT))

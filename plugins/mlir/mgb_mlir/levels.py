@@ -7,6 +7,14 @@
 | ``loops`` | the loops over memory, whose lengths a plan gives (``scf``, ``memref``), by element |
 | ``vector`` | the same loops; the innermost ones work on vectors (``vector``) |
 | ``llvm`` | LLVM's dialect, by the toolchain's passes |
+
+After ``linalg`` a second way parts, to NVIDIA's GPUs, see `ptx`:
+
+| level | what it is |
+| --- | --- |
+| ``gpu`` | what each thread of a grid does (``gpu``, ``scf``) |
+| ``nvvm`` | the dialects of LLVM and of these GPUs |
+| ``ptx`` | their assembly language, for the first architecture of `ptx.ARCHITECTURES` |
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from collections.abc import Callable
 from mgb_native.frame import Frame
 from mgb_native.target import instructions
 
-from . import nest, passes
+from . import nest, passes, ptx
 
 #: The bytes of a vector, by an instruction that a processor has.
 VECTORS = {"avx512f": 64, "avx2": 32}
@@ -53,8 +61,21 @@ def _llvm(frame: Frame) -> str:
     return str(passes.run(passes.parse(_vector(frame)), passes.TO_LLVM))
 
 
+def _gpu(frame: Frame) -> str:
+    return ptx.gpu(frame.graph)
+
+
+def _nvvm(frame: Frame) -> str:
+    return ptx.nvvm(frame.graph)
+
+
+def _ptx(frame: Frame) -> str:
+    return ptx.compile(frame.graph, next(iter(ptx.ARCHITECTURES))).text
+
+
 LEVELS: dict[str, Callable[[Frame], str]] = {
     "mgb": _mgb, "linalg": _linalg, "loops": _loops, "vector": _vector, "llvm": _llvm,
+    "gpu": _gpu, "nvvm": _nvvm, "ptx": _ptx,
 }  # fmt: skip
 
 

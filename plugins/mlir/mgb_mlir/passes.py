@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,18 @@ TO_LLVM = (
     "reconcile-unrealized-casts",
 )
 
+#: From the level ``gpu`` to the dialects of LLVM and of NVIDIA's GPUs. ``math`` becomes calls of libdevice.
+TO_NVVM = tuple(
+    f"gpu.module({name})"
+    for name in (
+        "convert-scf-to-cf",
+        "convert-gpu-to-nvvm{allowed-dialects=cf,arith,memref,func}",
+        "convert-arith-to-llvm",
+        "convert-index-to-llvm",
+        "reconcile-unrealized-casts",
+    )
+)
+
 #: From the level ``linalg`` to loops over whole arrays: how the toolchain itself would do it, for tests.
 LINALG_TO_LOOPS = (
     "one-shot-bufferize{bufferize-function-boundaries=1 "
@@ -37,6 +50,10 @@ LINALG_TO_LOOPS = (
     "convert-linalg-to-loops",
     "lower-affine",
 )
+
+
+#: The toolchain does one thing at a time.
+compiling = threading.Lock()
 
 
 class LoweringError(Exception):
@@ -67,7 +84,7 @@ def parse(text: str) -> Any:
         try:
             return ir.Module.parse(text)
         except ir.MLIRError as error:
-            path = _kept(text)
+            path = kept(text)
             raise LoweringError(f"the module in {path / 'before.mlir'} is not valid: {error}") from None
 
 
@@ -108,7 +125,7 @@ def _one_by_one(text: str, passes: tuple[str, ...]) -> Any:
             try:
                 _run(module, name)
             except (ir.MLIRError, ValueError) as error:  # a ValueError: there is no such pass
-                path = _kept(before, _generic(module))
+                path = kept(before, _generic(module))
                 raise LoweringError(
                     f"the pass {name} failed; before.mlir and after.mlir in {path} have the module: {error}"
                 ) from None
@@ -120,7 +137,7 @@ def _generic(module: Any) -> str:
     return str(module.operation.get_asm(print_generic_op_form=True, assume_verified=True))
 
 
-def _kept(before: str, after: str = "") -> Path:
+def kept(before: str, after: str = "") -> Path:
     """A new folder with the module."""
     path = Path(tempfile.mkdtemp(prefix="mgb-mlir-"))
     (path / "before.mlir").write_text(before)
@@ -141,11 +158,31 @@ def machine_code(module: Any, level: int) -> bytes:
             try:
                 engine = ExecutionEngine(module, opt_level=level)
             except RuntimeError as error:
-                kept = _kept(str(module)) / "before.mlir"
-                raise LoweringError(f"LLVM does not take the module in {kept}: {error}") from None
+                before = kept(str(module)) / "before.mlir"
+                raise LoweringError(f"LLVM does not take the module in {before}: {error}") from None
             for name, address in native().copies.items():  # or the engine would miss them
                 engine.raw_register_runtime(name, ctypes.c_void_p(address))
             engine.dump_to_object_file(path)
         return Path(path).read_bytes()
     finally:
         os.unlink(path)
+
+
+def device_text(module: Any, layout: str) -> str:
+    """The LLVM text of the first ``gpu.module`` in LLVM's dialect.
+
+    Parameters
+    ----------
+    module : Module
+        What `TO_NVVM` made.
+    layout : str
+        LLVM's data layout of the target: it says, among others, how numbers are aligned.
+    """
+    from torch_mlir import ir
+    from torch_mlir.dialects.llvm import translate_module_to_llvmir
+
+    (device,) = (o for o in module.body.operations if o.operation.name == "gpu.module")
+    inside = "\n".join(str(o) for o in device.regions[0].blocks[0].operations)
+    alone = parse(f'module attributes {{llvm.data_layout = "{layout}"}} {{\n{inside}\n}}')
+    with context(), ir.Location.unknown():
+        return str(translate_module_to_llvmir(alone.operation))

@@ -1,0 +1,266 @@
+"""PTX: what it computes, shown on this CPU by the text it is made of; and NVIDIA's assembler takes it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, files
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import mgb.functional as F
+import numpy as np
+import pytest
+from mgb import dtypes
+from mgb.ir import Graph
+from mgb.ops import primitives, reduce
+from mgb.ops.declare import OPS
+from mgb_conformance.cases import CASTS, DTYPES, operands
+from mgb_conformance.cases import call as case_call
+
+pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install torch-mlir==20261001")
+pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
+pytest.importorskip("llvmlite", reason="what makes PTX is not installed: pip install llvmlite")
+
+from mgb_mlir import device, grid, passes, ptx, words
+from mgb_mlir.signature import Array, Signature
+from mgb_mlir.spelling import older
+from mlir_cases import CASES, WIDE, case, check
+from mlir_helpers import SENTINEL, traced
+from ptx_host import HostGrid, array, launch
+
+RNG = np.random.default_rng(5)
+
+
+def ptxas() -> str | None:
+    """NVIDIA's assembler: on the path, or of its wheel."""
+    try:
+        found = [f.locate() for f in files("nvidia-cuda-nvcc") or () if f.name == "ptxas"]
+    except PackageNotFoundError:
+        found = []
+    return str(found[0]) if found else shutil.which("ptxas")
+
+
+needs_ptxas = pytest.mark.skipif(ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc")
+
+
+def on_host(function: Any, arrays: list[Any], blocks: int, threads: int, backwards: bool) -> tuple[Any, ...]:
+    graph = traced(function, arrays)
+    signature = Signature(graph)
+    out = tuple(np.full(o.spec.shape, SENTINEL, o.spec.dtype) for o in graph.outputs)
+    kernel = HostGrid(ptx.llvm(graph, "sm_90"), signature.parameters)
+    launch(kernel, signature, arrays, out, blocks, threads, backwards)
+    return out
+
+
+# what it computes
+
+
+@pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 32), (3, 96)])
+@pytest.mark.parametrize("name", CASES)
+def test_computes_what_numpy_does(name: str, blocks: int, threads: int, backwards: bool) -> None:
+    """Fewer threads than elements and than rows, several warps, and in any order of the threads."""
+    function, arrays, _ = CASES[name]
+    check(on_host(function, arrays, blocks, threads, backwards), case(name)[2])
+
+
+def test_the_same_bits_for_any_order_of_threads_and_any_grid() -> None:
+    x = RNG.standard_normal((7, 1000)).astype(np.float32)
+    results = [on_host(lambda x: F.softmax(x, 1), [x], b, 64, o) for b in (1, 2, 7) for o in (False, True)]
+    for (found,) in results:
+        np.testing.assert_array_equal(found, results[0][0])
+
+
+def test_one_kernel_for_any_size_and_layout() -> None:
+    graph = traced(lambda a, b: F.maximum(a - b, 0.0) / F.sum(a, 1, keepdims=True), [WIDE, WIDE[:1]])
+    signature = Signature(graph)
+    kernel = HostGrid(ptx.llvm(graph, "sm_90"), signature.parameters)
+    base, row = RNG.uniform(1, 2, (2, 40, 90)).astype(np.float32)
+    views = [base[:5, :70], base.T, base[::-1, ::-3], np.broadcast_to(base[:, :1], (40, 33)), base[3:5, 7:9]]
+    for a in views:
+        b = row[1:2, : a.shape[1]][:, ::-1]
+        out = np.full(a.shape, SENTINEL, np.float32)
+        launch(kernel, signature, [a, b], [out], blocks=2, threads=64)
+        wide = a.astype(np.float64)
+        wanted = np.maximum(wide - b, 0) / wide.sum(1, keepdims=True)
+        np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_are_exact(dtype: str) -> None:
+    """Of numbers of any bits: subnormal ones, infinities, NaN, quotients of any size."""
+    word = np.dtype(f"uint{8 * np.dtype(dtype).itemsize}")
+    info = np.finfo(dtype)
+    bits = RNG.integers(0, np.iinfo(word).max, (2, 3000), word, endpoint=True)
+    bits[:, :300] >>= info.nmant + 1  # subnormal numbers
+    a, b = bits.view(dtype)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, info.max, info.tiny, 1.0], dtype)
+    a[300:364], b[300:364] = np.repeat(special, 8), np.tile(special, 8)
+    with np.errstate(all="ignore"):
+        wanted = np.remainder(a, b), np.floor_divide(a, b)
+    found = on_host(lambda a, b: (primitives.mod(a, b), primitives.floor_div(a, b)), [a, b], 2, 64, False)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_numbers_come_through_to_the_bit() -> None:
+    """A constant of any pattern, through the spelling of two releases of LLVM."""
+    patterns = {
+        "f32": "7FC00000 FFC00000 7FC00001 7F800001 FFA00001 80000000 00000001 7F800000 FF800000 3DCCCCCD "
+        "3F800000 7F7FFFFF 00800000 34000000 C0490FDB",
+        "f64": "7FF8000000000000 FFF8000000000123 7FF0000000000001 0000000000000001 8000000000000000 "
+        "3FB999999999999A FFEFFFFFFFFFFFFF 7FF0000000000000",
+        "f16": "7E00 7C01 0001 3C00 7C00 2E66 8000 FBFF",
+    }
+    given = [(t, p) for t, text in patterns.items() for p in text.split()]
+    lines = []
+    for k, (type_, pattern) in enumerate(given):
+        lines.append(f"%c{k} = arith.constant 0x{pattern} : {type_}")
+        lines.append(f"%p{k} = llvm.getelementptr %y[{8 * k}] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8")
+        lines.append(f"llvm.store volatile %c{k}, %p{k} : {type_}, !llvm.ptr<1>")
+    body = "\n".join(lines)
+    function = f"gpu.func @kernel(%y: !llvm.ptr<1>) kernel {{ {body}\ngpu.return }}"
+    module = passes.run(passes.parse(f"module {{ gpu.module @g {{ {function} }} }}"), passes.TO_NVVM)
+    kernel = HostGrid(older(passes.device_text(module, "e-i64:64")), [("y", "!llvm.ptr<1>")])
+    found = np.zeros(len(given), np.uint64)
+    kernel.run([found.ctypes.data], 1, 1)
+    wanted = [p for _, p in given]
+    assert [f"{int(n):0{len(p)}X}" for n, p in zip(found, wanted, strict=True)] == wanted
+
+
+def test_a_missing_barrier_shows() -> None:
+    """The bench itself: did it not show, the tests above would prove little."""
+    text = ptx.llvm(case("row softmax")[0], "sm_90")
+    signature = Signature(case("row softmax")[0])
+    without = text.replace("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)", "", 1)
+    assert without != text
+    x, out = WIDE, np.empty_like(WIDE)
+    launch(HostGrid(without, signature.parameters), signature, [x], [out], 1, 64)
+    with np.errstate(all="ignore"):
+        assert not np.allclose(out, case("row softmax")[2][0], rtol=1e-4)
+
+
+# what a call passes
+
+
+def test_a_call_says_when_shapes_are_of_another_kernel() -> None:
+    signature = Signature(traced(lambda a, b: a + b, [WIDE, WIDE[:1]]))
+    x, y = array(WIDE), Array(0, (1, 45), (180, 4))
+    assert signature.blocks([x, y, x], 256) == -(-37 * 45 // 256)
+    assert signature.values([x, y, x])[3:5] == (37, 45)
+    rows = Signature(case("row softmax")[0])
+    assert rows.blocks([x, x], 256) == 37
+    with pytest.raises(ValueError, match=r"x1 has shape \(37, 45\); the kernel was compiled for \(1, 45\)"):
+        signature.values([x, x, x])
+
+
+# PTX
+
+
+def assemble(graph: Graph, architecture: str, folder: Path) -> None:
+    """Compile to PTX, and have NVIDIA's assembler take it without a spilled register."""
+    compiled = ptx.compile(graph, architecture)
+    assert f".target {architecture}" in compiled.text and f".entry {compiled.entry}(" in compiled.text
+    source = folder / "kernel.ptx"
+    source.write_text(compiled.text)
+    command = [str(ptxas()), f"-arch={architecture}", "-v", str(source), "-o", str(folder / "kernel.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    spills = re.findall(r"(\d+) bytes spill", done.stdout + done.stderr)
+    assert len(spills) >= 2 and set(spills) == {"0"}, done.stderr
+
+
+@needs_ptxas
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("name", CASES)
+def test_ptxas_takes_it_and_spills_nothing(name: str, architecture: str, tmp_path: Path) -> None:
+    assemble(case(name)[0], architecture, tmp_path)
+
+
+@needs_ptxas
+@pytest.mark.parametrize("architecture", ptx.ARCHITECTURES)
+def test_ptxas_knows_every_architecture(architecture: str, tmp_path: Path) -> None:
+    assemble(case("row softmax")[0], architecture, tmp_path)
+
+
+@needs_ptxas
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ptxas_takes_every_word_cast_and_reduction(dtype: str, tmp_path: Path) -> None:
+    """All of one dtype that there are, in two kernels, the second of which has use for many registers."""
+    ops = [OPS[name] for name in sorted(words.WORDS) if name not in CASTS]
+    taken = [(op, given) for op in ops if (given := operands(op, dtype))]
+    arrays = [np.zeros((5, 33), d) for _, given in taken for d in given]
+
+    def every_word(*xs: Any) -> list[Any]:
+        rest = iter(xs)
+        return [case_call(op)(*islice(rest, len(given))) for op, given in taken]
+
+    x = np.zeros((5, 33), dtypes.as_dtype(dtype))
+    folds = [reduce.reduce_max, reduce.reduce_min]
+    folds += [] if dtype == "bool" else [reduce.reduce_sum, reduce.reduce_prod]
+
+    def every_cast_and_fold(x: Any) -> list[Any]:
+        casts = [primitives.cast(x, dtype=dtypes.as_dtype(d)) for d in DTYPES if d != dtype]
+        return [*casts, *(fold(x, axis=(1,)) for fold in folds)]
+
+    assert len(taken) > 5
+    assemble(traced(every_word, arrays), "sm_80", tmp_path)
+    assemble(traced(every_cast_and_fold, [x]), "sm_80", tmp_path)
+
+
+@needs_ptxas
+def test_ptxas_takes_hundreds_of_parameters(tmp_path: Path) -> None:
+    arrays = [np.zeros((2, 3, 2, 3, 2), np.float32)] * 64
+    graph = traced(lambda *xs: [x + 1.0 for x in xs], arrays)
+    assert 8 * len(Signature(graph).parameters) > 4096
+    assemble(graph, "sm_80", tmp_path)
+
+
+def test_nothing_is_contracted_or_flushed() -> None:
+    """``mul.f32`` without a rounding may be made part of an fma; ``.rn`` forbids it."""
+    x = WIDE
+    text = ptx.compile(traced(lambda a, b: F.sqrt(a * b + a) / b, [x, x]), "sm_80").text
+    for instruction in ("mul.rn.f32", "add.rn.f32", "sqrt.rn.f32", "div.rn.f32"):
+        assert instruction in text
+    assert "fma" not in text and "ftz" not in text and "approx" not in text
+
+
+def test_memory_is_global_and_numbers_of_64_bits_move_whole() -> None:
+    x = WIDE.astype(np.float64)
+    text = ptx.compile(traced(lambda x: (x + 1.0, F.sum(x, 1, keepdims=True)), [x]), "sm_80").text
+    assert "ld.global.b64" in text and "st.global.b64" in text and "ld.shared.b64" in text
+    assert not re.search(r"\b(ld|st)\.(b|f|u)\d", text), "memory of no known kind"
+
+
+def test_an_unknown_architecture_is_refused() -> None:
+    with pytest.raises(ptx.TargetError, match=r"'sm_35' is unknown; choose one of sm_80, "):
+        ptx.compile(case("broadcast")[0], "sm_35")
+
+
+def test_without_llvmlite_the_error_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ptx, "find_spec", lambda name: None)
+    ptx._machine.cache_clear()
+    with pytest.raises(ptx.TargetError, match="python -m pip install llvmlite"):
+        ptx.compile(case("broadcast")[0], "sm_90")
+
+
+def test_a_function_without_a_definition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(device._INSTRUCTIONS, "rint")
+    graph = traced(lambda x: primitives.round(x) + 1.0, [WIDE])
+    with pytest.raises(passes.LoweringError, match="no definition of the function 'rint' in ") as caught:
+        ptx.compile(graph, "sm_90")
+    assert "@__nv_rintf" in Path(str(caught.value).split(" in ")[1]).read_text()
+
+
+def test_what_llvm_does_not_take_is_kept() -> None:
+    with pytest.raises(passes.LoweringError, match=r"LLVM [\d.]+ does not take the text in ") as caught:
+        ptx.assembly("define void @kernel() { no such thing }", "sm_90")
+    assert "no such thing" in Path(re.split(" in |: ", str(caught.value))[1]).read_text()
+
+
+def test_threads_of_a_block_are_bounded_in_ptx_as_they_are_said_to_be() -> None:
+    compiled = ptx.compile(case("row softmax")[0], "sm_90")
+    assert f".maxntid {compiled.threads}" in compiled.text and compiled.threads % grid.WARP == 0
