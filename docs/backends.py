@@ -27,10 +27,9 @@ Row = dict[str, Any]
 
 HEAD = """# Backends
 
-What each backend takes, what the conformance suite says of it, and what it costs. The first two figures are of a
-chain of ten operations in a new process: the first call of a traced function with an empty cache, and with a filled
-one. A call is that of a program of one kernel on one element. The size is that of the packages that `mgb` alone
-does not need.
+What each backend takes, and what the conformance suite says of it. Where times are given, a first call is one of a
+traced chain of ten operations in a new process, with an empty cache and with a filled one; a call is that of a program of
+one kernel on one element; the size is that of the packages that `mgb` alone does not need.
 
 """  # noqa: E501
 
@@ -62,7 +61,7 @@ def _dtypes(names: frozenset[str]) -> str:
 
 
 def _yes(value: object) -> str:
-    return "yes" if value else "no"
+    return "not run" if value is None else "yes" if value else "no"
 
 
 def _milliseconds(value: object) -> str:
@@ -120,9 +119,14 @@ def rows() -> dict[str, Row]:
     return dict(sorted(kept.items()))
 
 
+def _is_known(rows: dict[str, Row], head: str) -> bool:
+    """Has any backend been asked for it?"""
+    return any(row.get(COLUMNS[head][0]) is not None for row in rows.values())
+
+
 def table(rows: dict[str, Row], columns: Iterable[str]) -> str:
     """A Markdown table with a row for each backend."""
-    chosen = [(head, *COLUMNS[head]) for head in columns]
+    chosen = [(head, *COLUMNS[head]) for head in columns if _is_known(rows, head)]
     lines = [["backend", "distribution", *(head for head, _, _ in chosen)]]
     lines.append(["---"] * len(lines[0]))
     for name, row in rows.items():
@@ -143,10 +147,12 @@ def page() -> str:
     lines = [["", *(f"`{name.upper()}`" for name in kept)], ["---"] * (len(kept) + 1)]
     lines.append(["distribution", *(f"`{row['distribution']}`" for row in kept.values())])
     for head, (key, write) in COLUMNS.items():
+        if not _is_known(kept, head):
+            continue
         lines.append([head, *(write(row.get(key)) for row in kept.values())])
     machines = sorted({row["machine"] for row in kept.values() if "machine" in row})
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return HEAD + text + f"\nMeasured on: {'; '.join(machines) or 'no machine yet'}.\n"
+    return HEAD + text + (f"\nTimes are of: {'; '.join(machines)}.\n" if machines else "")
 
 
 # measuring
