@@ -13,25 +13,13 @@ from typing import Any
 
 from mgb.codegen import Pass
 from mgb.ir import CONST, Node
+from mgb_native.folds import held, identity, wide
 
 from .frame import Frame, Names, Operand
 from .fused import fuses, marked
 from .schedule import HalideSchedule
 from .toolchain import hl
-from .words import (
-    SPELLINGS,
-    STORED,
-    Expr,
-    convert,
-    fold,
-    halide_type,
-    held,
-    identity,
-    literal,
-    load,
-    store,
-    wide,
-)  # fmt: skip
+from .words import SPELLINGS, STORED, Expr, convert, fold, halide_type, literal, load, store
 
 #: Where a value is wanted: an expression for each loop.
 Place = Mapping[str, Expr]
@@ -147,7 +135,8 @@ class Algorithm:
     def _value(self, v: Node, at: Place, memo: dict[Node, Expr]) -> Expr:
         if v in self.tuples:
             func, index, loops = self.tuples[v]
-            return _element(func, tuple(at[loop] for loop in loops), index)
+            # No input that it is made of may vary along a loop of the rows; then one row is as good as all.
+            return _element(func, tuple(at.get(loop, hl.Expr(0)) for loop in loops), index)
         if v in self.frame.sources:
             return self._leaf(self.frame.sources[v], at)
         if v.op.name == "extent":

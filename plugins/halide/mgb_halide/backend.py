@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import platform
-import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
-from mgb.ir import Graph, Kind
-from mgb_native import target as shared
+from mgb import cache
+from mgb.backend import Kernel
+from mgb.codegen import structure_key
+from mgb.ir import Graph
+from mgb_native import LaunchedBackend, loop_traits
 from mgb_native.launch import Launcher
+from mgb_native.objects import ObjectError
+from mgb_native.target import processor, python
 
 from .frame import Frame
-from .fused import fused_pipeline
+from .fused import MarkLost, fused_pipeline
 from .launch import Layout, Unit, is_short
 from .machine import NAME, Code, dump, load, place
 from .pipeline import build
@@ -28,44 +31,21 @@ from .words import VOCABULARY
 _log = logging.getLogger("mgb.halide")
 
 
-class HalideBackend(Backend):
+class HalideBackend(LaunchedBackend):
     """Loops for the CPU, scheduled and compiled by Halide."""
 
     name = "halide"
-    traits = Traits(
-        vocabulary=VOCABULARY,
-        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
-        dtypes=ALL_DTYPES,
-        devices=frozenset({"cpu"}),
-        scope=Scope.DOMAIN,
-        specialize=Specialize.NDIM,
-        strided=Strided.ANY,
-        joins=True,
-        priority=50,
-    )
+    distribution = "mgb-halide"
+    machines = ("x86_64",)
+    traits = loop_traits(VOCABULARY, priority=50)
 
     def probe(self) -> str | None:
         if find_spec("halide") is None:
             return "Halide is not installed; python -m pip install halide"
-        if sys.platform != "linux" or platform.machine() != "x86_64":
-            here = f"{sys.platform} on {platform.machine()}"
-            return f"it runs on Linux on x86-64, this is {here}; export MGB_JIT_BACKEND=EAGER"
-        return None
-
-    @property
-    def package(self) -> str:
-        """The version of this package and of what calls its kernels."""
-        return shared.package(Path(__file__).parent)
+        return self.machine_problem()
 
     def version(self) -> str:
-        return f"{self.package} halide {installed()} {shared.python()} {shared.processor()} {SCHEDULE.get()}"
-
-    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """One native call for all."""
-        if not kernels:
-            return None
-        units = [kernel.state for kernel in kernels]
-        return Kernel(Launcher(units).run, "\n\n".join(k.source for k in dict.fromkeys(kernels)))
+        return f"{self.package} halide {installed()} {python()} {processor()} {SCHEDULE.get()}"
 
     def compile(self, graph: Graph) -> Kernel:
         if installed() != TESTED:
@@ -74,13 +54,13 @@ class HalideBackend(Backend):
         frame = Frame(graph, HalideSchedule().keep)
         layout = Layout.of(frame)
         if text.lower() == "tune":
-            plan = tuned(frame, lambda plan: _kernel(*_made(graph, plan)).run)
+            plan = tuned(frame, lambda plan: self._kernel(*_made(graph, plan)).run)
         else:
             plan = parse(text)
         frame, codes, plan = _made(graph, plan)
         if plan.auto and (exact := autoscheduled(frame, plan, layout, codes[0].short)):
             codes = [*codes, exact]
-        return _kernel(frame, codes, plan)
+        return self._kernel(frame, codes, plan)
 
     def save(self, kernel: Kernel) -> bytes | None:
         unit: Unit = kernel.state
@@ -89,16 +69,22 @@ class HalideBackend(Backend):
     def load(self, graph: Graph, blob: bytes) -> Kernel:
         codes = load(blob)
         plan = parse(codes[0].schedule)
-        return _kernel(Frame(graph, plan.keep), codes, plan)
+        return self._kernel(Frame(graph, plan.keep), codes, plan)
 
-    def target(self) -> str:
-        return shared.target(self.package)
+    def _kernel(self, frame: Frame, codes: Sequence[Code], plan: HalideSchedule) -> Kernel:
+        unit = Unit(frame, codes, lambda short: self._other(frame, plan, short))
+        return Kernel(Launcher([unit]).run, _source(frame, plan), unit)
 
-    def mismatch(self, target: str) -> str | None:
-        try:
-            return shared.mismatch(target, self.package, "mgb-halide")
-        except (ValueError, KeyError, TypeError) as error:
-            return f"what they need is not said as this version says it: {error}"
+    def _other(self, frame: Frame, plan: HalideSchedule, short: bool) -> Code:
+        """The form that a kernel was not compiled in at first: from the disk, or compiled and put there."""
+        what = (self.version(), structure_key(frame.graph), str(plan), "short" if short else "long")
+        key = hashlib.sha256("\n".join(what).encode()).hexdigest()
+        with suppress(ObjectError):  # a damaged one is compiled again
+            if blob := cache.load(self.name, key):
+                return load(blob)[0]
+        code = _compiled(frame, plan, short)
+        cache.store(self.name, key, dump([code]))
+        return code
 
 
 def _made(graph: Graph, plan: HalideSchedule) -> tuple[Frame, list[Code], HalideSchedule]:
@@ -112,18 +98,17 @@ def _compiled(frame: Frame, plan: HalideSchedule, short: bool) -> Code:
     try:
         pipeline = build(frame, plan, short)
         compiled = fused_pipeline if pipeline.fused else compile_pipeline
-        image = compiled(pipeline.outputs, pipeline.arguments, NAME)
+        try:
+            image = compiled(pipeline.outputs, pipeline.arguments, NAME)
+        except MarkLost:  # LLVM computes what is loaded register by register, marks or not
+            pipeline = build(frame, plan, short, registers=1)
+            image = fused_pipeline(pipeline.outputs, pipeline.arguments, NAME, must=False)
         return place(image, pipeline.order, str(plan), short)
     except Exception as error:
         path = keep(_source(frame, plan), pipeline, error)
         about = f"Halide {installed()} (tested with {TESTED}) does not compile this group by [{plan.full()}]"
         kept = f"{path} has the group, its schedule and what Halide made of it"
         raise RuntimeError(f"{about}: {str(error).strip()}; {kept}") from error
-
-
-def _kernel(frame: Frame, codes: Sequence[Code], plan: HalideSchedule) -> Kernel:
-    unit = Unit(frame, codes, lambda short: _compiled(frame, plan, short))
-    return Kernel(Launcher([unit]).run, _source(frame, plan), unit)
 
 
 def _source(frame: Frame, plan: HalideSchedule) -> str:

@@ -12,7 +12,7 @@
 }       ; the arguments follow
 
 ; What `native.ll` runs; see there.
-%program = type { ptr, ptr, i64, ptr, ptr, i64, ptr, i64, ptr, ptr, i64, ptr, i64, i64 }
+%program = type { ptr, i64, ptr, ptr, i64, ptr, i64, ptr, ptr, i64, ptr, i64, i64 }
 %part = type { ptr, i64, ptr, [6 x i64], i64, i64 }
 %loop = type { ptr, ptr, i32, ptr }  ; a parallel loop: the body, the context, the first number, the closure
 
@@ -125,15 +125,15 @@ entry:
   %part_bytes = mul i64 %parts, 88
   call void @llvm.memset.p0.i64(ptr %claims, i8 0, i64 %claim_bytes, i1 false)
   call void @llvm.memset.p0.i64(ptr %list, i8 0, i64 %part_bytes, i1 false)
-  call void @llvm.memset.p0.i64(ptr %program, i8 0, i64 112, i1 false)
+  call void @llvm.memset.p0.i64(ptr %program, i8 0, i64 104, i1 false)
   store i64 %parts, ptr %phase
-  %threads_at = getelementptr %program, ptr %program, i32 0, i32 2
-  %parts_at = getelementptr %program, ptr %program, i32 0, i32 8
-  %phases_at = getelementptr %program, ptr %program, i32 0, i32 9
-  %phase_count_at = getelementptr %program, ptr %program, i32 0, i32 10
-  %claims_at = getelementptr %program, ptr %program, i32 0, i32 11
-  %own_at = getelementptr %program, ptr %program, i32 0, i32 12
-  %common_at = getelementptr %program, ptr %program, i32 0, i32 13
+  %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
+  %parts_at = getelementptr %program, ptr %program, i32 0, i32 7
+  %phases_at = getelementptr %program, ptr %program, i32 0, i32 8
+  %phase_count_at = getelementptr %program, ptr %program, i32 0, i32 9
+  %claims_at = getelementptr %program, ptr %program, i32 0, i32 10
+  %own_at = getelementptr %program, ptr %program, i32 0, i32 11
+  %common_at = getelementptr %program, ptr %program, i32 0, i32 12
   store i64 %threads, ptr %threads_at
   store ptr %list, ptr %parts_at
   store ptr %phase, ptr %phases_at

@@ -71,38 +71,36 @@ def _copysign(size: Expr, sign: Expr) -> Expr:
 
 
 #: Bits of the quotient that a step of the long division finds, and how often so many fit between the largest
-#: number and the least, by the bits of the dtype.
-_STEP = 26
-_STEPS = {32: 11, 64: 82}
+#: float32 and the least.
+_STEP, _STEPS = 26, 11
 
 
 def _remainder(a: Expr, b: Expr) -> Expr:
-    """C's ``fmod``: what is left of `a`, with its sign. Exact: each step takes a multiple of few bits off."""
+    """C's ``fmod``: what is left of `a`, with its sign.
+
+    Of float32 by a long division in float64, in vectors. It is exact: each step takes a multiple of few bits
+    off. For float64 it would take 82 steps, longer than the C library, but Halide has no word for its
+    ``fmod``. It has one for ``atan2``, for which no kernel asks: `machine` binds it to ``fmod``.
+    """
     type_ = a.type()
-    wide, size = hl.Float(64), hl.abs(hl.cast(hl.Float(64), b))
-    rest = hl.abs(hl.cast(wide, a))
-    zero = hl.f64(0.0)
-    for step in reversed(range(_STEPS[type_.bits()])):
-        divisor = _scaled(size, _STEP * step)
+    if type_.bits() == 64:
+        return hl.atan2(a, b)
+    size, rest = (hl.abs(hl.cast(hl.Float(64), x)) for x in (b, a))
+    start, zero = rest, hl.f64(0.0)
+    for step in reversed(range(_STEPS)):
+        divisor = size * hl.f64(2.0 ** (_STEP * step))
         whole = hl.floor(rest / divisor)
         left = _less(rest, whole, divisor)
         left = hl.select(left < zero, left + divisor, left)
         rest = hl.select(divisor <= rest, left, rest)
-    valid = (size != zero) & (b == b) & (hl.abs(hl.cast(wide, a)) < _special(0x7FF0))
-    rest = hl.select(size < _special(0x7FF0), rest, hl.abs(hl.cast(wide, a)))
+    valid = (size != zero) & (b == b) & (start < _special(0x7FF0))
+    rest = hl.select(size < _special(0x7FF0), rest, start)
     return _copysign(hl.cast(type_, hl.select(valid, rest, _special(0x7FF8))), a)
 
 
 def _special(bits: int) -> Expr:
     """The float64 that begins with these 16 bits."""
     return hl.reinterpret(hl.Float(64), hl.cast(hl.UInt(64), hl.u16(bits)) << hl.u64(48))
-
-
-def _scaled(x: Expr, exponent: int) -> Expr:
-    """`x` times a power of two; infinite where it does not fit."""
-    while exponent > 1000:
-        x, exponent = x * hl.f64(2.0**1000), exponent - 1000
-    return x * hl.f64(2.0**exponent) if exponent else x
 
 
 def _less(rest: Expr, whole: Expr, divisor: Expr) -> Expr:

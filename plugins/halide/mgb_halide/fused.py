@@ -2,14 +2,19 @@
 
 A product that is to be fused is marked in the pipeline: its bits are shifted by a number that is 0 in every
 call, which no simplifier knows. In LLVM's text of the compiled pipeline the marks are found, and a marked
-product and the sum that reads it become ``llvm.fma``. What would not be found is computed as a product and a
-sum: slower, and right.
+product and the sum or difference that reads it become ``llvm.fma``. Where one is not found, all stay products
+and sums: slower, and right to one more rounding; the log says why.
+
+Nothing plainer is a mark. Flags of fast arithmetic on the pair alone are gone by then, for LLVM has made use
+of them; the words that round, such as ``ceil``, cut long vectors in halves; others are calls for one lane.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,8 @@ from mgb_native.native import emit
 from .toolchain import FEATURES, hl, host, target
 from .words import Expr
 
+_log = logging.getLogger("mgb.halide")
+
 _VALUE = r"(%[\w.$\-]+|%\"[^\"]+\")"
 _TYPE = r"(<\d+ x (?:float|double)>|float|double)"
 _OPERAND = r"(splat \([^)]*\)|<[^>]*>|[^\s,<]+)"
@@ -27,7 +34,7 @@ _PRODUCT = re.compile(rf"^  {_VALUE} = fmul {_TYPE} {_OPERAND}, {_OPERAND}$", re
 _BITS = re.compile(rf"^  {_VALUE} = bitcast {_TYPE} {_VALUE} to (?:<\d+ x i\d+>|i\d+)$", re.M)
 _MARK = re.compile(rf"^  {_VALUE} = shl (?:<\d+ x i\d+>|i\d+) {_VALUE}, {_VALUE}$", re.M)
 _BACK = re.compile(rf"^  {_VALUE} = bitcast (?:<\d+ x i\d+>|i\d+) {_VALUE} to {_TYPE}$", re.M)
-_SUM = re.compile(rf"^  {_VALUE} = fadd {_TYPE} {_OPERAND}, {_OPERAND}$", re.M)
+_SUM = re.compile(rf"^  {_VALUE} = (fadd|fsub) {_TYPE} {_OPERAND}, {_OPERAND}$", re.M)
 
 
 def fuses(graph: Graph) -> bool:
@@ -44,49 +51,82 @@ def marked(a: Expr, b: Expr, zero: Expr) -> Expr:
     return hl.reinterpret(product.type(), hl.reinterpret(bits, product) << mark)
 
 
-def fused_pipeline(outputs: Sequence[Any], arguments: Sequence[Any], name: str) -> bytes:
-    """The object file of `outputs`, in which marked products and their sums are one."""
+def fused_pipeline(outputs: Sequence[Any], arguments: Sequence[Any], name: str, must: bool = True) -> bytes:
+    """The object file of `outputs`, in which marked products and their sums are one.
+
+    Raises
+    ------
+    MarkLost
+        They cannot be, and they `must`; otherwise the log says why.
+    """
     with tempfile.TemporaryDirectory(prefix="mgb_halide_") as folder:
         text = Path(folder, "kernel.ll")
         kinds = {hl.OutputFileType.llvm_assembly: str(text)}
         hl.Pipeline(list(outputs)).compile_to(kinds, list(arguments), name, target(*FEATURES))
-        return emit(contract(text.read_text()), level=2)
+        written = text.read_text()
+    try:
+        written = contract(written)
+    except MarkLost as why:
+        if must:
+            raise
+        _log.info("products and sums of a kernel stay apart, which is slower: %s", why)
+    return emit(written, level=2)
+
+
+class MarkLost(Exception):
+    """A mark is not where it was put."""
 
 
 def contract(text: str) -> str:
-    """LLVM's text with each marked product and the sums that read it as one.
+    """LLVM's text with each marked product and the sums and differences that read it as one.
 
-    All or none: where a mark is not found again, the text is as it was, so that no element of an array is
-    rounded otherwise than its neighbours.
+    Raises
+    ------
+    MarkLost
+        It cannot be done for all of them. Then it is to be done for none, so that no element of an array is
+        rounded otherwise than its neighbours.
     """
     types: set[str] = set()
-    parts = re.split(r"^(?=define )", text, flags=re.M)
-    made = [_function(part, types) for part in parts]
-    if None in made:
-        return text
-    done = "".join(part for part in made if part)
+    done = "".join(_function(part, types) for part in re.split(r"^(?=define )", text, flags=re.M))
     declared = "".join(f"declare {t} @{_name(t)}({t}, {t}, {t})\n" for t in sorted(types))
     return f"{done}\n{declared}"
 
 
-def _function(text: str, types: set[str]) -> str | None:
-    products = {m[1]: (m[3], m[4]) for m in _PRODUCT.finditer(text)}
-    bits = {m[1]: products[m[3]] for m in _BITS.finditer(text) if m[3] in products}
-    marks = {m[1]: bits[m[2]] for m in _MARK.finditer(text) if m[2] in bits}
-    found = {m[1]: marks[m[2]] for m in _BACK.finditer(text) if m[2] in marks}
+def _function(text: str, types: set[str]) -> str:
+    found = _marked(text)
 
     def fused(m: re.Match[str]) -> str:
-        name, type_, x, y = m.groups()
-        pair, other = (found[x], y) if x in found else (found.get(y), x)
-        if pair is None:
+        name, op, type_, x, y = m.groups()
+        first = x in found
+        if not first and y not in found:
             return m[0]
+        (a, b), c = (found[x], y) if first else (found[y], x)
+        lines = []
+        if op == "fsub":
+            minus = f"%mgb.minus.{m.start()}"
+            lines = [f"  {minus} = fneg {type_} {c if first else a}"]
+            a, c = (a, minus) if first else (minus, c)
         types.add(type_)
-        operands = ", ".join(f"{type_} {v}" for v in (*pair, other))
-        return f"  {name} = call {type_} @{_name(type_)}({operands})"
+        operands = ", ".join(f"{type_} {v}" for v in (a, b, c))
+        return "\n".join([*lines, f"  {name} = call {type_} @{_name(type_)}({operands})"])
 
     done = _SUM.sub(fused, text)
-    known = len(found) == sum(1 for _ in _MARK.finditer(text))
-    return done if known and not any(x in found for m in _SUM.finditer(done) for x in (m[3], m[4])) else None
+    left = Counter(re.findall(_VALUE, done))
+    if others := sum(left[value] > 1 for value in found):
+        raise MarkLost(f"{others} of {len(found)} products are read by other than sums")
+    return done
+
+
+def _marked(text: str) -> dict[str, tuple[str, str]]:
+    """The factors of each marked product of a function."""
+    products = {m[1]: (m[3], m[4]) for m in _PRODUCT.finditer(text)}
+    bits = {m[1]: products[m[3]] for m in _BITS.finditer(text) if m[3] in products}
+    shifts = {m[1]: m[2] for m in _MARK.finditer(text)}
+    marks = {value: bits[shifted] for value, shifted in shifts.items() if shifted in bits}
+    found = {m[1]: marks[m[2]] for m in _BACK.finditer(text) if m[2] in marks}
+    if len(found) < len(shifts):
+        raise MarkLost(f"{len(shifts) - len(found)} of {len(shifts)} marks are on no product")
+    return found
 
 
 def _name(type_: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,10 +56,14 @@ class _Head(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One call of `call.ll`; the launcher asks it for scratch memory and work, of which it knows nothing."""
+    """One call of `call.ll`; the launcher asks it for scratch memory and work, of which it knows nothing.
+
+    What `address` points to lives as long as this: the arguments, and the code that is called.
+    """
 
     address: int
     memory: tuple[Any, ...]
+    code: Code | None
     own: int = 0
     shared: int = 0
     work: float = 0.0
@@ -145,6 +150,7 @@ class Unit:
         self.constants = tuple(np.ascontiguousarray(o.node.params["value"]) for o in consts)
         self.hazards = tuple(_hazards(frame, self.exact is None))
         self.plans: dict[Any, Plan] = {}
+        self.making = threading.Lock()
         arrays = [o for o in frame.operands if not o.is_output and not o.is_iota]
         self.places = {o.name: k for k, o in enumerate((*arrays, *frame.outputs))}
 
@@ -160,13 +166,14 @@ class Unit:
         return plan
 
     def _code(self, layout: Layout) -> Code:
-        """The code for these sizes; compiled now, if there is none."""
+        """The code for these sizes; compiled now, and by one thread, if there is none."""
         if self.exact is not None and self.exact.sizes == layout.lengths and layout.dense:
             return self.exact
         short = is_short(self.frame, layout, self.schedule)
-        if short not in self.codes:
-            self.codes[short] = self.make(short)
-        return self.codes[short]
+        with self.making:
+            if short not in self.codes:
+                self.codes[short] = self.make(short)
+            return self.codes[short]
 
     def _dims(self, o: Operand) -> Names:
         """The loops that are dimensions of the buffer: for an output, of all that are written with it."""
@@ -228,7 +235,7 @@ class Unit:
             stored = np.dtype(STORED.get(kind.name, kind.name))
             argument.code, argument.bits = _CODES[stored.kind], 8 * stored.itemsize
             kept.append(dims)
-        return Plan(memory.ctypes.data, tuple(kept))
+        return Plan(memory.ctypes.data, tuple(kept), code)
 
 
 def is_short(frame: Frame, layout: Layout, plan: HalideSchedule) -> bool:

@@ -20,6 +20,9 @@ from mgb_native.objects import Loaded, ObjectError
 #: Functions of `call.ll` that kernels call by these names.
 RUNTIME = ("halide_do_par_for", "halide_malloc", "halide_free")
 
+#: Functions of the C library that kernels call by another name; see `mgb_halide.division`.
+RENAMED = {"atan2": "fmod"}
+
 #: The name of each compiled function; Halide adds the one that takes an array of pointers.
 NAME = "mgb_kernel"
 
@@ -58,12 +61,19 @@ class Bridge:
         self.image = image
         library = Loaded(image)
         self.call, self.nothing = library["call"], library["nothing"]
-        self.symbols = _Symbols({name: library[name] for name in RUNTIME}, library["failed"])
+        known = {name: library[name] for name in RUNTIME}
+        known |= {name: _address(function) for name, function in RENAMED.items()}
+        self.symbols = _Symbols(known, library["failed"])
         ctypes.c_void_p.from_address(library["pool"]).value = native().run_free
         ctypes.c_void_p.from_address(library["ask"]).value = id(_threads)
         library.stay()  # a worker may be in it when Python ends
         forget = ctypes.PYFUNCTYPE(None)(library["forget"])
         os.register_at_fork(after_in_child=forget)
+
+
+def _address(function: str) -> int:
+    """Of a function of the C library."""
+    return ctypes.cast(ctypes.CDLL(None)[function], ctypes.c_void_p).value or 0
 
 
 def _threads() -> int:

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgb.ir import Node
+from mgb_native.folds import held
 
 from .algorithm import Algorithm, Stage
 from .frame import Frame
-from .fused import fuses
 from .schedule import HalideSchedule
 from .toolchain import hl, target
-from .words import Expr, halide_type, held
+from .words import Expr, halide_type
 
 Func = Any
 
@@ -52,16 +52,15 @@ class Pipeline:
     fused: bool
 
 
-def lanes_of(frame: Frame, plan: HalideSchedule) -> int:
-    """How many elements fill a register: of the width that most values have; two registers without folds."""
+def lanes_of(frame: Frame, plan: HalideSchedule, registers: int = 2) -> int:
+    """How many elements fill a register, of the width that most values have; without folds, `registers`."""
     if plan.vector:
         return plan.vector
     widths = [_bits(v) for v in frame.graph.nodes if v.inputs] or [_bits(o.node) for o in frame.outputs]
     widths = [w for w in widths if w] or [8]
     common = max(sorted(set(widths)), key=widths.count)
-    return int(target().natural_vector_size(halide_type(f"uint{common}"))) * (
-        2 if frame.flat and not fuses(frame.graph) else 1
-    )
+    register = int(target().natural_vector_size(halide_type(f"uint{common}")))
+    return register * registers if frame.flat else register
 
 
 def _bits(v: Node) -> int:
@@ -69,9 +68,9 @@ def _bits(v: Node) -> int:
     return 0 if name == "bool" else int(name.lstrip("uintfloa"))
 
 
-def build(frame: Frame, plan: HalideSchedule, short: bool) -> Pipeline:
-    """The pipeline of `frame` under `plan`; `short`: see `Algorithm`."""
-    lanes = lanes_of(frame, plan)
+def build(frame: Frame, plan: HalideSchedule, short: bool, registers: int = 2) -> Pipeline:
+    """The pipeline of `frame` under `plan`; `short`: see `Algorithm`, `registers`: see `lanes_of`."""
+    lanes = lanes_of(frame, plan, registers)
     algorithm = Algorithm(frame, plan, lanes * plan.unroll, short)
     _Scheduler(algorithm, plan, lanes).run()
     return collect(algorithm)

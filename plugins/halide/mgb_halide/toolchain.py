@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -14,10 +15,18 @@ from typing import Any
 TESTED = "21.0.0"
 
 
+#: Where Halide reads the options of its LLVM, once; and the one that keeps LLVM from joining scalars to short
+#: vectors, in which `fused` would not know its products again.
+LLVM_OPTIONS, APART = "HL_LLVM_ARGS", "-vectorize-slp=false"
+
+
 class _Lazy:
     """The module `halide`, imported at the first word of it."""
 
     def __getattr__(self, name: str) -> Any:
+        given = os.environ.get(LLVM_OPTIONS, "")
+        if APART.partition("=")[0] not in given:
+            os.environ[LLVM_OPTIONS] = f"{given} {APART}".strip()
         value = getattr(importlib.import_module("halide"), name)
         setattr(self, name, value)
         return value

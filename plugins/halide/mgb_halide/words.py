@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from mgb.codegen import scalar
 from mgb.ir import Node
+from mgb_native.folds import FOLDS, HELD, held
 
 from .division import float_floor_div, float_mod, integer_floor_div, integer_mod
 from .toolchain import hl
@@ -22,16 +23,8 @@ from .toolchain import hl
 Expr = Any
 Word = Callable[..., Expr]
 
-#: The dtypes whose values a kernel holds as another one between load and store.
-HELD = {"float16": "float32", "bfloat16": "float32"}
-
 #: The types of arrays in memory. Of the 16-bit floats the bits are loaded; Halide has no bfloat16 on a CPU.
 STORED = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
-
-
-def held(node: Node) -> str:
-    """The name of the dtype that a kernel computes the value of `node` in."""
-    return HELD.get(node.spec.dtype.name, node.spec.dtype.name)
 
 
 def halide_type(dtype: str) -> Any:
@@ -281,9 +274,6 @@ WORDS: dict[str, Word] = {
     "bit_and": _bits(lambda a, b: a & b), "bit_or": _bits(lambda a, b: a | b), "bit_xor": _xor,
     "shl": _shift(left=True), "shr": _shift(left=False), "mulhi": _mulhi, "bitcast": _bitcast,
 }
-
-#: The reductions: how two elements are folded, in the words above.
-FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
 # fmt: on
 
 VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
@@ -297,22 +287,3 @@ SPELLINGS: dict[str, Word] = {
 def fold(node: Node, a: Expr, b: Expr) -> Expr:
     """Two elements of reduction `node` as one."""
     return WORDS[FOLDS[node.op.name]](node, a, b)
-
-
-def wide(node: Node) -> str:
-    """The dtype in which the parts of a fold are added up: float64 for float32, which costs nothing."""
-    sums = node.op.name in ("reduce_sum", "reduce_prod")
-    return "float64" if sums and held(node) == "float32" else held(node)
-
-
-def identity(node: Node) -> float:
-    """What a reduction of nothing is."""
-    dtype = node.spec.dtype
-    if node.op.name in ("reduce_sum", "reduce_prod"):
-        return int(node.op.name == "reduce_prod")
-    least = node.op.name == "reduce_max"
-    if dtype.kind == "b":
-        return not least
-    if dtype.kind in "fV":
-        return -np.inf if least else np.inf
-    return int(np.iinfo(dtype).min if least else np.iinfo(dtype).max)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -27,6 +29,7 @@ from mgb_conformance.cases import of, samples
 from mgb_conformance.drive import Driver
 from mgb_conformance.judge import judge, problem
 from mgb_halide import HalideBackend
+from mgb_halide.fused import MarkLost, contract
 from mgb_halide.toolchain import host
 
 BACKEND = HalideBackend()
@@ -191,8 +194,199 @@ def test_only_what_is_asked_for_is_rounded_once(dtype: str) -> None:
     assert (fused == -(e * e)).all() and (apart == 0).all()
 
 
+@pytest.mark.skipif("-fma" not in host(), reason="this processor has no fused multiply-add")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_differences_are_rounded_once_too(dtype: str) -> None:
+    """LLVM makes ``a * b + (-c)`` a difference; of the rounded product itself the rest is exact."""
+    fma = OPS["fma"]
+    a, b = (np.random.default_rng(k).standard_normal(100).astype(dtype) for k in (1, 2))
+    for step in (1, 2):  # with gaps as well, where each element is computed alone
+        x, y = np.repeat(a, step)[::step], np.repeat(b, step)[::step]
+        product = x * y
+        graph = of(lambda a, b, c: (apply(fma, a, b, -c), apply(fma, -a, b, c)), x, y, product)
+        rest, other = Driver(BACKEND).run(graph, [x, y, product])
+        exact = [
+            Fraction(float(p)) * Fraction(float(q)) - Fraction(float(r)) for p, q, r in zip(x, y, product)
+        ]
+        assert [Fraction(float(v)) for v in rest] == exact
+        assert [-Fraction(float(v)) for v in other] == exact
+
+
+@pytest.mark.skipif("-fma" not in host(), reason="this processor has no fused multiply-add")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["exp", "erf", "tanh", "log", "sin", "gelu", "gelu_tanh", "softplus"])
+def test_all_marks_are_found(name: str, dtype: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mgb.halide")
+    BACKEND.compile(lower(of(lambda x: apply(OPS[name], x), np.ones(100, dtype)), BACKEND.traits))
+    assert "stay apart" not in caplog.text
+
+
+LOST = """
+define void @kernel(float %a, float %b, i32 %zero, ptr %to) {{
+  %product = fmul float %a, %b
+  %bits = bitcast float %product to i32
+  %mark = shl i32 %bits, %zero
+  %back = {back}
+  %sum = fadd float %back, %a
+  store float {stored}, ptr %to
+  ret void
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("back", "stored", "reason"),
+    [
+        ("bitcast i32 %mark to float", "%sum", None),
+        ("sitofp i32 %mark to float", "%sum", "1 of 1 marks are on no product"),
+        ("bitcast i32 %mark to float", "%back", "1 of 1 products are read by other than sums"),
+    ],
+)
+def test_a_mark_that_is_lost_is_said(back: str, stored: str, reason: str | None) -> None:
+    text = LOST.format(back=back, stored=stored)
+    if reason:
+        with pytest.raises(MarkLost, match=reason):
+            contract(text)
+    else:
+        assert "%sum = call float @llvm.fma.f32(float %a, float %b, float %a)" in contract(text)
+
+
+def test_a_kernel_whose_marks_are_lost_is_right_and_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(text: str) -> str:
+        raise MarkLost("it was asked for")
+
+    monkeypatch.setattr("mgb_halide.fused.contract", lost)
+    caplog.set_level(logging.INFO, "mgb.halide")
+    checked(of(lambda x: exp(x), np.ones(100, np.float32)), [samples("float32", (100,))])
+    assert caplog.text.count("stay apart, which is slower: it was asked for") == 1
+
+
+@pytest.mark.parametrize("length", [3, 40, 20000])
+def test_a_fold_that_does_not_vary_along_the_rows(length: int) -> None:
+    """Only an input that is not read has rows; then the output has none either."""
+    x, row = samples("float32", (3, length)), samples("float32", (1, length))
+    checked(of(lambda _, row: reduce_max(row * 2, axis=(1,)), x, row), [x, row])
+    checked(of(lambda _, row: softmax(row, 1), x, row), [x, row])
+    checked(of(lambda _, row: (softmax(row, 1), row + 1, reduce_sum(row, axis=(1,))), x, row), [x, row])
+
+
 @pytest.mark.parametrize("shape", [(1, 40), (40, 1), (3, 17), (33, 50), (5, 19, 21)])
 def test_inputs_with_gaps_go_by_squares(shape: tuple[int, ...]) -> None:
     wide = samples("float32", tuple(2 * n for n in shape))
     for x in (wide[tuple(slice(None, None, 2) for _ in shape)], samples("float32", shape[::-1]).T):
         checked(of(lambda x: (exp(x), x < 0), x), [x])
+
+
+BOTH_FORMS = """
+import sys
+import numpy as np
+from mgb import tensor
+from mgb.jit import trace
+
+@trace(without_host=True, backend="halide")
+def f(x):
+    return (x * 2).sum(axis=0)
+
+for rows in (4, 1000):
+    assert (f(tensor(np.ones((rows, 30), np.float32))).numpy() == 2 * rows).all()
+print("halide" in sys.modules)
+"""
+
+
+def test_both_forms_of_a_kernel_are_kept_on_disk(tmp_path: Any) -> None:
+    """The one for short rows and the one for all; the second process compiles neither."""
+    here = {**os.environ, "MGB_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", BOTH_FORMS]
+    runs = [subprocess.run(command, capture_output=True, text=True, env=here) for _ in range(2)]
+    assert [r.stdout for r in runs] == ["True\n", "False\n"], runs[-1].stderr
+
+
+WANTED_AT_ONCE = """
+import threading
+import numpy as np
+from mgb.ops.reduce import reduce_sum
+from mgb_conformance.cases import of
+from mgb_halide import HalideBackend
+
+kernel = HalideBackend().compile(of(lambda x: reduce_sum(x, axis=(0,)), np.ones((4, 5), np.float32)))
+unit, make, made = kernel.state, kernel.state.make, []
+together = threading.Barrier(2)
+
+def slowly(short):
+    made.append(short)
+    try:
+        together.wait(2)  # until both are here; one waits in vain where the other waits for its code
+    except threading.BrokenBarrierError:
+        pass
+    return make(short)
+
+def check(rows):
+    x = np.random.default_rng(rows).random((rows, 50), np.float32)
+    y = np.empty((1, 50), np.float32)
+    kernel.run(x, out=(y,))
+    np.testing.assert_allclose(y[0], x.sum(axis=0, dtype=np.float64), rtol=1e-6)
+
+unit.make = slowly
+for _ in range(2):  # the second time with the plans of the first
+    threads = [threading.Thread(target=check, args=(rows,)) for rows in (300, 301)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    check(300)
+    check(301)
+assert made == [False], made
+unit.codes.clear()  # nobody else holds the code
+check(300)
+check(301)
+print("done")
+"""
+
+
+def test_code_that_two_threads_want_at_once_is_made_once_and_kept_with_its_plans() -> None:
+    """The second to be done once took the place of the first, whose memory was given back under its plans."""
+    done = subprocess.run([sys.executable, "-c", WANTED_AT_ONCE], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout == "done\n", (done.returncode, done.stderr)
+
+
+THREADS = """
+import threading
+import mgb.functional as F
+import numpy as np
+from mgb import tensor
+from mgb.jit import trace
+
+@trace(without_host=True, backend="halide")
+def f(x):
+    y = F.exp(x * 0.5) + F.sin(x)
+    return y, y.sum(), y.mean(axis=0), F.softmax(y, axis=1)
+
+def check(x):
+    y = np.exp(x * 0.5) + np.sin(x)
+    e = np.exp(y - y.max(axis=1, keepdims=True))
+    for got, true in zip(f(tensor(x)), (y, y.sum(), y.mean(axis=0), e / e.sum(axis=1, keepdims=True))):
+        np.testing.assert_allclose(got.numpy(), true, rtol=3e-4, atol=3e-5)
+
+together, failed = threading.Barrier(6), []
+
+def work(number):
+    together.wait(60)
+    try:
+        for k in range(20):
+            check(every[: 100 + number + 6 * k])
+            check(every)
+    except BaseException as error:
+        failed.append(error)
+
+every = np.random.default_rng(0).standard_normal((700, 333)).astype(np.float32)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert not failed, failed[0]
+print("done")
+"""
+
+
+def test_threads_call_a_traced_function_of_several_kernels_with_changing_sizes() -> None:
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0 and done.stdout == "done\n", (done.returncode, done.stderr)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .backend import NativeBackend
+from .backend import LaunchedBackend, NativeBackend, loop_traits
 
-__all__ = ["NativeBackend"]
+__all__ = ["LaunchedBackend", "NativeBackend", "loop_traits"]

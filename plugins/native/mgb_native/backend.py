@@ -1,4 +1,4 @@
-"""What backends that share the plan and the launcher have in common: all but the printer and its compiler."""
+"""What backends have in common whose kernels the shared launcher calls; and those that share the plan too."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mgb.backend import Backend, Kernel
-from mgb.ir import Graph
+from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
+from mgb.ir import Graph, Kind
 
 from .code import Code, load
 from .frame import Frame
@@ -19,28 +19,34 @@ from .native import MACHINES
 from .target import mismatch, package, target
 
 
-class NativeBackend(Backend):
-    """A backend of which a kernel is machine code that is called by a plan.
+def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
+    """What a backend accepts that makes loops over one domain, for every size and any strides."""
+    return Traits(
+        vocabulary=vocabulary,
+        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
+        dtypes=ALL_DTYPES,
+        devices=frozenset({"cpu"}),
+        scope=Scope.DOMAIN,
+        specialize=Specialize.NDIM,
+        strided=Strided.ANY,
+        joins=True,
+        priority=priority,
+    )
+
+
+class LaunchedBackend(Backend):
+    """A backend of which a kernel is machine code that `Launcher` calls.
 
     Attributes
     ----------
     distribution : str
         Whose version a saved kernel depends on.
+    machines : tuple of str
+        Where its code runs.
     """
 
     distribution: str
-
-    @abstractmethod
-    def print(self, frame: Frame) -> Any:
-        """The kernel of `frame` in the language of the compiler."""
-
-    @abstractmethod
-    def build(self, printed: Any) -> Code:
-        """What `print` gave, compiled to a C function ``kernel(arrays, plan, span)`` of words."""
-
-    def readable(self, frame: Frame, printed: Any) -> str:
-        """The text for `Kernel.source`."""
-        return str(printed)
+    machines = tuple(MACHINES)
 
     @property
     def package(self) -> str:
@@ -49,9 +55,10 @@ class NativeBackend(Backend):
 
     def machine_problem(self) -> str | None:
         """Why no kernel can be called on this system, or None."""
-        if sys.platform != "linux" or platform.machine() not in MACHINES:
+        if sys.platform != "linux" or platform.machine() not in self.machines:
             here = f"{sys.platform} on {platform.machine()}"
-            return f"it runs on Linux ({', '.join(MACHINES)}), this is {here}; export MGB_JIT_BACKEND=EAGER"
+            wanted = ", ".join(self.machines)
+            return f"it runs on Linux ({wanted}), this is {here}; export MGB_JIT_BACKEND=EAGER"
         return None
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
@@ -69,6 +76,22 @@ class NativeBackend(Backend):
             return mismatch(target, self.package, self.distribution)
         except (ValueError, KeyError, TypeError) as error:
             return f"what they need is not said as this version says it: {error}"
+
+
+class NativeBackend(LaunchedBackend):
+    """A backend of which a kernel is a C function that is called by a plan."""
+
+    @abstractmethod
+    def print(self, frame: Frame) -> Any:
+        """The kernel of `frame` in the language of the compiler."""
+
+    @abstractmethod
+    def build(self, printed: Any) -> Code:
+        """What `print` gave, compiled to a C function ``kernel(arrays, plan, span)`` of words."""
+
+    def readable(self, frame: Frame, printed: Any) -> str:
+        """The text for `Kernel.source`."""
+        return str(printed)
 
     def compile(self, graph: Graph) -> Kernel:
         frame = Frame(graph)

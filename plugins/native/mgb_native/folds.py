@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from mgb.ir import Node
 
@@ -14,7 +16,12 @@ FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "re
 
 def held(node: Node) -> str:
     """The name of the dtype that a kernel computes the value of `node` in."""
-    return HELD.get(node.spec.dtype.name, node.spec.dtype.name)
+    return _held(node.spec.dtype)
+
+
+@cache
+def _held(dtype: np.dtype[np.generic]) -> str:
+    return HELD.get(dtype.name, dtype.name)  # NumPy takes microseconds to spell a name
 
 
 def wide(fold: Node) -> str:

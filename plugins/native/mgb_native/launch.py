@@ -109,7 +109,7 @@ class Launcher:
         self.hazards = np.array(list(self._hazards()), np.int64).reshape(-1, 2)
         self.operands = np.array(list(self._operands()), np.int64)
         self.programs: dict[Any, Program] = {}
-        self.recent: list[Program] = []
+        self.recent = _Recent(())
         self.memory = np.zeros(ctypes.sizeof(Site), np.uint8).view(_Owner)
         self.memory.owner = self
         self.site = Site.from_buffer(self.memory.data)
@@ -136,6 +136,7 @@ class Launcher:
         site.slow, site.threads, site.array_type = id(slow), id(num_threads), id(np.ndarray)
         site.inputs, site.outputs = self.inputs, self.outputs
         site.constants, site.constant_count = constants.ctypes.data, len(constants)
+        site.recent = self.recent.address
 
     def slow(self, *xs: Array, out: Sequence[Array]) -> None:
         """A call that fits no recent program, or has an output that would overwrite an input too early."""
@@ -166,12 +167,16 @@ class Launcher:
         return program
 
     def _show(self, program: Program) -> None:
-        """Have native code look at `program` first."""
-        recent = [program, *(p for p in self.recent if p is not program)][:RECENT]
-        for one, following in zip(recent, [*recent[1:], None], strict=True):
-            one.next = following and ctypes.addressof(following)
-        self.site.first = ctypes.addressof(program)
-        self.recent = recent
+        """Have native code look at `program` first.
+
+        It may look between any two of these statements, so it is given another list, and the one before
+        lives until it is.
+        """
+        with native().changing:
+            before = self.recent
+            others = (p for p in before.programs if p is not program)
+            self.recent = _Recent((program, *others)[:RECENT])
+            self.site.recent = self.recent.address
 
     def _build(self, arrays: Sequence[Array], threads: int) -> Program:
         plans = self._plans(arrays)
@@ -225,6 +230,15 @@ class _Owner(np.ndarray[Any, Any]):
     """The memory of a site; it keeps the launcher alive as long as ``run`` is."""
 
     owner: Launcher
+
+
+class _Recent:
+    """The programs that native code looks through, and the list of their addresses that it reads."""
+
+    def __init__(self, programs: tuple[Program, ...]) -> None:
+        self.programs = programs
+        self.words = np.array([*map(ctypes.addressof, programs), 0], np.int64)
+        self.address = self.words.ctypes.data
 
 
 @dataclass

@@ -11,24 +11,23 @@
   i64,  ;  4 outputs
   ptr,  ;  5 constants
   i64,  ;  6 how many
-  ptr   ;  7 the first program
+  ptr   ;  7 the programs to look at first to last, then null; replaced as a whole, never changed
 }
 
 %program = type {
-  ptr,  ;  0 the next program
-  ptr,  ;  1 the Python object that owns this memory
-  i64,  ;  2 threads; 0: run by the caller, which keeps the GIL
-  ptr,  ;  3 signature: of each input and output the number of axes, the shape, the strides
-  ptr,  ;  4 hazards: pairs of places of arrays that must not begin at the same address
-  i64,  ;  5 how many
-  ptr,  ;  6 operands: the places of the arrays that the kernels get, one kernel after the other
-  i64,  ;  7 how many
-  ptr,  ;  8 parts
-  ptr,  ;  9 phases: where each phase ends among the parts; it begins when the one before is done
-  i64,  ; 10 how many
-  ptr,  ; 11 claims, one for each part: the number of the job in which it was last taken
-  i64,  ; 12 scratch memory of a thread, in bytes
-  i64   ; 13 scratch memory that threads share
+  ptr,  ;  0 the Python object that owns this memory
+  i64,  ;  1 threads; 0: run by the caller, which keeps the GIL
+  ptr,  ;  2 signature: of each input and output the number of axes, the shape, the strides
+  ptr,  ;  3 hazards: pairs of places of arrays that must not begin at the same address
+  i64,  ;  4 how many
+  ptr,  ;  5 operands: the places of the arrays that the kernels get, one kernel after the other
+  i64,  ;  6 how many
+  ptr,  ;  7 parts
+  ptr,  ;  8 phases: where each phase ends among the parts; it begins when the one before is done
+  i64,  ;  9 how many
+  ptr,  ; 10 claims, one for each part: the number of the job in which it was last taken
+  i64,  ; 11 scratch memory of a thread, in bytes
+  i64   ; 12 scratch memory that threads share
 }
 
 %part = type {
@@ -194,7 +193,7 @@ done:
 ; Call a kernel on one part.
 define internal void @run_part(ptr %program, i64 %index, ptr %arrays, ptr %own, ptr %common) {
   %span = alloca [8 x i64]
-  %parts_at = getelementptr %program, ptr %program, i32 0, i32 8
+  %parts_at = getelementptr %program, ptr %program, i32 0, i32 7
   %parts = load ptr, ptr %parts_at
   %part = getelementptr %part, ptr %parts, i64 %index
   %first_at = getelementptr %part, ptr %part, i32 0, i32 1
@@ -230,9 +229,9 @@ entry:
   %first = load i64, ptr @first
   %last = load i64, ptr @last
   %job = load i32, ptr @job
-  %claims_at = getelementptr %program, ptr %program, i32 0, i32 11
+  %claims_at = getelementptr %program, ptr %program, i32 0, i32 10
   %claims = load ptr, ptr %claims_at
-  %threads_at = getelementptr %program, ptr %program, i32 0, i32 2
+  %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
   %threads = load i64, ptr %threads_at
   %count = sub i64 %last, %first
   %product = mul i64 %count, %index
@@ -287,12 +286,12 @@ idle:
   br i1 %open, label %enter, label %leave
 enter:
   %program = load ptr, ptr @program
-  %threads_at = getelementptr %program, ptr %program, i32 0, i32 2
+  %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
   %threads = load i64, ptr %threads_at
   %wanted = icmp slt i64 %index, %threads
   br i1 %wanted, label %prepare, label %leave
 prepare:
-  %bytes_at = getelementptr %program, ptr %program, i32 0, i32 12
+  %bytes_at = getelementptr %program, ptr %program, i32 0, i32 11
   %bytes = load i64, ptr %bytes_at
   %own = call ptr @room(ptr %memory, i64 %bytes)
   %failed = icmp eq ptr %own, null
@@ -363,7 +362,7 @@ entry:
   store i32 %job, ptr @job
   store atomic i32 1, ptr @open seq_cst, align 4
   store atomic i32 %job, ptr @sequence seq_cst, align 4
-  %threads_at = getelementptr %program, ptr %program, i32 0, i32 2
+  %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
   %threads = load i64, ptr %threads_at
   call void @spread(i64 %threads)
   call void @notify(ptr @sequence, ptr @sleepers)
@@ -401,10 +400,10 @@ done:
 ; Returns 0, or 1 when there is no memory.
 define internal i32 @run_phases(ptr %program, ptr %arrays, ptr %own, ptr %common, ptr %how, i64 %limit) {
 entry:
-  %phases_at = getelementptr %program, ptr %program, i32 0, i32 9
-  %count_at = getelementptr %program, ptr %program, i32 0, i32 10
-  %own_bytes_at = getelementptr %program, ptr %program, i32 0, i32 12
-  %common_bytes_at = getelementptr %program, ptr %program, i32 0, i32 13
+  %phases_at = getelementptr %program, ptr %program, i32 0, i32 8
+  %count_at = getelementptr %program, ptr %program, i32 0, i32 9
+  %own_bytes_at = getelementptr %program, ptr %program, i32 0, i32 11
+  %common_bytes_at = getelementptr %program, ptr %program, i32 0, i32 12
   %phases = load ptr, ptr %phases_at
   %count = load i64, ptr %count_at
   %own_bytes = load i64, ptr %own_bytes_at
@@ -440,7 +439,7 @@ entry:
   %common = alloca %memory
   store %memory zeroinitializer, ptr %own
   store %memory zeroinitializer, ptr %common
-  %threads_at = getelementptr %program, ptr %program, i32 0, i32 2
+  %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
   %threads = load i64, ptr %threads_at
   %helped = icmp sgt i64 %threads, 1
   br i1 %helped, label %try, label %alone
@@ -464,8 +463,8 @@ alone:
 ; Returns 0, or 1 when there is no memory.
 define i32 @launch(ptr %program, ptr %list) {
 entry:
-  %operands_at = getelementptr %program, ptr %program, i32 0, i32 6
-  %count_at = getelementptr %program, ptr %program, i32 0, i32 7
+  %operands_at = getelementptr %program, ptr %program, i32 0, i32 5
+  %count_at = getelementptr %program, ptr %program, i32 0, i32 6
   %operands = load ptr, ptr %operands_at
   %count = load i64, ptr %count_at
   %arrays = alloca ptr, i64 %count
@@ -486,7 +485,7 @@ body:
   %next = add i64 %i, 1
   br label %walk
 ready:
-  %threads_at = getelementptr %program, ptr %program, i32 0, i32 2
+  %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
   %threads = load i64, ptr %threads_at
   %keeps = icmp eq i64 %threads, 0
   br i1 %keeps, label %kept, label %free
@@ -593,7 +592,7 @@ no:
 ; answer: `slow` will ask again.
 define internal i1 @suits(ptr %site, ptr %program) {
 entry:
-  %threads_at = getelementptr %program, ptr %program, i32 0, i32 2
+  %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
   %threads = load i64, ptr %threads_at
   %keeps = icmp eq i64 %threads, 0
   br i1 %keeps, label %yes, label %ask
@@ -626,27 +625,29 @@ define internal i32 @find(ptr %site, ptr %list, i64 %count) {
 entry:
   %type_at = getelementptr %site, ptr %site, i32 0, i32 2
   %type = load ptr, ptr %type_at
-  %program_at = getelementptr %site, ptr %site, i32 0, i32 7
+  %recent_at = getelementptr %site, ptr %site, i32 0, i32 7
+  %recent = load ptr, ptr %recent_at
   br label %walk
 walk:
-  %at = phi ptr [ %program_at, %entry ], [ %program, %try ]
+  %at = phi ptr [ %recent, %entry ], [ %following, %try ]
   %program = load ptr, ptr %at
+  %following = getelementptr ptr, ptr %at, i64 1
   %none = icmp eq ptr %program, null
   br i1 %none, label %unfit, label %try
 try:
-  %signature_at = getelementptr %program, ptr %program, i32 0, i32 3
+  %signature_at = getelementptr %program, ptr %program, i32 0, i32 2
   %signature = load ptr, ptr %signature_at
   %agrees = call i1 @agree(ptr %list, i64 %count, ptr %signature, ptr %type)
   br i1 %agrees, label %check, label %walk
 check:
-  %pairs_at = getelementptr %program, ptr %program, i32 0, i32 4
-  %pair_count_at = getelementptr %program, ptr %program, i32 0, i32 5
+  %pairs_at = getelementptr %program, ptr %program, i32 0, i32 3
+  %pair_count_at = getelementptr %program, ptr %program, i32 0, i32 4
   %pairs = load ptr, ptr %pairs_at
   %pair_count = load i64, ptr %pair_count_at
   %endangered = call i1 @endangered(ptr %list, ptr %pairs, i64 %pair_count)
   br i1 %endangered, label %unfit, label %safe
 safe:
-  %owner_at = getelementptr %program, ptr %program, i32 0, i32 1
+  %owner_at = getelementptr %program, ptr %program, i32 0, i32 0
   %owner = load ptr, ptr %owner_at
   call void @Py_IncRef(ptr %owner)
   %suits = call i1 @suits(ptr %site, ptr %program)

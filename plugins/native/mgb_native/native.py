@@ -49,7 +49,7 @@ class Site(ctypes.Structure):
 
     _fields_ = [
         ("slow", POINTER), ("threads", POINTER), ("array_type", POINTER), ("inputs", WORD), ("outputs", WORD),
-        ("constants", POINTER), ("constant_count", WORD), ("first", POINTER),
+        ("constants", POINTER), ("constant_count", WORD), ("recent", POINTER),
     ]  # fmt: skip
 
 
@@ -57,10 +57,9 @@ class Program(ctypes.Structure):
     """``%program`` of `native.ll`: a launch for one set of shapes, strides and threads."""
 
     _fields_ = [
-        ("next", POINTER), ("owner", POINTER), ("threads", WORD), ("signature", POINTER),
-        ("hazards", POINTER), ("hazard_count", WORD), ("operands", POINTER), ("operand_count", WORD),
-        ("parts", POINTER), ("phases", POINTER), ("phase_count", WORD), ("claims", POINTER),
-        ("own", WORD), ("common", WORD),
+        ("owner", POINTER), ("threads", WORD), ("signature", POINTER), ("hazards", POINTER),
+        ("hazard_count", WORD), ("operands", POINTER), ("operand_count", WORD), ("parts", POINTER),
+        ("phases", POINTER), ("phase_count", WORD), ("claims", POINTER), ("own", WORD), ("common", WORD),
     ]  # fmt: skip
 
 
@@ -88,6 +87,8 @@ class Native:
     ----------
     copies : dict
         The addresses of the functions of `copies.ll`.
+    changing : Lock
+        Held by who changes what all threads share: the workers, the programs of a launcher.
 
     Raises
     ------
@@ -107,7 +108,7 @@ class Native:
         doc = b"run(*inputs, out)\n--\n\nFill the arrays in the tuple `out`."
         self.method = _Method(b"run", library["run"], _FASTCALL_KEYWORDS, doc)
         self.workers = WORD.from_address(library["workers"])
-        self.growing = threading.Lock()
+        self.changing = threading.Lock()
         library.stay()  # workers sleep in it when Python ends
         os.register_at_fork(after_in_child=lambda: self._after_fork(forget))
 
@@ -126,7 +127,7 @@ class Native:
         """
         if workers <= self.workers.value:
             return
-        with self.growing:
+        with self.changing:
             create = ctypes.CDLL(None).pthread_create
             detach = ctypes.CDLL(None).pthread_detach
             for index in range(self.workers.value + 1, min(workers + 1, MOST)):
@@ -138,7 +139,7 @@ class Native:
 
     def _after_fork(self, forget: Callable[[], None]) -> None:
         forget()
-        self.growing = threading.Lock()
+        self.changing = threading.Lock()
 
 
 _native: Native | None = None
