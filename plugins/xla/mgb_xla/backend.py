@@ -12,6 +12,7 @@ from typing import Any
 from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
 from mgb.ir import Graph, Kind
 
+from .client import left_out, stranded
 from .target import donates, toolchain
 from .vocabulary import VOCABULARY
 
@@ -40,7 +41,7 @@ class Xla(Backend):
     def probe(self) -> str | None:
         if find_spec("jax") is None or find_spec("jaxlib") is None:
             return "JAX is not installed; python -m pip install jax"
-        return None
+        return stranded() or left_out()
 
     def version(self) -> str:
         return toolchain() if donates() else f"{toolchain()} without donation"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,18 +17,55 @@ import numpy as np
 #: The versions of JAX that the tests of this package ran with; others are used all the same.
 TESTED = ("0.10.2",)
 
+_log = logging.getLogger("mgb.xla")
+
 _PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+_PLATFORMS = "JAX_PLATFORMS"
 _ASYNC = "jax_cpu_enable_async_dispatch"
+
+
+class ForkedProcessError(RuntimeError):
+    """XLA ran before this process was forked: what waits for its threads, which did not come along, hangs."""
+
+
+_parents: list[int] = []  # the process that XLA ran in, when this one is a fork of it
+
+
+def stranded() -> str | None:
+    """Why XLA cannot be used in this process; None where it can."""
+    if not _parents:
+        return None
+    return (
+        f"process {os.getpid()} was forked after XLA had run in process {_parents[0]}, and has none of its "
+        'threads; start it by multiprocessing.get_context("spawn"), fork before the first use of XLA, or set '
+        "MGB_JIT_BACKEND to another backend there"
+    )
+
+
+def refuse_fork() -> None:
+    """Raise a `ForkedProcessError` where a call would hang."""
+    if _parents:
+        raise ForkedProcessError(stranded())
+
+
+def _after_fork() -> None:
+    if "jax" in sys.modules and _is_initialized() and not _parents:
+        _parents.append(os.getppid())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
 def load_jax() -> Any:
     """The module, with synchronous dispatch on the CPU where nobody has used JAX yet."""
-    if "jax" not in sys.modules:  # where there is a GPU, JAX would take most of its memory at once
-        os.environ.setdefault(_PREALLOCATE, "false")
     import jax
 
+    if jax.__version__ not in TESTED:
+        _log.info("this is JAX %s; the tests are run with %s", jax.__version__, ", ".join(TESTED))
     if not _is_initialized():
+        os.environ.setdefault(_PREALLOCATE, "false")  # of the memory of a GPU JAX takes most otherwise
         jax.config.update(_ASYNC, False)
     elif getattr(jax.config, _ASYNC, True) is not False:
         warnings.warn(
@@ -34,6 +75,15 @@ def load_jax() -> Any:
             stacklevel=2,
         )
     return jax
+
+
+def left_out() -> str | None:
+    """Why JAX will not have the CPU; None where it will."""
+    jax = sys.modules.get("jax")
+    platforms = jax.config.jax_platforms if jax is not None else os.environ.get(_PLATFORMS)
+    if not platforms or "cpu" in platforms.split(","):
+        return None
+    return f"{_PLATFORMS}={platforms!r} leaves out the CPU; set {_PLATFORMS}={platforms + ',cpu'!r}"
 
 
 def _is_initialized() -> bool:
@@ -64,6 +114,46 @@ def one() -> Any:
     return load_jax().device_put(np.asarray(1, np.int32), sharding())
 
 
-def wide() -> Any:
-    """A context in which this thread has 64-bit dtypes; JAX drops them otherwise."""
-    return load_jax().enable_x64(True)
+@contextmanager
+def settings() -> Iterator[None]:
+    """A context in which this thread has the settings that programs are compiled and called with.
+
+    Without them JAX drops 64-bit dtypes, runs op by op, refuses what is no array of its own, or raises at a
+    NaN when the memory of parameters has been given away.
+    """
+    jax = load_jax()
+    with (
+        jax.enable_x64(True),
+        jax.disable_jit(False),
+        jax.debug_nans(False),
+        jax.debug_infs(False),
+        jax.transfer_guard_host_to_device("allow"),
+    ):
+        yield
+
+
+@cache
+def calling() -> Callable[[bool], AbstractContextManager[Any]]:
+    """What gives the context of a call: as `settings`, and no more of them than the call needs.
+
+    Entering all of them takes longer than a small call. It is told whether JAX has to make arrays of its own
+    of arguments of 64 bits, and raises a `ForkedProcessError`.
+    """
+    jax = load_jax()
+    config, enable_x64 = jax.config, jax.enable_x64
+
+    def context(converts: bool) -> AbstractContextManager[Any]:
+        if _parents:
+            refuse_fork()
+        if any(_in_the_way(config)):
+            return settings()
+        wide: AbstractContextManager[Any] = enable_x64(True) if converts else _NOTHING
+        return wide
+
+    return context
+
+
+_NOTHING = nullcontext()
+_in_the_way = attrgetter(
+    "jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_transfer_guard_host_to_device"
+)

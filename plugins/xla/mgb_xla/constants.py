@@ -1,10 +1,14 @@
-"""What XLA must not know to be constant.
+"""What XLA must not know to be constant, or to be a product.
 
 XLA rewrites floats as if they were real numbers: ``a + (c + d)`` for ``(a + c) + d``, ``a * (c * d)`` for
-``(a * c) * d``, an approximate inverse root for ``a / sqrt(b)``; LLVM makes ``b - a * b`` of ``(1 - a) * b``.
-The bodies of the core round to a whole number by adding and subtracting one large constant, and scale by a
-power of two in two steps so that nothing overflows. In such places an operand is multiplied by a 1 that is
-an argument of the program.
+``(a * c) * d``; LLVM makes ``b - a * b`` of ``(1 - a) * b``, and one rounding of the two of ``a * b + c``, so
+that a product that overflows does not. The bodies of the core round to a whole number by adding and
+subtracting one large constant, and scale by a power of two in two steps so that nothing overflows. In such
+places an operand is multiplied by a 1 that is an argument of the program. To a product -0 times that 1 is
+added: LLVM contracts these two, which rounds as the product alone does and costs what the product did.
+
+An ``fma`` is a product and a sum for XLA, and LLVM makes one of them where nothing else reads the product.
+So a body that asks what a product lost in rounding, ``fma(a, b, -(a * b))``, must not share that product.
 """
 
 from __future__ import annotations
@@ -13,9 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from jax import lax
-from mgb.ir import CONST, Node
+from mgb.ir import CONST, Kind, Node
 
-from .shapes import Value
+from .shapes import Value, number, spread
 
 #: Ops that add, and ops that multiply, each with the operands that are added or multiplied.
 _SUMS = {"add": (0, 1), "sub": (0, 1), "fma": (2,)}
@@ -27,11 +31,16 @@ def hidden(node: Node, xs: Sequence[Value], one: Value) -> Sequence[Value]:
     if node.spec.dtype.kind not in "fV":
         return xs
     places = {k for family in (_SUMS, _PRODUCTS) for k in _after_another(node, family)}
+    products = set()
     if node.op.name in ("add", "sub"):
         places |= {k for k, operand in enumerate(node.inputs) if _is_unit(operand)}
-    if node.op.name == "div" and node.inputs[1].op.name == "sqrt":
-        places.add(1)
-    return [_times(x, one) if k in places else x for k, x in enumerate(xs)]
+        products = {k for k, operand in enumerate(node.inputs) if _is_product(operand)}
+    if node.op.name == "div" and node.inputs[0].op is CONST:  # `arithmetic` hides the divisor behind it
+        places.add(0)
+    if node.op.name == "fma" and _is_rest(node):
+        places.add(0)
+    hide = [_times if k in places else _rounded if k in products else _same for k in range(len(xs))]
+    return [how(x, one) for how, x in zip(hide, xs, strict=True)]
 
 
 def _after_another(node: Node, family: dict[str, tuple[int, ...]]) -> list[int]:
@@ -50,6 +59,27 @@ def _is_unit(node: Node) -> bool:
     return node.op is CONST and bool((np.abs(node.params["value"].astype(np.float64)) == 1).all())
 
 
+def _is_product(node: Node) -> bool:
+    while node.op.kind is Kind.LAYOUT and node.inputs:
+        node = node.inputs[0]
+    return node.op.name == "mul"
+
+
+def _is_rest(node: Node) -> bool:
+    """Is it a product less what the product is rounded to? It must not share the multiplication."""
+    *factors, other = node.inputs
+    rounded = other.inputs[0] if other.op.name == "neg" else other
+    return rounded.op.name == "mul" and set(rounded.inputs) == set(factors)
+
+
+def _same(x: Value, _one: Value) -> Value:
+    return x
+
+
 def _times(x: Value, one: Value) -> Value:
-    factor = lax.convert_element_type(one, x.dtype)
-    return lax.mul(x, lax.broadcast_in_dim(factor, x.shape, ()) if x.shape else factor)
+    return lax.mul(x, spread(lax.convert_element_type(one, x.dtype), x.shape))
+
+
+def _rounded(x: Value, one: Value) -> Value:
+    zero = lax.mul(lax.convert_element_type(one, x.dtype), number(-0.0, x.dtype))
+    return lax.add(x, spread(zero, x.shape))

@@ -10,7 +10,7 @@ import numpy as np
 from mgb.backend import Kernel
 from mgb.ir import Graph
 
-from .client import load_jax, sharding, wide
+from .client import load_jax, refuse_fork, settings, sharding
 from .launch import Launcher
 from .program import Program, sorted_pairs
 
@@ -32,10 +32,11 @@ class Unit:
 
 def compiled(graph: Graph, replaces: Sequence[Sequence[int]]) -> Kernel:
     """The kernel of `graph`, made now."""
+    refuse_fork()
     jax = load_jax()
     program = Program(graph, sorted_pairs(replaces))
     types = [*((n.spec.shape, n.spec.dtype) for n in graph.inputs), ((), np.dtype(np.int32))]
-    with wide():
+    with settings():
         specs = [jax.ShapeDtypeStruct(*kind, sharding=sharding()) for kind in types]
         function = jax.jit(program, donate_argnums=program.donated, keep_unused=bool(program.donated),
                            out_shardings=sharding())  # fmt: skip
@@ -65,6 +66,7 @@ def saved(kernel: Kernel) -> bytes | None:
 
 def loaded(graph: Graph, replaces: Sequence[Sequence[int]], payload: bytes) -> Kernel:
     """The kernel that `saved` wrote."""
+    refuse_fork()
     program = Program(graph, sorted_pairs(replaces))
     return _kernel(program, _executable(program, payload), payload)
 
@@ -78,7 +80,7 @@ def _executable(program: Program, payload: bytes) -> Any:
         leaves(((0,) * (len(program.graph.inputs) + 1), {})),
         leaves((0,) * (len(program.results) + program.checks)),
     )
-    with wide():
+    with settings():
         return serialize_executable.deserialize_and_load(payload, *ends, backend="cpu")
 
 

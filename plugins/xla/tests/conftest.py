@@ -1,4 +1,4 @@
-"""The skip where JAX is absent, what the suite is known to find here, and the way to `xla_helpers`."""
+"""The skip where JAX is absent, and the way to `xla_helpers`."""
 
 import sys
 from importlib.util import find_spec
@@ -10,14 +10,6 @@ from mgb.plugins import import_backend
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-
-#: ``a * b + c`` is contracted, which shows where the product alone overflows; a quotient by a broadcast
-#: operand is a product with the inverse.
-KNOWN = {
-    ("TestSpecialValues", "test_op[float64-fma3]"): "products and sums are contracted",
-    ("TestSpecialValues", "test_op[float64-fma4]"): "products and sums are contracted",
-    ("TestElementwise", "test_op[float32-atanh_grad]"): "a quotient is rounded twice",
-}
 
 
 def missing() -> str | None:
@@ -42,13 +34,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect the known failures; skip all where the toolchain is absent."""
-    reason_to_skip = missing()
+    """Skip all where the toolchain is absent."""
+    reason = missing()
     for item in items:
-        if HERE not in item.path.parents:
-            continue
-        if reason_to_skip is not None:
-            item.add_marker(pytest.mark.skip(reason=reason_to_skip))
-        for (tier, name), reason in KNOWN.items():
-            if item.name == name and tier in item.nodeid:
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        if reason is not None and HERE in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,3 +33,18 @@ def eagerly(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarra
 def whole(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0, most: int = 5) -> np.ndarray:
     """Small whole numbers: sums of their products are exact in any order."""
     return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(dtype)
+
+
+def new_process(script: str, cache: Path, **environment: str) -> str:
+    """What a new process prints that runs `script`, with the folder `cache` and these variables."""
+    head = "import warnings, numpy as np\nfrom xla_helpers import program\n"
+    done = subprocess.run(
+        [sys.executable, "-c", head + textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parent,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(cache), "MGB_CACHE_DIR": str(cache), **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
