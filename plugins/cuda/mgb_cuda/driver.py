@@ -38,6 +38,21 @@ def missing() -> str | None:
     return None
 
 
+def older_than(toolchain: str) -> str | None:
+    """Why the driver may refuse what this version of a toolchain makes; None when it takes it."""
+    library, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    library.cuInit(0)
+    library.cuDriverGetVersion(ctypes.byref(number))
+    major = toolchain.partition(".")[0]
+    if not major.isdecimal() or int(major) <= number.value // 1000:
+        return None
+    here, wanted = _text(number.value), number.value // 1000
+    return (
+        f"the CUDA driver is of CUDA {here} and may refuse what a compiler of CUDA {toolchain} makes: "
+        f"install a compiler of CUDA {wanted}, or a newer driver; {DRIVER_HELP}"
+    )
+
+
 def _text(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
@@ -65,7 +80,7 @@ def _explain(driver: Any, status: Any) -> str:
     hints = {
         "CUDA_ERROR_NO_BINARY_FOR_GPU": "the kernel was compiled for another GPU: `mgb cache clear`",
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": f"the driver is older than the compiler: {DRIVER_HELP}",
-        "CUDA_ERROR_OUT_OF_MEMORY": "free tensors, or mgb.empty_cache()",
+        "CUDA_ERROR_OUT_OF_MEMORY": "free tensors, or mgb.memory.empty_cache()",
         "CUDA_ERROR_ILLEGAL_ADDRESS": "an array lies elsewhere, or a kernel is wrong; restart the process",
         "CUDA_ERROR_INVALID_HANDLE": "the kernel was loaded on another GPU than the current one",
     }
@@ -119,7 +134,9 @@ class CudaDevice(Device):
         kernels = [_check(driver, driver.cuLibraryGetKernel(library, name.encode())) for name in names]
         return tuple(driver.CUfunction(int(kernel)) for kernel in kernels)
 
-    def launcher(self, function: Any, grid: tuple[int, int], threads: int) -> Callable[[int, int], None]:
+    def launcher(
+        self, function: Any, grid: tuple[int, int], threads: int, shared: int = 0
+    ) -> Callable[[int, int], None]:
         driver = _driver()
         launch, streams, make, (x, y) = driver.cuLaunchKernel, self._streams, driver.CUstream, grid
         success = driver.CUresult.CUDA_SUCCESS
@@ -129,7 +146,7 @@ class CudaDevice(Device):
                 handle = streams[stream]
             except KeyError:
                 handle = streams[stream] = make(stream)
-            (status,) = launch(function, x, y, 1, threads, 1, 1, 0, handle, table, 0)
+            (status,) = launch(function, x, y, 1, threads, 1, 1, shared, handle, table, 0)
             if status is not success:
                 raise LaunchError(_explain(driver, status))
 
@@ -183,3 +200,32 @@ def current() -> int:
     import cupy
 
     return int(cupy.cuda.runtime.getDevice())
+
+
+def elapsed(run: Callable[[int], None], stream: int, times: int = 5) -> float:
+    """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
+    driver = _driver()
+    handle, found = driver.CUstream(stream), []
+    start, end = (_check(driver, driver.cuEventCreate(0)) for _ in range(2))
+    try:
+        run(stream)
+        for _ in range(times):
+            _check(driver, driver.cuEventRecord(start, handle))
+            run(stream)
+            _check(driver, driver.cuEventRecord(end, handle))
+            _check(driver, driver.cuEventSynchronize(end))
+            found.append(1e-3 * float(_check(driver, driver.cuEventElapsedTime(start, end))))
+    finally:
+        for event in (start, end):
+            driver.cuEventDestroy(event)
+    return min(found)
+
+
+def allow_shared(function: Any, nbytes: int, ordinal: int) -> None:
+    """Let the launches of a kernel on a GPU have more shared memory than a block may have without asking."""
+    driver = _driver()
+    device = _check(driver, driver.cuDeviceGet(ordinal))
+    kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (status,) = driver.cuKernelSetAttribute(kind, nbytes, driver.CUkernel(int(function)), device)
+    if status:
+        raise LaunchError(f"a kernel needs {nbytes} bytes of shared memory: {_explain(driver, status)}")

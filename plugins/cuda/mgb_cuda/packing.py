@@ -1,4 +1,4 @@
-"""The parameters of a kernel: one struct, printed and packed by one list."""
+"""The parameters of a kernel, printed and packed by one list: one struct, or each on its own."""
 
 from __future__ import annotations
 
@@ -19,16 +19,31 @@ class Packing:
         How many addresses stand in front; they change from call to call.
     fields : sequence of (type, name)
         What follows, the 8-byte types first, so that C and this agree on the places.
+    apart : bool, optional
+        The kernel has a parameter for each of them, not one struct of all.
+    nulls : int, optional
+        Null pointers after all parameters of a kernel that has them apart.
+
+    Attributes
+    ----------
+    places : tuple of int
+        Where each parameter of the kernel begins.
     """
 
-    def __init__(self, pointers: int, fields: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, pointers: int, fields: Sequence[tuple[str, str]], apart: bool = False, nulls: int = 0
+    ) -> None:
         sizes = [struct.calcsize(CODES[kind]) for kind, _ in fields]
         assert sizes == sorted(sizes, reverse=True), "the types of 8 bytes stand in front"
         self.names = tuple(name for _, name in fields)
         self.pointers = struct.Struct(f"<{pointers}Q")
         self.fields = struct.Struct("<" + "".join(CODES[kind] for kind, _ in fields))
         used = self.pointers.size + self.fields.size
-        self.size = -(-used // 8) * 8 or 8
+        end = -(-used // 8) * 8
+        self.size = end + 8 * nulls or 8
+        starts = [self.pointers.size + sum(sizes[:k]) for k in range(len(sizes))]
+        each = (*range(0, self.pointers.size, 8), *starts, *range(end, end + 8 * nulls, 8))
+        self.places: tuple[int, ...] = each if apart else (0,)
 
     def pack(self, values: Mapping[str, int]) -> bytes:
         """The struct, with room for the addresses."""
@@ -43,20 +58,23 @@ class Packet:
     ----------
     content : bytes
         As `Packing.pack` made it.
+    places : sequence of int, optional
+        `Packing.places`.
 
     Attributes
     ----------
     buffer : bytearray
         Where addresses are packed into.
     table : int
-        The address of the list of parameters, as a launch wants it; the struct is the only one.
+        The address of the list of parameters, as a launch wants it.
     """
 
     __slots__ = ("_keep", "buffer", "table")
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, places: Sequence[int] = (0,)) -> None:
         self.buffer = bytearray(content)
         fixed = (ctypes.c_char * len(content)).from_buffer(self.buffer)  # it cannot be resized any more
-        table = (ctypes.c_void_p * 1)(ctypes.addressof(fixed))
+        start = ctypes.addressof(fixed)
+        table = (ctypes.c_void_p * len(places))(*(start + place for place in places))
         self.table = ctypes.addressof(table)
         self._keep = fixed, table

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
-from mgb.ir import Kind
-from mgb_native import NativeBackend
+from mgb_native import NativeBackend, loop_traits
 from mgb_native.code import Code, place
 from mgb_native.frame import Frame
 from mgb_native.target import processor, python, version_of
@@ -22,17 +20,7 @@ class Mlir(NativeBackend):
 
     name = "mlir"
     distribution = "mgb-mlir"
-    traits = Traits(
-        vocabulary=VOCABULARY,
-        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
-        dtypes=ALL_DTYPES,
-        devices=frozenset({"cpu"}),
-        scope=Scope.DOMAIN,
-        specialize=Specialize.NDIM,
-        strided=Strided.ANY,
-        joins=True,
-        priority=50,
-    )
+    traits = loop_traits(VOCABULARY, priority=50)
 
     def probe(self) -> str | None:
         return toolchain.problem() or self.machine_problem()

@@ -9,16 +9,20 @@ shared memory, in an order that depends on the number of threads alone; each thr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from mgb.codegen import Pass
 from mgb.ir import Node
+from mgb_cuda.frame import Frame, Operand
+from mgb_cuda.packing import Packing
+from mgb_cuda.pattern import Choice, Pattern, numbers
+from mgb_cuda.steps import Steps
 from mgb_native.folds import held
 
 from .body import Body, element, stored
 from .builder import SCALAR
 from .casts import from_memory, to_memory
 from .lanes import Loops, Names, Nodes, Value
-from .signature import Operand, Signature, length
 from .words import fold_step, nothing
 
 #: The names of the function and of its module.
@@ -30,7 +34,40 @@ WARP, THREADS = 32, 256
 #: The warps of a block at most.
 PLACES = THREADS // WARP
 
+#: A launch has no more blocks than this.
+MOST_BLOCKS = (1 << 31) - 1
+
 _WHERE = ("thread_id", "block_id", "block_dim", "grid_dim")
+
+#: Where a class of operands is, in elements from the first.
+Places = dict[int, str]
+
+
+@dataclass(frozen=True)
+class Layout(Pattern):
+    """How the operands of a call step through memory, and the threads of a block.
+
+    Every number is of 64 bits and a parameter of its own.
+    """
+
+    threads: int = THREADS
+
+    def packing(self, frame: Frame) -> Packing:
+        return Packing(len(self.pointers(frame)), self.numbers, apart=True)
+
+    def parameters(self, frame: Frame) -> tuple[tuple[str, str], ...]:
+        """(name, MLIR's type) of what the kernel is passed."""
+        words = ((name, "index") for _, name in self.numbers)
+        return (*((name, "!llvm.ptr<1>") for name in self.pointers(frame)), *words)
+
+
+def choose(frame: Frame, steps: Steps) -> Choice:
+    """The kernel for a call: a thread for each element, or a block for each row."""
+    count, threads = -(-steps.length // THREADS), THREADS
+    if not frame.flat:
+        count, threads = steps.rows, max(WARP, min(THREADS, -(-steps.length // WARP) * WARP))
+    layout = Layout(True, steps.loops.folded, steps.letters, steps.class_of, threads)
+    return Choice(layout, numbers(steps, steps.length, 1), min(count, MOST_BLOCKS), 1)
 
 
 class Grid(Loops):
@@ -38,23 +75,25 @@ class Grid(Loops):
 
     Parameters
     ----------
-    signature : Signature
+    frame : Frame
+    layout : Layout
     """
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, frame: Frame, layout: Layout) -> None:
         super().__init__(0)
-        self.signature = signature
+        self.frame, self.layout = frame, layout
         self.body = Body(self, SCALAR)
         self.names: Names = {}
         self.shared: dict[Node, str] = {}
         self.depth = 2
         self.thread, self.block, self.threads, self.blocks = (self.op(f"gpu.{p} x", p) for p in _WHERE)
+        self.class_of = dict(zip(frame.operands, layout.class_of, strict=True))
 
     def text(self) -> str:
         """The module."""
         self.extents()
-        (self.elements if self.signature.flat else self.rows)()
-        arguments = ", ".join(f"%{name}: {type_}" for name, type_ in self.signature.parameters)
+        (self.elements if self.frame.flat else self.rows)()
+        arguments = ", ".join(f"%{name}: {type_}" for name, type_ in self.layout.parameters(self.frame))
         shared = ", ".join(f"{name}: {_shared(f)}" for f, name in self.shared.items())
         memory = f" workgroup({shared})" if shared else ""
         # Of few threads a block may have all registers: fewer blocks at a time are better than a spill.
@@ -65,117 +104,119 @@ class Grid(Loops):
 
     # places
 
-    def count(self, axes: Sequence[int]) -> str:
-        """How many places there are along `axes`."""
-        total = self.index(1)
-        for a in axes:
-            total = self.mul(total, f"%{length(a)}")
-        return total
-
-    def places(self, index: str, axes: Sequence[int]) -> dict[int, str]:
-        """Split a row-major `index` into its places along `axes`."""
+    def places(self, index: str, loops: Sequence[int]) -> dict[int, str]:
+        """Split a row-major `index` into its places along `loops`."""
         found = {}
-        for a in reversed(axes[1:]):
-            found[a] = self.rem(index, f"%{length(a)}")
-            index = self.div(index, f"%{length(a)}")
-        return {**found, axes[0]: index} if axes else {}
+        for j in reversed(loops[1:]):
+            found[j] = self.rem(index, f"%n{j}")
+            index = self.div(index, f"%n{j}")
+        return {**found, loops[0]: index} if loops else {}
 
-    def moved(self, start: str, o: Operand, places: dict[int, str]) -> str:
-        """`start`, an offset into `o`, moved to `places`."""
-        for a in o.axes:
-            if a in places:
-                start = self.add(start, self.mul(places[a], f"%{o.stride(a)}"))
-        return start
+    def moved(self, start: Places, places: dict[int, str]) -> Places:
+        """Where each class is at `places`, begun from `start`."""
+        found = dict(start)
+        for c, letters in enumerate(self.layout.classes):
+            for j, place in places.items():
+                if letters[j] != "0":
+                    way = place if letters[j] == "1" else self.mul(place, f"%s{c}_{j}")
+                    found[c] = self.add(found[c], way)
+        return found
 
     # memory
 
-    def pointer(self, o: Operand, offset: str) -> str:
-        """The address `offset` bytes into an array."""
-        word = self.op(f"arith.index_cast {offset} : index to i64")
-        return self.op(f"llvm.getelementptr %{o.name}[{word}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8", "p")
+    def pointer(self, o: Operand, at: Places) -> str:
+        """The address of the element of an array at `at`."""
+        word = self.op(f"arith.index_cast {self.offset(o, at)} : index to i64")
+        types = f"(!llvm.ptr<1>, i64) -> !llvm.ptr<1>, {stored(_dtype(o))}"
+        return self.op(f"llvm.getelementptr %{o.name}[{word}] : {types}", "p")
 
-    def read(self, o: Operand, offset: str) -> Value:
-        """The element of an operand at `offset`."""
+    def offset(self, o: Operand, at: Places) -> str:
+        """How many elements from its first one an operand is at `at`; one of one element does not move."""
+        return at.get(self.class_of[o], self.index(0))
+
+    def read(self, node: Node, at: Places) -> Value:
+        """The element of a leaf at `at`."""
+        o = self.frame.source_of[node]
         if o.is_iota:
-            return self.iota(o.dtype, offset, self.index(0), True, SCALAR)
-        found = self.op(f"llvm.load {self.pointer(o, offset)} : !llvm.ptr<1> -> {stored(o.dtype)}", "e")
-        return Value(from_memory(self.body, found, o.dtype))
+            return self.iota(_dtype(o), self.offset(o, at), self.index(0), True, SCALAR)
+        found = self.op(f"llvm.load {self.pointer(o, at)} : !llvm.ptr<1> -> {stored(_dtype(o))}", "e")
+        return Value(from_memory(self.body, found, _dtype(o)))
 
-    def write(self, node: Node, names: Names, offsets: dict[Operand, str]) -> None:
+    def write(self, node: Node, names: Names, at: Places) -> None:
         """Write a value to each output that it is."""
-        for o in self.signature.outputs_of(node):
-            value = to_memory(self.body, self.value(node, names, SCALAR), o.dtype)
-            pointer = self.pointer(o, offsets[o])
-            self.line(f"llvm.store {value}, {pointer} : {stored(o.dtype)}, !llvm.ptr<1>")
+        for o in self.frame.outputs_of(node):
+            value = to_memory(self.body, self.value(node, names, SCALAR), _dtype(o))
+            self.line(f"llvm.store {value}, {self.pointer(o, at)} : {stored(_dtype(o))}, !llvm.ptr<1>")
 
     # loops
 
     def extents(self) -> None:
         """The lengths that reductions fold, as numbers."""
-        span = self.signature.span
-        for node in self.signature.graph.nodes:
+        span = self.frame.span
+        for node in self.frame.graph.nodes:
             if node.op.name == "extent":
                 folds = span[node] != span[node.inputs[0]]
-                count = self.count(self.signature.schedule.reduced if folds else ())
+                count = "%length" if folds else self.index(1)
                 whole = self.op(f"arith.index_cast {count} : index to i64")
                 self.names[node] = Value(self.op(f"arith.sitofp {whole} : i64 to {element(held(node))}", "n"))
 
     def elements(self) -> None:
         """A group without reductions."""
         first = self.add(self.mul(self.block, self.threads), self.thread)
-        starts = dict.fromkeys(self.signature.operands, self.index(0))
-        (part,) = self.signature.schedule.passes
-        self.walk(part, starts, first, self.mul(self.blocks, self.threads))
+        (part,) = self.frame.plain.passes
+        self.walk(part, self.start(), first, self.mul(self.blocks, self.threads))
+
+    def start(self) -> Places:
+        """Where every class begins."""
+        return dict.fromkeys(range(len(self.layout.classes)), self.index(0))
 
     def rows(self) -> None:
         """A group with reductions."""
-        count, warp = self.count(self.signature.kept), self.index(WARP)
+        warp = self.index(WARP)
         self.lane, self.warp = self.rem(self.thread, warp), self.div(self.thread, warp)
         self.warps = self.div(self.threads, warp)
         self.place = self.least(self.lane, self.index(PLACES - 1))
-        self.loop(self.block, count, self.blocks, [], self.row, "row")
+        self.loop(self.block, "%rows", self.blocks, [], self.row, "row")
 
     def row(self, row: str, _: list[str]) -> None:
         """One row, by the threads of a block."""
-        s, plan, everywhere = self.signature, self.signature.schedule, self.names
-        places = self.places(row, s.kept)
-        starts = {o: self.moved(self.index(0), o, places) for o in s.operands}
+        plan, everywhere = self.frame.plain, self.names
+        begin = self.moved(self.start(), self.places(row, self.layout.kept_loops))
         self.names = dict(everywhere)
         for node in plan.row_reads:
-            self.names[node] = self.read(s.source_of[node], starts[s.source_of[node]])
+            self.names[node] = self.read(node, begin)
         self.compute(plan.before, self.names, SCALAR)
         for part in plan.passes:
-            totals = self.walk(part, starts, self.thread, self.threads)
+            totals = self.walk(part, begin, self.thread, self.threads)
             self.meet(part.folds, totals)
             self.compute(part.after, self.names, SCALAR)
         if plan.row_stores:
             first = self.compare("eq", self.thread, self.index(0))
-            self.when(first, lambda: self.store_row(plan.row_stores, starts))
+            self.when(first, lambda: self.store_row(plan.row_stores, begin))
         self.names = everywhere
 
-    def store_row(self, nodes: Iterable[Node], starts: dict[Operand, str]) -> None:
+    def store_row(self, nodes: Iterable[Node], begin: Places) -> None:
         """Write the outputs of which a row has one element."""
         for node in nodes:
-            self.write(node, self.names, starts)
+            self.write(node, self.names, begin)
 
-    def walk(self, part: Pass, starts: dict[Operand, str], first: str, step: str) -> list[str]:
+    def walk(self, part: Pass, begin: Places, first: str, step: str) -> list[str]:
         """A pass of one thread over its elements of a row; returns what it folds."""
-        s = self.signature
         carried = [(nothing(self.body, f, held(f)), element(held(f))) for f in part.folds]
 
         def turn(index: str, totals: list[str]) -> list[str]:
-            places, names = self.places(index, s.folded), dict(self.names)
-            offsets = {o: self.moved(starts[o], o, places) for o in s.operands if _is_used(o, part)}
+            at = self.moved(begin, self.places(index, self.layout.folded_loops))
+            names = dict(self.names)
             for node in part.reads:
-                names[node] = self.read(s.source_of[node], offsets[s.source_of[node]])
+                names[node] = self.read(node, at)
             self.compute(part.computes, names, SCALAR)
             for node in part.stores:
-                self.write(node, names, offsets)
+                self.write(node, names, at)
             values = [self.value(f.inputs[0], names, SCALAR) for f in part.folds]
             found = zip(part.folds, totals, values, strict=True)
             return [fold_step(self.body, f, total, value, held(f)) for f, total, value in found]
 
-        return self.loop(first, self.count(s.folded), step, carried, turn)
+        return self.loop(first, "%length", step, carried, turn)
 
     # the threads of a block
 
@@ -221,8 +262,8 @@ class Grid(Loops):
         return self.op(f"arith.trunci {found} : i32 to {type_}", "v") if narrow else found
 
 
-def _is_used(o: Operand, part: Pass) -> bool:
-    return o.node in (part.stores if o.is_output else part.reads)
+def _dtype(o: Operand) -> str:
+    return o.node.spec.dtype.name
 
 
 def _shared(fold: Node) -> str:

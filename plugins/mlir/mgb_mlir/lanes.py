@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb.codegen import scalar
-from mgb.ir import CONST, Node
+from mgb.ir import CONST, Kind, Node
 from mgb_native.folds import held
 
 from .body import Body, element, is_float, stored
-from .builder import SCALAR, Builder, Lanes
+from .builder import SCALAR, Builder, Carried, Lanes
 from .casts import from_memory, to_memory
 from .memory import Functions
 from .words import SPELLINGS
@@ -19,8 +19,12 @@ from .words import SPELLINGS
 Nodes = tuple[Node, ...]
 
 #: Ops from which the elements of a reduction are dear. In how many vectors at once, which do not wait for
-#: each other, a reduction is carried: a cheap one that reads its row once, and any other.
-CHEAP, ALONE, OTHERWISE = 8, 4, 2
+#: each other, a reduction of cheap and of dear elements is carried. Of a vector of four registers LLVM loads
+#: the last one first, and a pass that memory keeps waiting is slower then by half.
+CHEAP, FEW, MANY = 8, 2, 4
+
+#: From so many ops on a loop without reductions has work enough in one vector, and takes long to compile.
+LONG = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +74,19 @@ class Loops(Builder):
         self.vector = vector
         self.functions = Functions()
 
-    def width(self, nodes: Iterable[Node], folds: bool = False, passes: int = 1) -> int:
+    def width(self, nodes: Iterable[Node], folds: bool = False) -> int:
         """The lanes of a loop that computes `nodes`: of the widest of them a vector has so many elements."""
         nodes = tuple(nodes)
         sizes = [np.dtype("float32" if "float16" in held(v) else held(v)).itemsize for v in nodes]
-        ops = sum(v.op.kind.name != "LEAF" for v in nodes)
-        return (
-            self.vector
-            // max(sizes, default=4)
-            * (1 if not folds else ALONE if ops < CHEAP and passes == 1 else OTHERWISE)
-        )
+        ops = sum(v.op.kind is not Kind.LEAF for v in nodes)
+        vectors = (FEW if folds else 1) if ops < CHEAP else MANY if folds or ops < LONG else 1
+        return self.vector // max(sizes, default=4) * vectors
 
-    def over(self, count: str, width: int, carried: Sequence[tuple[str, str]], turn: Turn) -> list[str]:
-        """Write the loop over `count` elements, by vectors of `width`; returns what it carries at the end."""
+    def over(self, count: str, width: int, carried: Sequence[Carried], turn: Turn) -> list[str]:
+        """Write the loop over `count` elements, by vectors of `width`; returns what it carries at the end.
+
+        The rest is a turn of its own: with a mask in every turn, loads wait for earlier stores.
+        """
         zero, one = self.index(0), self.index(1)
         if not width:
             return self.loop(zero, count, one, carried, lambda i, given: turn(i, SCALAR, given))

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from mgb_native.frame import Frame
 from mgb_native.target import instructions
 
-from . import nest, passes, ptx
+from . import nest, passes
 
 #: The bytes of a vector, by an instruction that a processor has.
 VECTORS = {"avx512f": 64, "avx2": 32}
@@ -61,16 +62,26 @@ def _llvm(frame: Frame) -> str:
     return str(passes.run(passes.parse(_vector(frame)), passes.TO_LLVM))
 
 
+def _for_gpus() -> Any:
+    """What makes the levels for GPUs; the loops for the CPU do without."""
+    try:
+        from . import ptx
+    except ImportError as error:
+        raise ValueError(f"{error.name} is not installed; python -m pip install 'mgb-mlir[ptx]'") from error
+    return ptx
+
+
 def _gpu(frame: Frame) -> str:
-    return ptx.gpu(frame.graph)
+    return str(_for_gpus().gpu(frame.graph))
 
 
 def _nvvm(frame: Frame) -> str:
-    return ptx.nvvm(frame.graph)
+    return str(_for_gpus().nvvm(frame.graph))
 
 
 def _ptx(frame: Frame) -> str:
-    return ptx.compile(frame.graph, next(iter(ptx.ARCHITECTURES))).text
+    ptx = _for_gpus()
+    return str(ptx.compile(frame.graph, next(iter(ptx.ARCHITECTURES))).text)
 
 
 LEVELS: dict[str, Callable[[Frame], str]] = {

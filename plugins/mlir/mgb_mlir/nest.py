@@ -123,11 +123,8 @@ class Nest(Given):
         """Where the `count` elements that an input has at `start` lie side by side."""
         if not o.moves or o.is_iota or o.is_output:
             return start
-        step, buffer = self.slot(o.at), self.buffer(self.buffer_of("g", o.node))
-        apart = self.compare("ne", step, self.index(o.itemsize))
-        gather = self.functions.call(f"mgb_gather_{8 * o.itemsize}", buffer, start, step, count)
-        self.when(apart, partial(self.line, gather))
-        return self.select(apart, buffer, start)
+        buffer = self.buffer(self.buffer_of("g", o.node))
+        return self.op(self.functions.lined_up(o.itemsize, buffer, start, self.slot(o.at), count))
 
     def row_addresses(self, row: str, tiles: list[str]) -> tuple[dict[Operand, str], str, list[str]]:
         """Where each operand has its row, the columns of it, and the tiles."""
@@ -222,8 +219,7 @@ class Nest(Given):
 
     def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> None:
         partials = {f: self.buffer_of("p", f) for f in part.folds}
-        nodes, passes = (*part.reads, *part.computes, *part.folds), len(self.frame.schedule.passes)
-        lanes = Lanes(self.width(nodes, bool(part.folds), passes))
+        lanes = Lanes(self.width((*part.reads, *part.computes, *part.folds), bool(part.folds)))
         carried, at = [], {}
         if self.frame.columns:
             passed = self.mul(chunk, self.slot("piece")) if partials else ""

@@ -21,12 +21,7 @@ TO_LLVM = (
     "symbol-dce",
     "convert-scf-to-cf",
     "convert-vector-to-llvm",
-    "convert-math-to-llvm",
-    "convert-arith-to-llvm",
-    "convert-index-to-llvm",
-    "convert-cf-to-llvm",
-    "finalize-memref-to-llvm",
-    "convert-func-to-llvm",
+    "convert-to-llvm",
     "reconcile-unrealized-casts",
 )
 

@@ -11,11 +11,14 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from mgb.codegen import row_major
 from mgb.ir import Graph
+from mgb_cuda.frame import Frame
+from mgb_cuda.pattern import Choice
+from mgb_cuda.steps import steps
 
 from . import device, passes, toolchain
-from .grid import SYMBOL, THREADS, Grid
-from .signature import Signature
+from .grid import SYMBOL, Grid, Layout, choose
 from .spelling import older
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -43,19 +46,26 @@ class Compiled:
         The module in PTX.
     architecture : str
         ``"sm_80"``, ... The code runs there, and on later ones, for which the driver compiles it again.
-    signature : Signature
-        What a launch passes; each parameter is a word of 64 bits.
+    frame : Frame
+        The operands.
+    choice : Choice
+        What a launch passes after their addresses, each parameter a word of 64 bits; its blocks, and in its
+        variant the threads of each, for row-major arrays of the shapes of the graph.
     entry : str
         The name of the kernel.
-    threads : int
-        The threads of a block: at most as many, and with reductions a multiple of 32.
     """
 
     text: str
     architecture: str
-    signature: Signature
+    frame: Frame
+    choice: Choice
     entry: str = SYMBOL
-    threads: int = THREADS
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what a launch passes, addresses first."""
+        layout: Layout = self.choice.variant
+        return tuple(name for name, _ in layout.parameters(self.frame))
 
 
 def problem() -> str | None:
@@ -81,8 +91,23 @@ def compile(graph: Graph, architecture: str) -> Compiled:
     LoweringError
         The toolchain failed, by a defect of this plugin or of a wheel. The message has the module's path.
     """
-    signature = Signature(graph)
-    return Compiled(assembly(llvm(graph, architecture), architecture), architecture, signature)
+    frame = Frame(graph)
+    choice = usual(frame)
+    text = translated(Grid(frame, choice.variant).text(), architecture)
+    return Compiled(text, architecture, frame, choice)
+
+
+def usual(frame: Frame) -> Choice:
+    """The kernel for row-major arrays of the shapes of the graph."""
+    specs = [o.node.spec for o in frame.arrays]
+    read = specs[: len(specs) - len(frame.graph.outputs)]
+    found = steps(frame, [s.shape for s in specs], [row_major(s.shape, s.dtype.itemsize) for s in read])
+    return choose(frame, found)
+
+
+def translated(text: str, architecture: str) -> str:
+    """PTX of a module at the level ``gpu``."""
+    return assembly(llvm(text, architecture), architecture)
 
 
 # the levels
@@ -90,22 +115,23 @@ def compile(graph: Graph, architecture: str) -> Compiled:
 
 def gpu(graph: Graph) -> str:
     """The level ``gpu``: what each thread does."""
-    return Grid(Signature(graph)).text()
+    frame = Frame(graph)
+    return Grid(frame, usual(frame).variant).text()
 
 
 def nvvm(graph: Graph) -> str:
     """The level ``nvvm``: the dialects of LLVM and of NVIDIA's GPUs."""
     with passes.compiling:
-        return str(_lowered(graph))
+        return str(_lowered(gpu(graph)))
 
 
-def _lowered(graph: Graph) -> Any:
+def _lowered(text: str) -> Any:
     toolchain.check()
-    return passes.run(passes.parse(gpu(graph)), passes.TO_NVVM)
+    return passes.run(passes.parse(text), passes.TO_NVVM)
 
 
-def llvm(graph: Graph, architecture: str) -> str:
-    """The text that LLVM is given: that of the level ``nvvm``, and the functions that it calls.
+def llvm(text: str, architecture: str) -> str:
+    """What LLVM is given for a module at the level ``gpu``, with the functions that it calls.
 
     Raises
     ------
@@ -114,11 +140,11 @@ def llvm(graph: Graph, architecture: str) -> str:
     """
     layout = str(_machine(architecture).target_data)
     with passes.compiling:
-        text = older(passes.device_text(_lowered(graph), layout))
+        found = older(passes.device_text(_lowered(text), layout))
     try:
-        return device.defined(text)
+        return device.defined(found)
     except KeyError as error:
-        path = passes.kept(text) / "before.mlir"
+        path = passes.kept(found) / "before.mlir"
         raise passes.LoweringError(f"there is no definition of the function {error} in {path}") from None
 
 

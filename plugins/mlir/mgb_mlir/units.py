@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from mgb.codegen import Pass
-from mgb.ir import Node
+from mgb.ir import CONST, Node
 from mgb_native.folds import held
 from mgb_native.frame import Operand
 
 from .body import Body
-from .builder import Carried, Lanes
+from .builder import SCALAR, Carried, Lanes
 from .lanes import Access, Names, Value
 from .words import fold_step, nothing
 
@@ -117,15 +116,15 @@ class Units:
             if o.moves:
                 source = nest.buffer(nest.buffer_of("s", o.node))
                 size = nest.mul(count, nest.index(o.itemsize))
-                call = nest.functions.call("mgb_flush", at[o], source, size)
-                nest.when(nest.streams(o), partial(nest.line, call))
+                nest.line(nest.functions.flushed(nest.streams(o), at[o], source, size))
         return done
 
     def elements(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
         """The innermost loop."""
         nest, part = self.nest, self.part
         reads = [(v, self.frame.source_of[v]) for v in part.reads]
-        sources = [(v, o, nest.access(o, at[o]), at[o]) for v, o in reads]
+        sources = [(v, o, nest.access(o, at[o]), at[o]) for v, o in reads if o.moves]
+        fixed = self.fixed(at)
         kept = self.kept(unit)
         to = {o: self.target(o, at[o]) for o in self.written}
         ends = (*part.stores, *(f.inputs[0] for f in part.folds))
@@ -136,7 +135,7 @@ class Units:
         ]
 
         def turn(i: str, lanes: Lanes, given: list[str]) -> Sequence[str]:
-            names: Names = dict(nest.row_names)
+            names = dict(fixed)
             for v, o, access, address in sources:
                 names[v] = nest.element(o, access, address, i, lanes)
             for v in part.restores:
@@ -151,6 +150,18 @@ class Units:
             return self.folds(i, lanes, names, given)
 
         return nest.over(count, self.width, carried, turn)
+
+    def fixed(self, at: Bases) -> Names:
+        """What is the same in every turn. LLVM cannot know: an output might lie where it is read from."""
+        nest, names = self.nest, dict(self.nest.row_names)
+        for v in self.part.reads:
+            o = self.frame.source_of[v]
+            if not o.moves:
+                names[v] = nest.element(o, nest.access(o, at[o]), at[o], nest.index(0), SCALAR)
+        for v in self.part.computes:
+            if all(i in names or (i.op is CONST and i not in self.frame.source_of) for i in v.inputs):
+                nest.compute([v], names, SCALAR)
+        return names
 
     def kept(self, unit: str) -> dict[Node, Access]:
         """Where the values are that an earlier pass kept, or that a later one reads."""

@@ -10,18 +10,17 @@ import ctypes
 import mmap
 import re
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import binding
-from mgb.backend import Backend, Kernel
-from mgb.ir import Graph
+from mgb.backend import Backend
 from mgb.plugins import hookimpl
-from mgb_mlir import Mlir, ptx
-from mgb_mlir.signature import Array, Signature
+from mgb_cuda import Device, Properties
+from mgb_mlir import ptx
+from mgb_mlir.gpu import GridBackend
 
 #: Bytes of a fiber's stack, and of its registers (``ucontext_t``, with room to spare).
 STACK, CONTEXT = 64 << 10, 2048
@@ -100,19 +99,15 @@ def _libc() -> ctypes.CDLL:
     return library
 
 
-def _start(parameters: Sequence[tuple[str, str]]) -> str:
-    """The function that a fiber begins with."""
+def _start(types: Sequence[str]) -> str:
+    """The function that a fiber begins with; a launch passes the addresses of its arguments."""
     lines = ["define void @host.start() noinline {", "  %all = load volatile ptr, ptr @host.arguments"]
-    given = []
-    for k, (_, type_) in enumerate(parameters):
-        lines.append(f"  %at{k} = getelementptr i64, ptr %all, i64 {k}")
-        lines.append(f"  %word{k} = load i64, ptr %at{k}")
-        if type_ == "index":
-            given.append(f"i64 %word{k}")
-        else:
-            lines.append(f"  %pointer{k} = inttoptr i64 %word{k} to ptr addrspace(1)")
-            given.append(f"ptr addrspace(1) %pointer{k}")
-    lines += [f"  call void @kernel({', '.join(given)})", "  call void @host.wait(i32 1)"]
+    for k, type_ in enumerate(types):
+        lines.append(f"  %at{k} = getelementptr ptr, ptr %all, i64 {k}")
+        lines.append(f"  %where{k} = load ptr, ptr %at{k}")
+        lines.append(f"  %given{k} = load {type_}, ptr %where{k}")
+    given = ", ".join(f"{type_} %given{k}" for k, type_ in enumerate(types))
+    lines += [f"  call void @kernel({given})", "  call void @host.wait(i32 1)"]
     return "\n".join([*lines, "  unreachable", "}"])
 
 
@@ -123,11 +118,11 @@ class HostGrid:
     ----------
     text : str
         What `mgb_mlir.ptx.llvm` gives.
-    parameters : sequence of (name, type)
     """
 
-    def __init__(self, text: str, parameters: Sequence[tuple[str, str]]) -> None:
-        assert "ptx_kernel" in text
+    def __init__(self, text: str) -> None:
+        (given,) = re.findall(r"^define ptx_kernel void @kernel\((.*?)\) ?[#!{a-z]", text, re.MULTILINE)
+        types = [re.sub(r" %\w+$", "", p) for p in given.split(", ")]
         lines = [s for s in text.split("\n") if not (s.startswith("declare") and "@llvm.nvvm." in s)]
         text = "\n".join(lines).replace("@llvm.nvvm.", "@host.").replace("ptx_kernel ", "")
         text = re.sub(r"(@__wg_\w+ =) internal", r"\1", text)
@@ -136,7 +131,7 @@ class HostGrid:
         binding.initialize_native_asmprinter()
         address = ctypes.cast(_libc().swapcontext, ctypes.c_void_p).value
         binding.add_symbol("swapcontext", address)
-        module = binding.parse_assembly(text + RUNTIME + _start(parameters), context=binding.create_context())
+        module = binding.parse_assembly(text + RUNTIME + _start(types), context=binding.create_context())
         module.triple = binding.get_process_triple()
         machine = binding.Target.from_triple(module.triple).create_target_machine(
             cpu=binding.get_host_cpu_name(),
@@ -152,10 +147,9 @@ class HostGrid:
     def _global(self, name: str, type_: Any = ctypes.c_int32) -> Any:
         return type_.from_address(self.engine.get_global_value_address(name))
 
-    def run(self, arguments: Sequence[int], blocks: int, threads: int, backwards: bool = False) -> None:
+    def run(self, table: int, blocks: int, threads: int, backwards: bool = False) -> None:
         """Run the blocks one after another; `backwards`: of threads that may run, the last one first."""
-        words = (ctypes.c_int64 * max(1, len(arguments)))(*arguments)
-        self._global("host.arguments", ctypes.c_void_p).value = ctypes.addressof(words)
+        self._global("host.arguments", ctypes.c_void_p).value = table
         self._global("host.threads").value, self._global("host.blocks").value = threads, blocks
         memory = mmap.mmap(-1, (threads + 1) * (CONTEXT + STACK))
         base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -189,46 +183,76 @@ class HostGrid:
                 raise Divergence("threads of one block came to " + " and ".join(STATES[s] for s in states))
 
 
-def array(a: Any) -> Array:
-    """What a call passes of an array of NumPy."""
-    return Array(a.ctypes.data, a.shape, a.strides)
+class HostDevice(Device):
+    """Runs what LLVM is given for a GPU; arrays are NumPy's.
+
+    Parameters
+    ----------
+    blocks, threads : int, optional
+        Of a grid at most: kernels serve any, and few take less time.
+    backwards : bool, optional
+        See `HostGrid.run`.
+    """
+
+    properties = Properties("host", (9, 0), multiprocessors=1)
+
+    def __init__(self, blocks: int = 3, threads: int = 64, backwards: bool = False) -> None:
+        self.blocks, self.threads, self.backwards = blocks, threads, backwards
+        self.texts: list[str] = []  # what was compiled
+        self._alone = threading.Lock()  # the grid of a kernel is one
+
+    def key(self) -> str:
+        return "host"
+
+    def toolchain(self) -> str:
+        return "host"
+
+    def compile(self, source: str) -> bytes:
+        self.texts.append(ptx.llvm(source, self.properties.architecture))
+        return self.texts[-1].encode()
+
+    def load(self, image: bytes, names: Sequence[str]) -> tuple[Any, ...]:
+        assert names == ("kernel",)
+        return (HostGrid(image.decode()),)
+
+    def launcher(
+        self, function: Any, grid: tuple[int, int], threads: int, shared: int = 0
+    ) -> Callable[[int, int], None]:
+        assert grid[1] == 1 and threads % 32 == 0 and shared == 0
+        blocks, threads = min(grid[0], self.blocks), min(threads, self.threads)
+
+        def launch(_stream: int, table: int) -> None:
+            with self._alone:
+                function.run(table, blocks, threads, self.backwards)
+
+        return launch
+
+    def address(self, array: Any) -> int:
+        return int(array.__array_interface__["data"][0])
+
+    def stream(self) -> int:
+        return 0
+
+    def scratch(self, nbytes: int) -> tuple[int, object]:
+        raise AssertionError("these kernels want none")
+
+    def upload(self, array: Any) -> Any:
+        return np.ascontiguousarray(array)
+
+    def contiguous(self, array: Any) -> Any:
+        return array.copy()
 
 
-def launch(
-    grid: HostGrid,
-    signature: Signature,
-    arrays: Sequence[Any],
-    out: Sequence[Any],
-    blocks: int,
-    threads: int,
-    backwards: bool = False,
-) -> None:
-    """Run a kernel as a launcher would: constants are passed, inputs that an output replaces are copied."""
-    given = list(arrays)
-    for i, j in signature.hazards:
-        if arrays[i].ctypes.data == out[j].ctypes.data:
-            given[i] = arrays[i].copy()
-    constants = [np.ascontiguousarray(c) for c in signature.constants]
-    passed = [array(a) for a in (*given, *constants, *out)]
-    blocks = min(blocks, signature.blocks(passed, threads))
-    grid.run(signature.values(passed), blocks, threads, backwards)
-
-
-class OnHost(Backend):
+class OnHost(GridBackend):
     """The kernels of the level ``gpu``, as LLVM is given them for a GPU, run by this CPU."""
 
     name = "ptx_on_host"
-    traits = replace(Mlir.traits, joins=False)
 
-    def compile(self, graph: Graph) -> Kernel:
-        signature = Signature(graph)
-        grid, alone = HostGrid(ptx.llvm(graph, "sm_90"), signature.parameters), threading.Lock()
-        return Kernel(partial(self.run, grid, signature, alone), ptx.gpu(graph))
+    def __init__(self, device: HostDevice | None = None) -> None:
+        self.host = device or HostDevice()
 
-    @staticmethod
-    def run(grid: HostGrid, signature: Signature, alone: Any, *arrays: Any, out: Sequence[Any]) -> None:
-        with alone:  # the grid is one
-            launch(grid, signature, arrays, out, blocks=3, threads=32 if signature.flat else 64)
+    def devices(self, arrays: Sequence[Any]) -> Device:
+        return self.host
 
 
 BACKEND = OnHost()
@@ -239,5 +263,5 @@ class Plugin:
 
     @staticmethod
     @hookimpl
-    def mgb_backend(name: str) -> OnHost | None:
+    def mgb_backend(name: str) -> Backend | None:
         return BACKEND if name == BACKEND.name else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,44 @@ def test_an_output_may_replace_an_input() -> None:
         (wanted,) = call(kernel, graph, [x])
         kernel.run(x, out=(x,))
         np.testing.assert_array_equal(x, wanted)
+
+
+def test_many_operands_of_every_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done for each operand is called then, not copied; some outputs replace their inputs."""
+    monkeypatch.setattr(plan, "STREAM", 0)
+    base = RNG.standard_normal((40, 5, 203)).astype(np.float32)
+    arrays = [view for a in base[:8] for view in views(a).values()]
+    scale = np.float32([0.25])
+
+    def step(scale: Any, *xs: Any) -> Any:
+        return [x * (scale + 1.0) + y for x, y in pairwise(xs)]
+
+    graph = traced(step, [scale, *arrays])
+    kernel = BACKEND.compile(graph)
+    assert "no_inline" in kernel.source
+    wanted = [x * np.float32(1.25) + y for x, y in pairwise(arrays)]
+    for found, truth in zip(call(kernel, graph, [scale, *arrays]), wanted, strict=True):
+        np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-6)
+    arrays = [np.ascontiguousarray(a) for a in arrays]
+    kernel.run(scale, *arrays, out=tuple(arrays[:-1]))
+    for found, truth in zip(arrays, wanted, strict=False):
+        np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_the_same_for_all_elements() -> None:
+    """Scalars, constants of many elements, and columns beside each other, each computed where it varies."""
+    table = RNG.standard_normal((1, 33)).astype(np.float32)
+    x, column, one = (RNG.standard_normal(s).astype(np.float32) for s in ((40, 33), (40, 1), (1, 1)))
+
+    def function(x: Any, column: Any, one: Any) -> Any:
+        return x * F.exp(one * one) + F.exp(column) * table + F.exp(table * 2.0)
+
+    graph = traced(function, [x, column, one])
+    (found,) = call(BACKEND.compile(graph), graph, [x, column, one])
+    wide, c, o, t = (a.astype(np.float64) for a in (x, column, one, table))
+    np.testing.assert_allclose(
+        found, wide * np.exp(o * o) + np.exp(c) * t + np.exp(t * 2), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import subprocess
 from importlib.metadata import PackageNotFoundError, files
 from itertools import islice
@@ -24,12 +25,14 @@ pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install tor
 pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
 pytest.importorskip("llvmlite", reason="what makes PTX is not installed: pip install llvmlite")
 
+pytest.importorskip("mgb_cuda", reason="what launches kernels is not installed: pip install ./plugins/cuda")
+
+from mgb_cuda import Packet
 from mgb_mlir import device, grid, passes, ptx, words
-from mgb_mlir.signature import Array, Signature
 from mgb_mlir.spelling import older
 from mlir_cases import CASES, WIDE, case, check
-from mlir_helpers import SENTINEL, traced
-from ptx_host import HostGrid, array, launch
+from mlir_helpers import SENTINEL, call, traced
+from ptx_host import HostDevice, HostGrid, OnHost
 
 RNG = np.random.default_rng(5)
 
@@ -48,11 +51,7 @@ needs_ptxas = pytest.mark.skipif(ptxas() is None, reason="no ptxas: pip install 
 
 def on_host(function: Any, arrays: list[Any], blocks: int, threads: int, backwards: bool) -> tuple[Any, ...]:
     graph = traced(function, arrays)
-    signature = Signature(graph)
-    out = tuple(np.full(o.spec.shape, SENTINEL, o.spec.dtype) for o in graph.outputs)
-    kernel = HostGrid(ptx.llvm(graph, "sm_90"), signature.parameters)
-    launch(kernel, signature, arrays, out, blocks, threads, backwards)
-    return out
+    return call(OnHost(HostDevice(blocks, threads, backwards)).compile(graph), graph, arrays)
 
 
 # what it computes
@@ -76,17 +75,24 @@ def test_the_same_bits_for_any_order_of_threads_and_any_grid() -> None:
 
 def test_one_kernel_for_any_size_and_layout() -> None:
     graph = traced(lambda a, b: F.maximum(a - b, 0.0) / F.sum(a, 1, keepdims=True), [WIDE, WIDE[:1]])
-    signature = Signature(graph)
-    kernel = HostGrid(ptx.llvm(graph, "sm_90"), signature.parameters)
+    host = HostDevice(blocks=2, threads=64)
+    kernel = OnHost(host).compile(graph)
     base, row = RNG.uniform(1, 2, (2, 40, 90)).astype(np.float32)
     views = [base[:5, :70], base.T, base[::-1, ::-3], np.broadcast_to(base[:, :1], (40, 33)), base[3:5, 7:9]]
     for a in views:
         b = row[1:2, : a.shape[1]][:, ::-1]
         out = np.full(a.shape, SENTINEL, np.float32)
-        launch(kernel, signature, [a, b], [out], blocks=2, threads=64)
+        kernel.run(a, b, out=(out,))
         wide = a.astype(np.float64)
         wanted = np.maximum(wide - b, 0) / wide.sum(1, keepdims=True)
         np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=1e-7)
+    plain = len(host.texts)
+    for n in (2, 3, 400):
+        a, b = RNG.uniform(1, 2, (2, n, 50)).astype(np.float32)
+        out = np.full(a.shape, SENTINEL, np.float32)
+        kernel.run(a, b[:1], out=(out,))
+        np.testing.assert_allclose(out, (a - b[:1]).clip(0) / a.sum(1, keepdims=True), rtol=2e-6, atol=1e-7)
+    assert len(host.texts) == plain, "a kernel for each size"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -124,44 +130,35 @@ def test_numbers_come_through_to_the_bit() -> None:
     body = "\n".join(lines)
     function = f"gpu.func @kernel(%y: !llvm.ptr<1>) kernel {{ {body}\ngpu.return }}"
     module = passes.run(passes.parse(f"module {{ gpu.module @g {{ {function} }} }}"), passes.TO_NVVM)
-    kernel = HostGrid(older(passes.device_text(module, "e-i64:64")), [("y", "!llvm.ptr<1>")])
+    kernel = HostGrid(older(passes.device_text(module, "e-i64:64")))
     found = np.zeros(len(given), np.uint64)
-    kernel.run([found.ctypes.data], 1, 1)
+    packet = Packet(struct.pack("<Q", found.ctypes.data))
+    kernel.run(packet.table, 1, 1)
     wanted = [p for _, p in given]
     assert [f"{int(n):0{len(p)}X}" for n, p in zip(found, wanted, strict=True)] == wanted
 
 
 def test_a_missing_barrier_shows() -> None:
     """The bench itself: did it not show, the tests above would prove little."""
-    text = ptx.llvm(case("row softmax")[0], "sm_90")
-    signature = Signature(case("row softmax")[0])
-    without = text.replace("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)", "", 1)
-    assert without != text
-    x, out = WIDE, np.empty_like(WIDE)
-    launch(HostGrid(without, signature.parameters), signature, [x], [out], 1, 64)
+
+    class Hasty(HostDevice):
+        def compile(self, source: str) -> bytes:
+            text = super().compile(source).decode()
+            without = text.replace("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)", "", 1)
+            assert without != text
+            return without.encode()
+
+    graph = case("row softmax")[0]
+    (out,) = call(OnHost(Hasty(1, 64)).compile(graph), graph, [WIDE])
     with np.errstate(all="ignore"):
         assert not np.allclose(out, case("row softmax")[2][0], rtol=1e-4)
-
-
-# what a call passes
-
-
-def test_a_call_says_when_shapes_are_of_another_kernel() -> None:
-    signature = Signature(traced(lambda a, b: a + b, [WIDE, WIDE[:1]]))
-    x, y = array(WIDE), Array(0, (1, 45), (180, 4))
-    assert signature.blocks([x, y, x], 256) == -(-37 * 45 // 256)
-    assert signature.values([x, y, x])[3:5] == (37, 45)
-    rows = Signature(case("row softmax")[0])
-    assert rows.blocks([x, x], 256) == 37
-    with pytest.raises(ValueError, match=r"x1 has shape \(37, 45\); the kernel was compiled for \(1, 45\)"):
-        signature.values([x, x, x])
 
 
 # PTX
 
 
-def assemble(graph: Graph, architecture: str, folder: Path) -> None:
-    """Compile to PTX, and have NVIDIA's assembler take it without a spilled register."""
+def assemble(graph: Graph, architecture: str, folder: Path, spills: bool = False) -> None:
+    """Compile to PTX, and have NVIDIA's assembler take it; without spilled registers, unless allowed."""
     compiled = ptx.compile(graph, architecture)
     assert f".target {architecture}" in compiled.text and f".entry {compiled.entry}(" in compiled.text
     source = folder / "kernel.ptx"
@@ -169,8 +166,8 @@ def assemble(graph: Graph, architecture: str, folder: Path) -> None:
     command = [str(ptxas()), f"-arch={architecture}", "-v", str(source), "-o", str(folder / "kernel.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    spills = re.findall(r"(\d+) bytes spill", done.stdout + done.stderr)
-    assert len(spills) >= 2 and set(spills) == {"0"}, done.stderr
+    spilled = re.findall(r"(\d+) bytes spill", done.stdout + done.stderr)
+    assert len(spilled) >= 2 and (spills or set(spilled) == {"0"}), done.stderr
 
 
 @needs_ptxas
@@ -213,10 +210,11 @@ def test_ptxas_takes_every_word_cast_and_reduction(dtype: str, tmp_path: Path) -
 
 @needs_ptxas
 def test_ptxas_takes_hundreds_of_parameters(tmp_path: Path) -> None:
+    """The addresses of 128 arrays take all registers that a thread may have."""
     arrays = [np.zeros((2, 3, 2, 3, 2), np.float32)] * 64
     graph = traced(lambda *xs: [x + 1.0 for x in xs], arrays)
-    assert 8 * len(Signature(graph).parameters) > 4096
-    assemble(graph, "sm_80", tmp_path)
+    assert len(ptx.compile(graph, "sm_80").parameters) > 128
+    assemble(graph, "sm_80", tmp_path, spills=True)
 
 
 def test_nothing_is_contracted_or_flushed() -> None:
@@ -263,4 +261,6 @@ def test_what_llvm_does_not_take_is_kept() -> None:
 
 def test_threads_of_a_block_are_bounded_in_ptx_as_they_are_said_to_be() -> None:
     compiled = ptx.compile(case("row softmax")[0], "sm_90")
-    assert f".maxntid {compiled.threads}" in compiled.text and compiled.threads % grid.WARP == 0
+    assert f".maxntid {grid.THREADS}" in compiled.text
+    threads = compiled.choice.variant.threads
+    assert threads % grid.WARP == 0 and threads <= grid.THREADS

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import mgb_cuda.driver as driver
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
-from mgb.codegen import row_major
-from mgb.ir import Graph
+from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
 from mgb.ir import Kind as OpKind
-from mgb_cuda import Device, Images, Properties
+from mgb_cuda import Device, Properties, generated
+from mgb_cuda.generated import Generated as AnyGenerated
+from mgb_cuda.generated import Kernels as AnyKernels
+from mgb_cuda.generated import OnGpus
 
 from . import compiler
-from .frame import Frame
-from .geometry import choose
-from .joined import Joined
 from .launch import Unit
-from .source import source
-from .steps import steps
 from .words import VOCABULARY
 
 
@@ -45,106 +38,26 @@ def traits(device: str) -> Traits:
     )
 
 
-class Kernels:
-    """A graph's kernels on every device that it is called on.
+class Kernels(AnyKernels):
+    """Of CUDA C++."""
 
-    Parameters
-    ----------
-    graph : Graph
-    devices : callable
-        ``(arrays) -> Device``: where a call is to run.
-    images : Images
-    """
-
-    def __init__(self, graph: Graph, devices: Callable[[Sequence[Any]], Device], images: Images) -> None:
-        self.frame, self.images = Frame(graph), images
-        self._devices = devices
-        self._units: dict[int, Unit] = {}
-
-    def unit(self, arrays: Sequence[Any] = ()) -> Unit:
-        """The kernels on the device of `arrays`."""
-        device = self._devices(arrays)
-        found = self._units.get(id(device))
-        if found is None:
-            found = self._units.setdefault(id(device), Unit(self.frame, device, self.images))
-        return found
-
-    def run(self, *arrays: Any, out: Sequence[Any]) -> None:
-        """What a `Kernel` runs where there are several devices."""
-        self.unit((*arrays, *out)).run(*arrays, out=out)
+    unit_class = Unit
 
 
-class Generated(Backend):
-    """A backend that runs the generated text on some device.
+class Generated(AnyGenerated):
+    """Kernels of CUDA C++ on some device."""
 
-    Attributes
-    ----------
-    several : bool
-        Are there several devices to choose from, call by call?
-    """
-
-    several = False
-
-    def devices(self, arrays: Sequence[Any]) -> Device:
-        """The device that has `arrays`; with none, the one that the caller works on."""
-        raise NotImplementedError
-
-    def compile(self, graph: Graph) -> Kernel:
-        return self._kernel(graph, b"", ready=True)
-
-    def save(self, kernel: Kernel) -> bytes | None:
-        images: Images = kernel.state.images
-        return images.dump()
-
-    def load(self, graph: Graph, blob: bytes) -> Kernel:
-        return self._kernel(graph, blob, ready=False)
-
-    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """Few launches for all that are alike; arrays of several devices take a call each."""
-        if not kernels or self.several:
-            return None
-        text = "\n\n".join(dict.fromkeys(k.source for k in kernels))
-        return Kernel(Joined([kernel.state.unit() for kernel in kernels]).run, text)
-
-    def _kernel(self, graph: Graph, saved: bytes, ready: bool) -> Kernel:
-        kernels = Kernels(graph, self.devices, Images(self.name, saved))
-        unit = kernels.unit()
-        return Kernel(kernels.run if self.several else unit.run, expected(unit, ready), kernels)
+    kernels = Kernels
 
 
-def expected(unit: Unit, ready: bool) -> str:
-    """The text for row-major arrays of the shapes of the graph; it is compiled when it is to be `ready`."""
-    specs = [o.node.spec for o in unit.frame.arrays]
-    read = specs[: len(specs) - unit.outputs]
-    strides = [row_major(spec.shape, spec.dtype.itemsize) for spec in read]
-    found = steps(unit.frame, [spec.shape for spec in specs], strides)
-    choice = choose(unit.frame, found, unit.device.properties)
-    if ready and choice.blocks:
-        unit.load(choice.variant, keep=False)
-    return source(unit.frame, choice.variant)
-
-
-class Nvrtc(Generated):
+class Nvrtc(Generated, OnGpus):
     """Kernels of CUDA C++, compiled by NVRTC to machine code for the GPU that is there."""
 
     name = "nvrtc"
     traits = traits("gpu")
 
-    def __init__(self) -> None:
-        self._gpus: dict[int, Device] = {}
-
-    @property
-    def several(self) -> bool:  # type: ignore[override]
-        return driver.device_count() > 1
-
-    def devices(self, arrays: Sequence[Any]) -> Device:
-        ordinal = arrays[0].device.id if arrays and self.several else driver.current()
-        if self.several and any(a.device.id != ordinal for a in arrays):
-            places = ", ".join(sorted({f"gpu{a.device.id}" for a in arrays}))
-            raise ValueError(f"the arrays of one call lie on several GPUs ({places}); move them with `.to`")
-        if ordinal not in self._gpus:
-            self._gpus[ordinal] = driver.CudaDevice(ordinal, Toolchain())
-        return self._gpus[ordinal]
+    def gpu(self, ordinal: int) -> Device:
+        return driver.CudaDevice(ordinal, Toolchain())
 
     def probe(self) -> str | None:
         problem = driver.missing()
@@ -152,16 +65,10 @@ class Nvrtc(Generated):
             return problem
         if toolchain() == "none" and not (os.environ.get("CUDA_PATH") or os.environ.get("CUDA_HOME")):
             return f"NVRTC is not installed; {compiler.INSTALL}"
-        return None
+        return driver.older_than(toolchain())
 
     def version(self) -> str:
         return f"{text_version()} {toolchain()} {self.target()}"
-
-    def target(self) -> str:
-        """The architecture: all that machine code needs, beside a driver."""
-        if driver.missing() is not None:
-            return "no GPU"
-        return driver.properties(driver.current()).architecture
 
 
 class Toolchain:
@@ -192,5 +99,4 @@ def toolchain() -> str:
 @cache
 def text_version() -> str:
     """Of the generator: kernels of another one are not taken from the disk."""
-    files = sorted(Path(__file__).parent.glob("*.*"))
-    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
+    return generated.text_version(Path(__file__).parent)

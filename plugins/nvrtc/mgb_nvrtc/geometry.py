@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mgb.codegen import Schedule
 from mgb_cuda import Properties
+from mgb_cuda.frame import Frame
+from mgb_cuda.pattern import VECTOR, Choice, even_lanes, magic, numbers, power
+from mgb_cuda.steps import Steps
 
-from .frame import Frame
-from .steps import Steps
 from .variant import ROUND_BYTES, Kind, Variant
 
-#: Bytes that a thread loads at once, and how many such loads of it should be under way.
-VECTOR, UNDER_WAY = 16, 4
+__all__ = ["VECTOR", "Choice", "choose", "magic"]
+
+#: How many loads of 16 bytes a thread should have under way.
+UNDER_WAY = 4
 
 #: Registers of a thread for one slot, for all of them, and for a row that stays there, by threads of a block.
 LOADED, SLOTS, STAYING, STAYING_FULL = 64, 32, 64, 32
@@ -30,26 +32,6 @@ OWN, SUMMED = 8, 16
 BUSY, MOST_CHUNKS = 4, 4096
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A variant, and how it is launched on one set of shapes.
-
-    Attributes
-    ----------
-    variant : Variant
-    numbers : dict
-        What it is passed beside addresses.
-    blocks : int
-        In each launch; times `chunks` but for the last stage of a split row.
-    chunks : int
-    """
-
-    variant: Variant
-    numbers: dict[str, int]
-    blocks: int
-    chunks: int
-
-
 def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] = frozenset()) -> Choice:
     """The variant for a call.
 
@@ -63,7 +45,7 @@ def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] =
     """
     kind = Kind.FLAT if frame.flat else Kind.COLUMNS if frame.columns else Kind.ROWS
     lanes = _lanes(frame, steps, kind, askew)
-    variant = Variant(kind, steps.wide, steps.loops.folded, steps.letters, steps.class_of, lanes)
+    variant = Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, kind, lanes)
     if kind is not Kind.COLUMNS:
         variant = replace(variant, tail=steps.length % lanes != 0)
     shaped = {Kind.FLAT: _flat, Kind.ROWS: _rows, Kind.COLUMNS: _columns}[kind]
@@ -71,7 +53,7 @@ def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] =
     chunk, chunks = _chunks(steps, properties, variant)
     together = bool(frame.online) and not variant.stays and chunks == 1
     variant = replace(variant, split=chunks > 1, online=together)
-    return Choice(variant, _numbers(steps, variant, chunk, chunks), _blocks(steps, variant), chunks)
+    return Choice(variant, numbers(steps, chunk, chunks), _blocks(steps, variant), chunks)
 
 
 def _blocks(steps: Steps, v: Variant) -> int:
@@ -84,29 +66,11 @@ def _blocks(steps: Steps, v: Variant) -> int:
 
 
 def _lanes(frame: Frame, steps: Steps, kind: Kind, askew: Set[int]) -> int:
-    """The most neighbours that are loaded at once and lie at the same multiple in every operand."""
-    last = len(steps.loops.shape) - 1
-    units = {
-        i: o.itemsize
-        for i, (o, c) in enumerate(zip(frame.operands, steps.class_of, strict=True))
-        if c >= 0 and steps.classes[c][last] == 1 and not o.is_iota
-    }
-    lanes = VECTOR // max(units.values(), default=VECTOR) if askew.isdisjoint(units) else 1
-    while lanes > 1 and not (_even(steps, lanes, kind) and _fits(frame, kind, lanes)):
+    """As many neighbours as may be loaded at once, and as there are registers for."""
+    lanes = even_lanes(frame, steps, kind is not Kind.COLUMNS, askew)
+    while lanes > 1 and not _fits(frame, kind, lanes):
         lanes //= 2
     return lanes
-
-
-def _even(steps: Steps, lanes: int, kind: Kind) -> bool:
-    """Do lanes never straddle the end of the innermost loop, and begin at multiples everywhere?
-
-    Where there is one loop alone, its end may be in the midst of lanes.
-    """
-    *outer, length = steps.loops.shape
-    if length % lanes and (outer or kind is Kind.COLUMNS):
-        return False
-    moving = (s for s in steps.classes if s[-1] == 1)
-    return all(step % lanes == 0 for s in moving for step in s[:-1])
 
 
 def _registers(nodes: Sequence[object]) -> int:
@@ -163,7 +127,7 @@ def _rows(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
         team = MOST // 2
     else:
         own = max(1, SUMMED // v.lanes)
-        team = min(_power(-(-vectors // own)), THREADS)
+        team = min(power(-(-vectors // own)), THREADS)
     v = _team(v, team)
     return replace(v, slots=_tile(frame, v.lanes, max(1, vectors // team)))
 
@@ -173,8 +137,8 @@ def _team(v: Variant, team: int) -> Variant:
 
 
 def _columns(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
-    across = min(32, _power(-(-steps.rows // v.lanes)))
-    most = _power(max(1, steps.length))
+    across = min(32, power(-(-steps.rows // v.lanes)))
+    most = power(max(1, steps.length))
     if frame.kept:
         most_threads = ROUND_BYTES // max(1, _meeting(frame, v.lanes))
         for threads in (t for t in (THREADS, 2 * THREADS, MOST) if t <= most_threads):
@@ -200,36 +164,8 @@ def _chunks(steps: Steps, properties: Properties, v: Variant) -> tuple[int, int]
     return chunk, -(-steps.length // chunk)
 
 
-# numbers
-
-
-def _numbers(steps: Steps, v: Variant, chunk: int, chunks: int) -> dict[str, int]:
-    numbers = {"rows": steps.rows, "length": steps.length, "chunk": chunk, "chunks": chunks}
-    for j, length in enumerate(steps.loops.shape):
-        numbers |= {f"n{j}": length} | dict(zip((f"m{j}", f"h{j}"), magic(length), strict=True))
-    for c, strides in enumerate(steps.classes):
-        numbers |= {f"s{c}_{j}": step for j, step in enumerate(strides)}
-    return numbers
-
-
-def magic(length: int) -> tuple[int, int]:
-    """``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift`` for n below 2**31.
-
-    Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994.
-    """
-    if not 0 < length < 1 << 31:
-        return 0, 0
-    shift = (length - 1).bit_length()
-    return ((1 << 32) * ((1 << shift) - length) // length + 1), shift
-
-
 def _powers(first: int, last: int) -> list[int]:
     return [1 << k for k in range(first.bit_length() - 1, last.bit_length())]
-
-
-def _power(number: int) -> int:
-    """The power of two that is not smaller."""
-    return 1 << max(0, math.ceil(number) - 1).bit_length()
 
 
 def _rounded(slots: int, most: int) -> int:

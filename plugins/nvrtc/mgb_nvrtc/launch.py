@@ -1,162 +1,91 @@
-"""Calling kernels: a plan for each set of shapes and strides, which a call only fills with addresses."""
+"""The kernels of one graph on one device, and calls that share a launch."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence, Set
-from functools import reduce
-from operator import attrgetter, or_
-from typing import Any
+import struct
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from mgb_cuda import Device, Images, Packet
+from mgb_cuda import Packet
+from mgb_cuda.joined import Batch, Call
+from mgb_cuda.launch import Plan
+from mgb_cuda.launch import Unit as AnyUnit
+from mgb_cuda.pattern import Choice
+from mgb_cuda.steps import Steps
 
-from .frame import Frame
-from .geometry import VECTOR, Choice, choose
+from .geometry import choose
 from .source import kernel_names, prelude, source
-from .steps import steps
-from .variant import Variant
+from .variant import Kind, Variant
 
-#: Plans kept for each kernel.
-PLANS = 1024
-
-_layout, _shape = attrgetter("shape", "strides"), attrgetter("shape")
+#: Parameters of one launch; each launch copies all of them.
+TABLE_BYTES = 4 << 10
 
 
-class Plan:
-    """One kernel on one set of shapes and strides.
+class Unit(AnyUnit):
+    """Kernels of CUDA C++."""
 
-    Parameters
-    ----------
-    unit : Unit
-    choice : Choice
-    launches : sequence of callable
-        See `Device.launcher`.
-    """
+    def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
+        return choose(self.frame, steps, self.device.properties, askew)
 
-    def __init__(self, unit: Unit, choice: Choice, launches: Sequence[Callable[[int, int], None]]) -> None:
-        self.choice = choice
-        self.launches = tuple(launches)
-        packing = choice.variant.packing(unit.frame)
-        self.content = packing.pack(choice.numbers)
-        self.pack = packing.pointers.pack_into
-        self.scratch = unit.scratch(choice)
-        self._free: list[Packet] = []
-        self._device = unit.device
+    def source(self, variant: Variant) -> str:
+        return source(self.frame, variant)
 
-    def run(self, pointers: Sequence[int], stream: int) -> None:
-        """Launch on arrays at these addresses."""
-        if self.scratch:
-            first, _kept = self._device.scratch(self.scratch[-1])
-            pointers = [*pointers, *[first + at for at in self.scratch[:-1]]]
-        try:
-            packet = self._free.pop()  # threads share none
-        except IndexError:
-            packet = Packet(self.content)
-        self.pack(packet.buffer, 0, *pointers)
-        table = packet.table
-        for launch in self.launches:
-            launch(stream, table)
-        self._free.append(packet)
+    def texts(self, variant: Variant) -> Sequence[tuple[str, tuple[str, ...]]]:
+        return [(prelude() + source(self.frame, variant), kernel_names(self.frame, variant))]
 
+    def threads(self, variant: Variant) -> int:
+        return variant.threads
 
-class Unit:
-    """One graph's kernels on one device: what they are called with, and their plans.
-
-    Parameters
-    ----------
-    frame : Frame
-    device : Device
-    images : Images
-    """
-
-    def __init__(self, frame: Frame, device: Device, images: Images) -> None:
-        self.frame, self.device, self.images = frame, device, images
-        self.inputs = len(frame.graph.inputs)
-        self.outputs = len(frame.graph.outputs)
-        self.hazards = frame.hazards
-        self.plans: dict[Any, Plan | None] = {}
-        self.functions: dict[Variant, tuple[Any, ...]] = {}
-        self._lock = threading.RLock()
-        self.constants = tuple(device.upload(node.params["value"]) for node in frame.constants)
-        self._fixed = tuple(device.address(c) for c in self.constants)
-
-    def run(self, *arrays: Any, out: Sequence[Any]) -> None:
-        """What a `Kernel` runs."""
-        plan, pointers, _keep = self.prepare(arrays, out)
-        if plan is not None:
-            plan.run(pointers, self.device.stream())
-
-    def prepare(self, arrays: Sequence[Any], out: Sequence[Any]) -> tuple[Plan | None, list[int], Any]:
-        """The plan of a call, the addresses that it is filled with, and the arrays that these are of."""
-        address = self.device.address
-        xs, ys = list(map(address, arrays)), list(map(address, out))
-        for i, j in self.hazards:
-            if xs[i] == ys[j]:
-                arrays = (*arrays[:i], self.device.contiguous(arrays[i]), *arrays[i + 1 :])
-                xs[i] = address(arrays[i])
-        pointers = [*xs, *self._fixed, *ys]
-        askew = frozenset[int]()
-        if reduce(or_, pointers) % VECTOR:
-            askew = frozenset(i for i, pointer in enumerate(pointers) if pointer % VECTOR)
-        key = (askew, *map(_layout, arrays), *map(_shape, out))
-        try:
-            return self.plans[key], pointers, arrays
-        except KeyError:
-            plan, used = self.plan_for(key, arrays, out)
-            return plan, [*map(address, used), *pointers[len(xs) :]], used
-
-    def plan_for(self, key: Any, arrays: Sequence[Any], out: Sequence[Any]) -> tuple[Plan | None, Any]:
-        """The plan of a call that is new, and its inputs in a form that it takes."""
-        if len(arrays) != self.inputs or len(out) != self.outputs:
-            wanted = f"{self.inputs} input and {self.outputs} output arrays"
-            raise TypeError(f"the kernel takes {wanted}, not {len(arrays)} and {len(out)}")
-        odd = [any(s % a.dtype.itemsize for s in a.strides) for a in arrays]
-        if any(odd):  # elements between the places of others: such arrays are copied at each call
-            copy = self.device.contiguous
-            arrays = [copy(a) if is_odd else a for a, is_odd in zip(arrays, odd, strict=True)]
-            return self.plan(arrays, out, frozenset(range(len(arrays)))), arrays
-        with self._lock:
-            if len(self.plans) >= PLANS:
-                self.plans.clear()
-            plan = self.plans[key] = self.plan(arrays, out, key[0])
-        return plan, arrays
-
-    def plan(self, arrays: Sequence[Any], out: Sequence[Any], askew: Set[int]) -> Plan | None:
-        """The plan for arrays like these; None where nothing is to be done."""
-        inputs = [*arrays, *self.constants]
-        shapes = [a.shape for a in (*inputs, *out)]
-        found = steps(self.frame, shapes, [a.strides for a in inputs])
-        choice = choose(self.frame, found, self.device.properties, askew)
-        if choice.blocks == 0:
+    def shared(self, variant: Variant) -> Variant | None:
+        """The variant of a kernel that takes several sets of operands; None where there is none."""
+        if variant.kind is not Kind.FLAT or variant.wide:
             return None
-        return Plan(self, choice, self.launchers(choice))
+        return replace(variant, tail=variant.lanes > 1 and len(variant.folded) == 1)
 
-    def launchers(self, choice: Choice, keep: bool = True) -> list[Callable[[int, int], None]]:
-        """The launches of a plan, in order."""
-        functions = self.load(choice.variant, keep)
-        passes = len(self.frame.plain.passes)
-        grids = [(choice.blocks, choice.chunks if k < passes else 1) for k in range(len(functions))]
-        threads = choice.variant.threads
-        return [self.device.launcher(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
+    def batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
+        """One launch for as many members as its parameters have room for."""
+        first = plans[members[0]]
+        assert first is not None
+        variant, size = self.shared(first.choice.variant), len(first.content)
+        assert variant is not None
+        most = max(1, (min(TABLE_BYTES, self.device.properties.parameter_bytes) - 8) // (size + 4))
+        variant = replace(variant, units=most)
+        (function,) = self.load(variant)
+        for start in range(0, len(members), most):
+            part = tuple(members[start : start + most])
+            found = [plan for k in part if (plan := plans[k]) is not None]
+            firsts = list(accumulate((plan.choice.blocks for plan in found), initial=0))
+            filling = bytes(size * (most - len(part)))
+            table = struct.pack(f"<{most + 1}i", *firsts[:-1], *[0] * (most - len(part)), len(part))
+            content = b"".join((*(plan.content for plan in found), filling, table))
+            content = content.ljust(-(-len(content) // 8) * 8, b"\0")
+            launch = self.device.launcher(function, (firsts[-1], 1), variant.threads)
+            yield Structs(part, launch, size, content)
 
-    def load(self, variant: Variant, keep: bool = True) -> tuple[Any, ...]:
-        """The functions of a variant, compiled if need be."""
-        with self._lock:
-            functions = self.functions.get(variant)
-            if functions is None:
-                text = prelude() + source(self.frame, variant)
-                image = self.images.get(self.device, text, keep)
-                functions = self.device.load(image, kernel_names(self.frame, variant))
-                self.functions[variant] = functions
-        return functions
 
-    def scratch(self, choice: Choice) -> tuple[int, ...]:
-        """Where the partial results of a split row lie in scratch memory, and its size; empty without."""
-        if not choice.variant.split:
-            return ()
-        places, size = [], 0
-        for p in self.frame.plain.passes:
-            for f in p.folds:
-                places.append(size)
-                size += -(-choice.chunks * choice.numbers["rows"] * f.spec.dtype.itemsize // 256) * 256
-        return (*places, size)
+@dataclass(frozen=True)
+class Structs(Batch):
+    """Calls whose parameters stand side by side in one struct.
+
+    Attributes
+    ----------
+    size : int
+        Bytes of the parameters of each.
+    content : bytes
+        Those of all, with room for the addresses.
+    """
+
+    size: int
+    content: bytes
+
+    def filled(self, calls: Sequence[Call]) -> Packet:
+        packet = Packet(self.content)
+        for at, k in enumerate(self.members):
+            plan, pointers, _ = calls[k]
+            assert plan is not None
+            plan.pack(packet.buffer, at * self.size, *pointers)
+        return packet
+
+
+__all__ = ["Plan", "Unit"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from mgb.codegen import Online, Pass, statements
 from mgb.ir import CONST, Node
+from mgb_cuda.frame import Operand
 
-from .frame import Operand
 from .variant import ROUND_BYTES, Kind
 from .words import SPELLINGS, c_type, fold
 from .writer import Writer

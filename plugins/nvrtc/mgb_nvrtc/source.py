@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from mgb.ir import CONST, Node
+from mgb_cuda.frame import Frame, Operand
 
-from .frame import Frame, Operand
 from .passes import Passes
 from .variant import Kind, Variant
 from .words import TYPES, c_type, identity

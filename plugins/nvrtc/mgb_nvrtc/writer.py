@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from mgb.codegen import Online, Schedule, values
 from mgb.ir import Node
+from mgb_cuda.frame import Frame, Operand
 
-from .frame import Frame, Operand
 from .variant import Kind, Variant
 
 

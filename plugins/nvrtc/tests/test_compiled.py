@@ -18,11 +18,11 @@ from mgb.ops.transcendental import exp
 from mgb.passes.lower import lower
 from mgb_conformance.cases import DTYPES, PARAMS, call, elementwise, of, operands, samples
 from mgb_cuda import Device, Properties
+from mgb_cuda.steps import steps
 from mgb_nvrtc import compiler
 from mgb_nvrtc.backend import Generated, traits
 from mgb_nvrtc.geometry import choose
 from mgb_nvrtc.source import prelude
-from mgb_nvrtc.steps import steps
 from nvrtc_helpers import traced
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=str(compiler.missing()))

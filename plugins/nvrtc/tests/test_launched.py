@@ -155,7 +155,7 @@ for status in (2, 209, 700, 0):
 print(json.dumps(found))
 """
         memory, image, address = run(folder, script)
-        assert "OUT_OF_MEMORY" in memory and "mgb.empty_cache()" in memory
+        assert "OUT_OF_MEMORY" in memory and "mgb.memory.empty_cache()" in memory
         assert "NO_BINARY_FOR_GPU" in image and "mgb cache clear" in image
         assert "ILLEGAL_ADDRESS" in address and "restart" in address
 
@@ -169,6 +169,13 @@ print(json.dumps(found))
     def test_a_driver_that_will_not_do(self, folder: Path, variables: dict[str, str], text: str) -> None:
         script = "import json\nfrom mgb_cuda import driver\nprint(json.dumps(driver.missing()))"
         assert text in json.loads(stub.run(folder, script, **variables))
+
+    def test_a_driver_that_is_older_than_the_compiler(self, folder: Path) -> None:
+        script = "import json\nfrom mgb_cuda.driver import older_than\nprint(json.dumps(older_than(%r)))"
+        text = json.loads(stub.run(folder, script % "13.5.37", MGB_STUB_VERSION="12040"))
+        assert "of CUDA 12.4" in text and "compiler of CUDA 12, or a newer driver" in text
+        for fits in ("12.9.86", "11.8.89", "none"):
+            assert json.loads(stub.run(folder, script % fits, MGB_STUB_VERSION="12040")) is None
 
     def test_no_driver(self, tmp_path: Path) -> None:
         script = (

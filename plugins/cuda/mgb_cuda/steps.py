@@ -47,7 +47,7 @@ class Steps:
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """The classes as a `Variant` spells them."""
+        """The classes as a `Pattern` spells them."""
         last = len(self.loops.shape) - 1
         return tuple(
             "".join("0" if s == 0 else "1" if s == 1 and j == last else "s" for j, s in enumerate(steps))

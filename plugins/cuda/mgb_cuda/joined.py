@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mgb.backend import Seen
-from mgb_cuda import Packet
 
-from .launch import Plan, Unit
-from .variant import Kind, Variant
+from .packing import Packet
+
+if TYPE_CHECKING:
+    from .launch import Plan, Unit
 
 #: What `Unit.prepare` gives.
-Call = tuple[Plan | None, list[int], Any]
+Call = tuple["Plan | None", list[int], Any]
 
 #: A function of the stream and something else, and that.
 Ready = tuple[Callable[[int, Any], None], Any]
-
-#: Parameters of one launch; each launch copies all of them.
-TABLE_BYTES = 4 << 10
 
 #: Sets of plans that are kept for each call.
 PROGRAMS = 64
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(ABC):
     """Plans of one variant that one launch runs.
 
     Attributes
     ----------
     members : tuple of int
         Which of the kernels.
-    size : int
-        Bytes of the parameters of each.
-    content : bytes
-        Those of all, with room for the addresses.
     launch : callable
         See `Device.launcher`.
     """
 
     members: tuple[int, ...]
-    size: int
-    content: bytes
     launch: Callable[[int, int], None]
 
+    @abstractmethod
     def filled(self, calls: Sequence[Call]) -> Packet:
         """The parameters, with the addresses of these calls."""
-        packet = Packet(self.content)
-        for at, k in enumerate(self.members):
-            plan, pointers, _ = calls[k]
-            assert plan is not None
-            plan.pack(packet.buffer, at * self.size, *pointers)
-        return packet
 
 
 @dataclass(frozen=True)
@@ -125,32 +112,12 @@ class Joined:
     def _build(self, plans: tuple[Plan | None, ...]) -> Program:
         alike: dict[Any, list[int]] = {}
         for k, (unit, plan) in enumerate(zip(self.units, plans, strict=True)):
-            variant = plan and _shared(plan.choice.variant)
-            alike.setdefault((id(unit), variant) if variant is not None else k, []).append(k)
+            shared = None if plan is None else unit.shared(plan.choice.variant)
+            alike.setdefault((id(unit), shared) if shared is not None else k, []).append(k)
         groups = list(alike.values())
-        batches = [b for members in groups if len(members) > 1 for b in self._batches(members, plans)]
+        batches = [b for g in groups if len(g) > 1 for b in self.units[g[0]].batches(g, plans)]
         alone = tuple(members[0] for members in groups if len(members) == 1)
         return Program(plans, tuple(batches), alone)
-
-    def _batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
-        """One launch for as many members as its parameters have room for."""
-        unit, first = self.units[members[0]], plans[members[0]]
-        assert first is not None
-        variant, size = _shared(first.choice.variant), len(first.content)
-        assert variant is not None
-        most = max(1, (min(TABLE_BYTES, unit.device.properties.parameter_bytes) - 8) // (size + 4))
-        variant = replace(variant, units=most)
-        (function,) = unit.load(variant)
-        for start in range(0, len(members), most):
-            part = tuple(members[start : start + most])
-            found = [plan for k in part if (plan := plans[k]) is not None]
-            firsts = list(accumulate((plan.choice.blocks for plan in found), initial=0))
-            filling = bytes(size * (most - len(part)))
-            table = struct.pack(f"<{most + 1}i", *firsts[:-1], *[0] * (most - len(part)), len(part))
-            content = b"".join((*(plan.content for plan in found), filling, table))
-            content = content.ljust(-(-len(content) // 8) * 8, b"\0")
-            launch = unit.device.launcher(function, (firsts[-1], 1), variant.threads)
-            yield Batch(part, size, content, launch)
 
 
 def _launch(stream: int, batch: tuple[Callable[[int, int], None], Packet]) -> None:
@@ -162,10 +129,3 @@ def _run(stream: int, call: Call) -> None:
     plan, pointers, _ = call
     if plan is not None:
         plan.run(pointers, stream)
-
-
-def _shared(variant: Variant) -> Variant | None:
-    """The variant of a kernel that takes several sets of operands; None where it cannot be one of them."""
-    if variant.kind is not Kind.FLAT or variant.wide:
-        return None
-    return replace(variant, tail=variant.lanes > 1 and len(variant.folded) == 1)

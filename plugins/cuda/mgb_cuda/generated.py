@@ -1,0 +1,165 @@
+"""A backend whose generated kernels run on some device: what GPU backends have in common."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mgb.backend import Backend, Kernel
+from mgb.codegen import row_major
+from mgb.ir import Graph
+
+from . import driver
+from .chain import Chain, Wiring
+from .device import Device
+from .frame import Frame
+from .images import Images
+from .joined import Joined
+from .launch import Unit
+from .steps import steps
+
+
+class Kernels:
+    """A graph's kernels on every device that it is called on.
+
+    Parameters
+    ----------
+    graph : Graph
+    devices : callable
+        ``(arrays) -> Device``: where a call is to run.
+    images : Images
+    """
+
+    unit_class: type[Unit]
+
+    def __init__(self, graph: Graph, devices: Callable[[Sequence[Any]], Device], images: Images) -> None:
+        self.frame, self.images = Frame(graph), images
+        self._devices = devices
+        self._units: dict[int, Unit] = {}
+
+    def unit(self, arrays: Sequence[Any] = ()) -> Unit:
+        """The kernels on the device of `arrays`."""
+        device = self._devices(arrays)
+        found = self._units.get(id(device))
+        if found is None:
+            found = self._units.setdefault(id(device), self.unit_class(self.frame, device, self.images))
+        return found
+
+    def run(self, *arrays: Any, out: Sequence[Any]) -> None:
+        """What a `Kernel` runs where there are several devices."""
+        self.unit((*arrays, *out)).run(*arrays, out=out)
+
+
+class Generated(Backend):
+    """A backend that runs the generated text on some device.
+
+    Attributes
+    ----------
+    kernels : type
+        Its `Kernels`.
+    several : bool
+        Are there several devices to choose from, call by call?
+    """
+
+    kernels: type[Kernels]
+    several = False
+
+    def devices(self, arrays: Sequence[Any]) -> Device:
+        """The device that has `arrays`; with none, the one that the caller works on."""
+        raise NotImplementedError
+
+    def compile(self, graph: Graph) -> Kernel:
+        return self._kernel(graph, b"", ready=True)
+
+    def save(self, kernel: Kernel) -> bytes | None:
+        images: Images = kernel.state.images
+        return images.dump()
+
+    def load(self, graph: Graph, blob: bytes) -> Kernel:
+        return self._kernel(graph, blob, ready=False)
+
+    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
+        """Few launches for all that are alike; arrays of several devices take a call each."""
+        if not kernels or self.several:
+            return None
+        text = "\n\n".join(dict.fromkeys(k.source for k in kernels))
+        return Kernel(Joined([kernel.state.unit() for kernel in kernels]).run, text)
+
+    def chain(
+        self, kernels: Sequence[Kernel], wiring: Wiring, varying: Sequence[int]
+    ) -> Callable[[Sequence[Any]], None] | None:
+        """All that a call looks up is looked up once; a call fills in addresses and launches."""
+        states = [kernel.state for kernel in kernels]
+        if any(state is None for state in states):  # joined kernels have tables of their own
+            return None
+        return Chain(lambda arrays: [state.unit(arrays) for state in states], wiring, varying).run
+
+    def _kernel(self, graph: Graph, saved: bytes, ready: bool) -> Kernel:
+        kernels = self.kernels(graph, self.devices, Images(self.name, saved))
+        unit = kernels.unit()
+        return Kernel(kernels.run if self.several else unit.run, expected(unit, ready), kernels)
+
+
+def expected(unit: Unit, ready: bool) -> str:
+    """The text for row-major arrays of the shapes of the graph; it is compiled when it is to be `ready`."""
+    specs = [o.node.spec for o in unit.frame.arrays]
+    read = specs[: len(specs) - unit.outputs]
+    strides = [row_major(spec.shape, spec.dtype.itemsize) for spec in read]
+    choice = unit.choose(steps(unit.frame, [spec.shape for spec in specs], strides))
+    if ready and choice.blocks:
+        unit.load(choice.variant, keep=False)
+    return unit.source(choice.variant)
+
+
+class OnGpus(Generated):
+    """Kernels on the GPUs of this machine, with CuPy's arrays."""
+
+    def __init__(self) -> None:
+        self._gpus: dict[int, Device] = {}
+
+    def gpu(self, ordinal: int) -> Device:
+        """The GPU with this number, with what compiles for it."""
+        raise NotImplementedError
+
+    @property
+    def several(self) -> bool:  # type: ignore[override]
+        return driver.device_count() > 1
+
+    def devices(self, arrays: Sequence[Any]) -> Device:
+        ordinal = arrays[0].device.id if arrays and self.several else driver.current()
+        if self.several and any(a.device.id != ordinal for a in arrays):
+            places = ", ".join(sorted({f"gpu{a.device.id}" for a in arrays}))
+            raise ValueError(f"the arrays of one call lie on several GPUs ({places}); move them with `.to`")
+        if ordinal not in self._gpus:
+            self._gpus[ordinal] = self.gpu(ordinal)
+        return self._gpus[ordinal]
+
+    def target(self) -> str:
+        """The architecture: all that machine code needs, beside a driver."""
+        if driver.missing() is not None:
+            return "no GPU"
+        return driver.properties(driver.current()).architecture
+
+
+def text_version(*folders: Path) -> str:
+    """Of what generates text: kernels of another one are not taken from the disk.
+
+    Parameters
+    ----------
+    folders : Path
+        The backend's own; this package counts as well.
+    """
+    parts = [p for folder in (*folders, Path(__file__).parent) for p in sorted(folder.glob("*.*"))]
+    return hashlib.sha256(b"".join(p.read_bytes() for p in parts if p.is_file())).hexdigest()[:16]
+
+
+def private_folder(name: str) -> Path:
+    """A folder of this user among temporary files, for texts that are to be looked at."""
+    import tempfile
+
+    folder = Path(tempfile.gettempdir()) / f"{name}-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

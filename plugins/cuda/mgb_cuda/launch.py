@@ -1,0 +1,192 @@
+"""Calling kernels: a plan for each set of shapes and strides, which a call only fills with addresses."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from functools import reduce
+from operator import attrgetter, or_
+from typing import Any
+
+from .device import Device
+from .frame import Frame
+from .images import Images
+from .joined import Batch
+from .packing import Packet, Packing
+from .pattern import VECTOR, Choice, scratch_places
+from .steps import Steps, steps
+
+#: Plans kept for each kernel.
+PLANS = 1024
+
+_layout, _shape = attrgetter("shape", "strides"), attrgetter("shape")
+
+
+class Plan:
+    """One kernel on one set of shapes and strides.
+
+    Parameters
+    ----------
+    unit : Unit
+    choice : Choice
+    launches : sequence of callable
+        See `Device.launcher`.
+    """
+
+    def __init__(self, unit: Unit, choice: Choice, launches: Sequence[Callable[[int, int], None]]) -> None:
+        self.choice = choice
+        self.launches = tuple(launches)
+        packing = unit.packing(choice.variant)
+        self.content, self.places = packing.pack(choice.numbers), packing.places
+        self.pack = packing.pointers.pack_into
+        self.scratch = scratch_places(unit.frame, choice)
+        self._free: list[Packet] = []
+        self._device = unit.device
+
+    def run(self, pointers: Sequence[int], stream: int) -> None:
+        """Launch on arrays at these addresses."""
+        if self.scratch:
+            first, _kept = self._device.scratch(self.scratch[-1])
+            pointers = [*pointers, *[first + at for at in self.scratch[:-1]]]
+        try:
+            packet = self._free.pop()  # threads share none
+        except IndexError:
+            packet = Packet(self.content, self.places)
+        self.pack(packet.buffer, 0, *pointers)
+        table = packet.table
+        for launch in self.launches:
+            launch(stream, table)
+        self._free.append(packet)
+
+
+class Unit(ABC):
+    """One graph's kernels on one device: what they are called with, and their plans.
+
+    A backend says how a variant is chosen and printed.
+
+    Parameters
+    ----------
+    frame : Frame
+    device : Device
+    images : Images
+    """
+
+    def __init__(self, frame: Frame, device: Device, images: Images) -> None:
+        self.frame, self.device, self.images = frame, device, images
+        self.inputs = len(frame.graph.inputs)
+        self.outputs = len(frame.graph.outputs)
+        self.hazards = frame.hazards
+        self.plans: dict[Any, Plan | None] = {}
+        self.functions: dict[Hashable, tuple[Any, ...]] = {}
+        self._lock = threading.RLock()
+        self.constants = tuple(device.upload(node.params["value"]) for node in frame.constants)
+        self._fixed = tuple(device.address(c) for c in self.constants)
+
+    # what a backend says
+
+    @abstractmethod
+    def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
+        """The variant for a call, by rule; `askew` arrays begin at no multiple of `VECTOR` bytes."""
+
+    @abstractmethod
+    def source(self, variant: Any) -> str:
+        """The kernels of a variant, to be read."""
+
+    @abstractmethod
+    def texts(self, variant: Any) -> Sequence[tuple[str, tuple[str, ...]]]:
+        """What is compiled, and the kernels in it, in the order in which they are launched."""
+
+    @abstractmethod
+    def threads(self, variant: Any) -> int:
+        """In a block."""
+
+    def packing(self, variant: Any) -> Packing:
+        """How the parameters of a variant are packed."""
+        packing: Packing = variant.packing(self.frame)
+        return packing
+
+    def pick(self, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
+        """The variant for a call on these arrays, which it may try."""
+        return self.choose(found, askew)
+
+    def shared(self, variant: Any) -> Hashable | None:
+        """Equal for calls that can share a launch; None for one that cannot."""
+        return None
+
+    def batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
+        """Launches for calls that can share them."""
+        raise NotImplementedError
+
+    # calls
+
+    def run(self, *arrays: Any, out: Sequence[Any]) -> None:
+        """What a `Kernel` runs."""
+        plan, pointers, _keep = self.prepare(arrays, out)
+        if plan is not None:
+            plan.run(pointers, self.device.stream())
+
+    def prepare(self, arrays: Sequence[Any], out: Sequence[Any]) -> tuple[Plan | None, list[int], Any]:
+        """The plan of a call, the addresses that it is filled with, and the arrays that these are of."""
+        address = self.device.address
+        xs, ys = list(map(address, arrays)), list(map(address, out))
+        for i, j in self.hazards:
+            if xs[i] == ys[j]:
+                arrays = (*arrays[:i], self.device.contiguous(arrays[i]), *arrays[i + 1 :])
+                xs[i] = address(arrays[i])
+        pointers = [*xs, *self._fixed, *ys]
+        askew = frozenset[int]()
+        if reduce(or_, pointers) % VECTOR:
+            askew = frozenset(i for i, pointer in enumerate(pointers) if pointer % VECTOR)
+        key = (askew, *map(_layout, arrays), *map(_shape, out))
+        try:
+            return self.plans[key], pointers, arrays
+        except KeyError:
+            plan, used = self.plan_for(key, arrays, out)
+            return plan, [*map(address, used), *pointers[len(xs) :]], used
+
+    def plan_for(self, key: Any, arrays: Sequence[Any], out: Sequence[Any]) -> tuple[Plan | None, Any]:
+        """The plan of a call that is new, and its inputs in a form that it takes."""
+        if len(arrays) != self.inputs or len(out) != self.outputs:
+            wanted = f"{self.inputs} input and {self.outputs} output arrays"
+            raise TypeError(f"the kernel takes {wanted}, not {len(arrays)} and {len(out)}")
+        odd = [any(s % a.dtype.itemsize for s in a.strides) for a in arrays]
+        if any(odd):  # elements between the places of others: such arrays are copied at each call
+            copy = self.device.contiguous
+            arrays = [copy(a) if is_odd else a for a, is_odd in zip(arrays, odd, strict=True)]
+            return self.plan(arrays, out, frozenset(range(len(arrays)))), arrays
+        with self._lock:
+            if len(self.plans) >= PLANS:
+                self.plans.clear()
+            plan = self.plans[key] = self.plan(arrays, out, key[0])
+        return plan, arrays
+
+    def plan(self, arrays: Sequence[Any], out: Sequence[Any], askew: Set[int]) -> Plan | None:
+        """The plan for arrays like these; None where nothing is to be done."""
+        inputs = [*arrays, *self.constants]
+        shapes = [a.shape for a in (*inputs, *out)]
+        found = steps(self.frame, shapes, [a.strides for a in inputs])
+        choice = self.pick(found, askew, inputs, out)
+        if choice.blocks == 0:
+            return None
+        return Plan(self, choice, self.launchers(choice))
+
+    def launchers(self, choice: Choice, keep: bool = True) -> list[Callable[[int, int], None]]:
+        """The launches of a plan, in order."""
+        functions = self.load(choice.variant, keep)
+        passes = len(self.frame.plain.passes)
+        grids = [(choice.blocks, choice.chunks if k < passes else 1) for k in range(len(functions))]
+        threads = self.threads(choice.variant)
+        return [self.device.launcher(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
+
+    def load(self, variant: Any, keep: bool = True) -> tuple[Any, ...]:
+        """The functions of a variant, compiled if need be."""
+        with self._lock:
+            functions = self.functions.get(variant)
+            if functions is None:
+                functions = ()
+                for text, names in self.texts(variant):
+                    image = self.images.get(self.device, text, keep)
+                    functions = (*functions, *self.device.load(image, names))
+                self.functions[variant] = functions
+        return functions

@@ -1,0 +1,186 @@
+"""What is compiled into a kernel beside the graph: how its operands step through memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from .frame import Frame
+from .packing import Packing
+from .steps import Steps
+
+#: Bytes that a thread loads at once.
+VECTOR = 16
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How the operands of a call step through memory; lengths and strides themselves are arguments.
+
+    A domain is visited by few *loops*, its axes after merging. Operands that step through them alike are of
+    one *class*, whose steps are spelt with a letter for each loop: ``0``, ``1``, or ``s`` for a number that a
+    call passes. *Lanes* are neighbours along the innermost loop that a thread takes at once.
+
+    Attributes
+    ----------
+    wide : bool
+        Places are 64-bit numbers.
+    folded : tuple of bool
+        For each loop, outermost first, whether it runs over folded axes.
+    classes : tuple of str
+        The steps of each class.
+    class_of : tuple of int
+        For each operand its class; -1: it has one element.
+    """
+
+    wide: bool
+    folded: tuple[bool, ...]
+    classes: tuple[str, ...]
+    class_of: tuple[int, ...]
+
+    @cached_property
+    def kept_loops(self) -> tuple[int, ...]:
+        return tuple(j for j, folded in enumerate(self.folded) if not folded)
+
+    @cached_property
+    def folded_loops(self) -> tuple[int, ...]:
+        return tuple(j for j, folded in enumerate(self.folded) if folded)
+
+    @property
+    def place(self) -> str:
+        """The C type of places."""
+        return "int64_t" if self.wide else "int"
+
+    def letter(self, operand: int, loop: int) -> str:
+        """How an operand steps along a loop."""
+        group = self.class_of[operand]
+        return "0" if group < 0 else self.classes[group][loop]
+
+    def moves(self, operand: int) -> bool:
+        """Does the operand vary along the innermost loop?"""
+        return bool(self.folded) and self.letter(operand, len(self.folded) - 1) != "0"
+
+    @cached_property
+    def numbers(self) -> tuple[tuple[str, str], ...]:
+        """(type, name) of what a call passes beside addresses."""
+        names = ["rows", "length", "chunk", "chunks"]
+        names += [f"n{j}" for j in range(len(self.folded))]
+        for c, letters in enumerate(self.classes):
+            names += [f"s{c}_{j}" for j, letter in enumerate(letters) if letter == "s"]
+        found = [(self.place, name) for name in names]
+        if not self.wide:
+            for loops in (self.kept_loops, self.folded_loops):
+                found += [("uint32_t", f"{name}{j}") for j in loops[1:] for name in ("m", "h")]
+        return tuple(found)
+
+    @property
+    def is_split(self) -> bool:
+        """Do blocks share a row, with a kernel for each pass?"""
+        return False
+
+    def pointers(self, frame: Frame) -> tuple[str, ...]:
+        """The names of the addresses: arrays, then the partial results of each pass."""
+        names = [o.name for o in frame.arrays]
+        if self.is_split:
+            for k, p in enumerate(frame.plain.passes):
+                names += [f"part{k}_{i}" for i in range(len(p.folds))]
+        return tuple(names)
+
+    def packing(self, frame: Frame) -> Packing:
+        """How the parameters of one set of operands are packed: one struct."""
+        return Packing(len(self.pointers(frame)), self.numbers)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant, and how it is launched on one set of shapes.
+
+    Attributes
+    ----------
+    variant : Pattern
+        Of the backend's own class.
+    numbers : dict
+        What it is passed beside addresses.
+    blocks : int
+        In each launch; times `chunks` but for the last stage of a split row.
+    chunks : int
+    """
+
+    variant: Any
+    numbers: dict[str, int]
+    blocks: int
+    chunks: int
+
+
+def even_lanes(frame: Frame, steps: Steps, straddles: bool, askew: Set[int]) -> int:
+    """The most neighbours that can be loaded at once and lie at the same multiple in every operand.
+
+    Parameters
+    ----------
+    frame : Frame
+    steps : Steps
+    straddles : bool
+        May the last lanes lie beyond the end of a single loop?
+    askew : set of int
+        The arrays that begin at no multiple of `VECTOR` bytes.
+    """
+    last = len(steps.loops.shape) - 1
+    units = {
+        i: o.itemsize
+        for i, (o, c) in enumerate(zip(frame.operands, steps.class_of, strict=True))
+        if c >= 0 and steps.classes[c][last] == 1 and not o.is_iota
+    }
+    lanes = VECTOR // max(units.values(), default=VECTOR) if askew.isdisjoint(units) else 1
+    while lanes > 1 and not _even(steps, lanes, straddles):
+        lanes //= 2
+    return lanes
+
+
+def _even(steps: Steps, lanes: int, straddles: bool) -> bool:
+    """Do lanes never straddle the end of the innermost loop, and begin at multiples everywhere?"""
+    *outer, length = steps.loops.shape
+    if length % lanes and (outer or not straddles):
+        return False
+    moving = (s for s in steps.classes if s[-1] == 1)
+    return all(step % lanes == 0 for s in moving for step in s[:-1])
+
+
+def numbers(steps: Steps, chunk: int, chunks: int) -> dict[str, int]:
+    """All that `Pattern.numbers` may name."""
+    found = {"rows": steps.rows, "length": steps.length, "chunk": chunk, "chunks": chunks}
+    for j, length in enumerate(steps.loops.shape):
+        found |= {f"n{j}": length} | dict(zip((f"m{j}", f"h{j}"), magic(length), strict=True))
+    for c, strides in enumerate(steps.classes):
+        found |= {f"s{c}_{j}": step for j, step in enumerate(strides)}
+    return found
+
+
+def magic(length: int) -> tuple[int, int]:
+    """``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift`` for n below 2**31.
+
+    Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994.
+    """
+    if not 0 < length < 1 << 31:
+        return 0, 0
+    shift = (length - 1).bit_length()
+    return ((1 << 32) * ((1 << shift) - length) // length + 1), shift
+
+
+def power(number: float) -> int:
+    """The power of two that is not smaller."""
+    return 1 << max(0, math.ceil(number) - 1).bit_length()
+
+
+def scratch_places(frame: Frame, choice: Choice) -> tuple[int, ...]:
+    """Where the partial results of a split row lie in scratch memory, and its size; empty without."""
+    if not choice.variant.is_split:
+        return ()
+    places, size = [], 0
+    folds: Sequence[Any] = [f for p in frame.plain.passes for f in p.folds]
+    for f in folds:
+        places.append(size)
+        size += -(-choice.chunks * choice.numbers["rows"] * f.spec.dtype.itemsize // 256) * 256
+    return (*places, size)

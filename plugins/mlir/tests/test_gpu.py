@@ -1,0 +1,224 @@
+"""The backend MLIR_PTX: what reaches a driver, on one that takes notes; and its results, on a real GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install torch-mlir==20261001")
+pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
+pytest.importorskip("llvmlite", reason="what makes PTX is not installed: pip install llvmlite")
+pytest.importorskip("mgb_cuda", reason="what launches kernels is not installed: pip install ./plugins/cuda")
+
+from mgb.plugins import import_backend
+from mgb_cuda.testing import stub
+from mgb_mlir import Mlir, gpu, ptx
+from mlir_cases import CASES, WIDE, case, check
+from mlir_helpers import call, traced
+from ptx_host import HostDevice, OnHost
+
+needs_stub = pytest.mark.skipif(stub.missing() is not None, reason=str(stub.missing()))
+PROBLEM = gpu.MlirPtx().probe()
+on_gpu = [pytest.mark.gpu, pytest.mark.skipif(PROBLEM is not None, reason=str(PROBLEM))]
+
+#: What every script begins with: a GPU that is the stub, and arrays that look like those of a GPU.
+SETUP = """
+import json, sys
+sys.path.insert(0, HELPERS)
+import numpy as np
+import mgb.functional as F
+from mgb_cuda.driver import CudaDevice
+from mgb_cuda.testing.stub import Notes, StubArrays
+from mgb_mlir import gpu
+from mlir_helpers import traced
+
+notes, arrays = Notes(), StubArrays()
+device = CudaDevice(0, gpu.Toolchain(), arrays)
+
+class Stubbed(gpu.GridBackend):
+    name = "ptx_stubbed"
+    def devices(self, arrays):
+        return device
+
+backend = Stubbed()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("driver")
+    stub.build(found)
+    return found
+
+
+def run(folder: Path, script: str, **variables: str) -> Any:
+    """The JSON that `script` prints."""
+    helpers = f"HELPERS = {str(Path(__file__).parent)!r}\n"
+    return json.loads(stub.run(folder, helpers + SETUP + script, **variables).splitlines()[-1])
+
+
+@needs_stub
+class TestLaunches:
+    def test_every_parameter_arrives(self, folder: Path) -> None:
+        """A stub copies the parameters from the first one's address on; they lie behind each other."""
+        script = """
+x, y = np.zeros((60, 1000), np.float32), np.zeros((1000,), np.float16)
+graph = traced(lambda x, y: (x * y, y + 1.0), [x, y])
+out = [np.zeros((60, 1000), np.float32), np.zeros(1000, np.float16)]
+kernel = backend.compile(graph)
+plan, _, _ = kernel.state.unit().prepare([x, y], out)
+notes.watch(len(plan.content))
+kernel.run(x, y, out=out)
+(note,) = notes.launches()
+layout = plan.choice.variant
+words = np.frombuffer(note["parameters"], np.int64, len(plan.content) // 8).tolist()
+names = [name for name, _ in layout.parameters(kernel.state.frame)]
+print(json.dumps({
+    "name": note["name"], "grid": note["grid"], "block": note["block"], "shared": note["shared"],
+    "stream": note["stream"] == arrays.stream(), "words": dict(zip(names, words, strict=True)),
+    "addresses": words[:4] == [arrays.address(a) for a in (x, y, *out)], "places": plan.places,
+}))
+"""
+        found = run(folder, script)
+        words = found["words"]
+        assert found["name"] == "kernel" and found["addresses"] and found["stream"]
+        assert found["grid"] == [-(-60_000 // 256), 1, 1] and found["block"] == [256, 1, 1]
+        assert found["shared"] == 0 and found["places"] == list(range(0, 8 * len(words), 8))
+        assert (words["length"], words["rows"], words["n0"], words["n1"]) == (60_000, 1, 60, 1000)
+        assert words["s0_0"] == 1000 and "s1_0" not in words
+
+    def test_a_block_for_each_row(self, folder: Path) -> None:
+        script = """
+x = np.zeros((300, 70), np.float32)
+kernel = backend.compile(traced(lambda x: F.softmax(x, 1), [x]))
+notes.watch(0)
+for rows, length in ((300, 70), (7, 5000), (1, 2)):
+    a = np.zeros((rows, length), np.float32)
+    kernel.run(a, out=[a.copy()])
+print(json.dumps([(n["grid"][0], n["block"][0]) for n in notes.launches()]))
+"""
+        assert run(folder, script)[:2] == [[300, 96], [7, 256]]
+
+    def test_what_is_loaded_is_ptx_for_the_gpu(self, folder: Path) -> None:
+        script = """
+x = np.zeros(1000, np.float32)
+images = []
+load = device.load
+device.load = lambda image, names: images.append(image.decode()) or load(image, names)
+backend.compile(traced(lambda x: x * 2 + 1, [x])).run(x, out=[x.copy()])
+print(json.dumps([device.properties.architecture, images]))
+"""
+        for capability, wanted in ((90, "sm_90"), (87, "sm_86"), (121, "sm_120")):
+            here, (image,) = run(folder, script, MGB_STUB_CAPABILITY=str(capability))
+            assert here == f"sm_{capability}" and f".target {wanted}" in image and image.endswith("\0")
+
+    def test_what_is_kept_on_disk_needs_no_toolchain(self, folder: Path, tmp_path: Path) -> None:
+        """A saved kernel, and a layout that came later."""
+        script = """
+from pathlib import Path
+x, t = np.zeros((90, 40), np.float32), np.zeros((40, 90), np.float32).T
+graph = traced(lambda a, b: a + b, [x, x])
+saved = Path(sys.argv[1]) / "kernel"
+there = saved.exists()
+kernel = backend.load(graph, saved.read_bytes()) if there else backend.compile(graph)
+for a, b in ((x, x), (x, t)):
+    kernel.run(a, b, out=[x.copy()])
+if not there:
+    saved.write_bytes(backend.save(kernel))
+print(json.dumps([len(notes.launches()), sorted({"torch_mlir", "llvmlite"} & set(sys.modules))]))
+"""
+        text = f"HELPERS = {str(Path(__file__).parent)!r}\n" + SETUP + script
+        answers = [stub.run(folder, text, str(tmp_path), MGB_CACHE_DIR=str(tmp_path)) for _ in range(2)]
+        assert [json.loads(a.splitlines()[-1]) for a in answers] == [[2, ["llvmlite", "torch_mlir"]], [2, []]]
+
+    def test_a_driver_that_will_not_do(self, folder: Path) -> None:
+        script = "print(json.dumps(gpu.MlirPtx().probe()))"
+        assert run(folder, script) is None or "pip install" in run(folder, script)
+        assert "finds no GPU" in run(folder, script, MGB_STUB_DEVICES="0")
+        assert "of CUDA 11.4" in run(folder, script, MGB_STUB_VERSION="11040")
+
+
+class TestBackend:
+    def test_it_is_another_backend_for_another_device(self) -> None:
+        assert gpu.MlirPtx.traits.devices == {"gpu"} and Mlir.traits.devices == {"cpu"}
+        assert gpu.MlirPtx.traits.vocabulary == Mlir.traits.vocabulary
+        assert isinstance(gpu.mgb_backend("mlir_ptx"), gpu.MlirPtx) and gpu.mgb_backend("mlir") is None
+
+    def test_without_what_launches_the_error_has_the_command(self) -> None:
+        script = """
+import sys
+sys.modules["mgb_cuda"] = None
+from mgb.errors import BackendImportError
+from mgb.plugins import import_backend
+from mgb_mlir import levels
+try:
+    import_backend("mlir_ptx")
+except BackendImportError as error:
+    print(error)
+try:
+    levels.lower(None, "ptx")
+except ValueError as error:
+    print(error)
+print(import_backend("mlir").probe())
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        first, second, third = done.stdout.splitlines()
+        assert "pip install 'mgb-mlir[ptx]'" in first and "pip install 'mgb-mlir[ptx]'" in second
+        assert third == "None"
+
+    def test_a_gpu_that_is_too_old(self) -> None:
+        with pytest.raises(ptx.TargetError, match="sm_75 is not made here, sm_80 is the oldest"):
+            gpu.nearest((7, 5))
+
+    def test_a_gpu_that_is_not_known_by_name(self, caplog: pytest.LogCaptureFixture) -> None:
+        gpu.nearest.cache_clear()
+        with caplog.at_level("WARNING", logger="mgb.mlir"):
+            assert gpu.nearest((15, 0)) == "sm_120"
+        assert "sm_150 is not known by name; its kernels are compiled for sm_120" in caplog.text
+
+    def test_an_input_that_is_an_output_is_copied_where_it_must_be(self) -> None:
+        graph, (x,), _ = case("row softmax")
+        (wanted,) = call(OnHost().compile(graph), graph, [x])
+        kernel, own = OnHost(HostDevice(1, 32)).compile(graph), x.copy()
+        kernel.run(own, out=(own,))
+        np.testing.assert_allclose(own, wanted, rtol=1e-6)
+
+    def test_elements_between_the_places_of_others(self) -> None:
+        """A field of a record lies at no multiple of its size."""
+        records = np.zeros(50, np.dtype([("a", np.uint8), ("x", np.float32)]))
+        records["x"] = np.arange(50)
+        graph = traced(lambda x: x * 2.0 + 1.0, [np.zeros(50, np.float32)])
+        (found,) = call(OnHost().compile(graph), graph, [records["x"]])
+        np.testing.assert_array_equal(found, records["x"] * 2 + 1)
+
+
+# on a GPU
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=on_gpu) for name in CASES])
+def test_results(name: str) -> None:
+    import cupy
+
+    graph, arrays, wanted = case(name)
+    if any(spec.dtype.name == "bfloat16" for spec in (n.spec for n in (*graph.inputs, *graph.outputs))):
+        pytest.skip("CuPy has no bfloat16")
+    out = tuple(cupy.full(o.spec.shape, 77, o.spec.dtype) for o in graph.outputs)
+    import_backend("MLIR_PTX").compile(graph).run(*map(cupy.asarray, arrays), out=out)
+    check(tuple(o.get() for o in out), wanted)
+
+
+@pytest.mark.parametrize("transposed", [pytest.param(t, marks=on_gpu) for t in (False, True)])
+def test_layouts(transposed: bool) -> None:
+    import cupy
+
+    graph, _, (wanted,) = case("row softmax")
+    x = cupy.asarray(np.ascontiguousarray(WIDE.T)).T if transposed else cupy.asarray(WIDE)
+    out = cupy.full(WIDE.shape, 77, np.float32)
+    gpu.MlirPtx().compile(graph).run(x, out=(out,))
+    check((out.get(),), (wanted,))

@@ -1,0 +1,129 @@
+"""On a real GPU: every op of the core, traced functions, training, memory and streams, with CuPy itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import mgb
+import mgb.functional as F
+import numpy as np
+import pytest
+from mgb import Tensor, dtypes
+from mgb.apply import apply
+from mgb.ir import CONST, Graph
+from mgb.jit import trace
+from mgb.ops.declare import OPS
+from mgb_nvrtc import Nvrtc
+
+sys.path.append(str(Path(__file__).parents[3] / "core" / "tests"))
+samples = pytest.importorskip("onnx_samples", reason="the tests of the core are not beside these")
+
+PROBLEM = Nvrtc().probe()
+if PROBLEM is not None:
+    pytest.skip(PROBLEM, allow_module_level=True)
+pytestmark = pytest.mark.gpu
+
+
+def run(graph: Graph, arrays: list[Any], device: str) -> Any:
+    """The first output of `graph`, op by op, on `device`."""
+
+    def visit(node: Any, *inputs: Tensor) -> Tensor:
+        if node.op is CONST:
+            return Tensor(node.params["value"], node.spec.dtype, device)
+        place = {"device": device} if node.op.name in ("iota", "transfer") else {}
+        return apply(node.op, *inputs, **{**node.params, **place})
+
+    (out,) = graph.fold(visit, [Tensor(a, a.dtype, device) for a in arrays])
+    return out
+
+
+class TestEager:
+    @pytest.mark.parametrize("dtype", dtypes.DTYPES, ids=str)
+    @pytest.mark.parametrize("name", sorted(OPS))
+    def test_an_op(self, name: str, dtype: np.dtype[Any]) -> None:
+        for graph, arrays in samples.cases(OPS[name], dtype):
+            want, found = run(graph, arrays, "cpu0"), run(graph, arrays, "gpu0")
+            assert (found.shape, found.dtype, found.device) == (want.shape, want.dtype, "gpu0:0")
+            samples.assert_close(found.numpy(), want.numpy(), str(graph))
+
+
+class TestTraced:
+    @pytest.mark.parametrize("options", [{}, {"without_host": True}], ids=str)
+    def test_matmul_between_kernels(self, options: dict[str, Any]) -> None:
+        random = np.random.default_rng(0)
+        x, w, b = (random.normal(size=s).astype(np.float32) for s in ((300, 64), (64, 48), (48,)))
+        layer = trace(lambda x, w, b: F.softmax(F.matmul(F.tanh(x), w) + b, axis=1), **options)
+        z = np.tanh(x.astype(np.float64)) @ w + b
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        for _ in range(3):
+            found = layer(*(Tensor(a, device="gpu0") for a in (x, w, b)))
+            np.testing.assert_allclose(found.numpy(), e / e.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+
+    def test_kernels_in_a_row_on_another_stream(self) -> None:
+        import cupy
+
+        x = np.random.default_rng(1).normal(size=(257, 1000)).astype(np.float32)
+
+        @trace
+        def centred(x: Tensor) -> Tensor:
+            y = F.exp(x - x.mean(axis=0, keepdims=True))
+            return y / y.sum(axis=1, keepdims=True)
+
+        y = np.exp(x - x.mean(axis=0, keepdims=True, dtype=np.float64))
+        want = y / y.sum(axis=1, keepdims=True)
+        for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
+            with stream:
+                for _ in range(3):
+                    found = centred(Tensor(x, device="gpu0")).numpy()
+            np.testing.assert_allclose(found, want, rtol=1e-5)
+
+    def test_no_memory_leaves_a_trace_usable(self) -> None:
+        import cupy
+
+        double = trace(lambda x: F.exp(x) * 2 + 1)
+        x = Tensor(np.zeros((1 << 20,), np.float32), device="gpu0")
+        double(x)
+        pool = cupy.get_default_memory_pool()
+        mgb.memory.empty_cache()
+        pool.free_all_blocks()
+        before = pool.get_limit()
+        pool.set_limit(size=pool.total_bytes() + 1)
+        try:
+            with pytest.raises(mgb.errors.DeviceMemoryError, match="gpu0:0 has no memory left"):
+                double(x)
+        finally:
+            pool.set_limit(size=before)
+        np.testing.assert_array_equal(double(x).numpy(), np.full(1 << 20, 3, np.float32))
+
+
+class TestSharing:
+    def test_with_cupy_and_torch(self) -> None:
+        import cupy
+
+        t = Tensor(np.arange(6, dtype=np.float32), device="gpu0")
+        assert cupy.asarray(t).data.ptr == cupy.from_dlpack(t).data.ptr == t._data.data.ptr
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        if not torch.cuda.is_available():
+            pytest.skip("torch sees no GPU")
+        theirs = torch.from_dlpack(t)
+        assert theirs.data_ptr() == t._data.data.ptr
+        theirs += 1
+        torch.cuda.synchronize()
+        np.testing.assert_array_equal(mgb.from_dlpack(theirs).numpy(), np.arange(1, 7))
+
+
+def test_the_demo_learns_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mgb.cli import main
+
+    monkeypatch.setenv("MGB_JIT_BACKEND", "nvrtc,eager")
+    before = mgb.get_default_device()
+    mgb.set_default_device("gpu0")
+    try:
+        assert main(["demo"]) == 0
+    finally:
+        mgb.set_default_device(before)
+    assert "nvrtc" in capsys.readouterr().out.lower()

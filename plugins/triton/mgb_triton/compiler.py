@@ -1,0 +1,253 @@
+"""Triton, ahead of a launch: text to machine code. It needs no GPU, driver, PyTorch or C compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import linecache
+import logging
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mgb_cuda.generated import private_folder
+
+_log = logging.getLogger("mgb.triton")
+
+INSTALL = "python -m pip install 'mgb-triton[cuda13]' (or cuda12, as the driver has it)"
+
+#: The releases whose internals this was written for: first, and the first that is too new.
+SUPPORTED = ((3, 9), (3, 10))
+
+#: The CUDA of the assemblers that these have, for compute capability 9.0 and later, and before.
+ASSEMBLER, OLD_ASSEMBLER = "13", "12"
+
+#: Nothing is contracted that the graph does not contract, and the library flushes no number to 0.
+OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+
+#: The compute capabilities that are compiled for, as ``10 * major + minor``.
+ARCHITECTURES = (80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
+
+_LENGTH = 8
+
+
+class TritonError(RuntimeError):
+    """Triton refused a kernel; its text is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One kernel.
+
+    Attributes
+    ----------
+    name : str
+    shared : int
+        Bytes of shared memory that a launch must give it.
+    threads : int
+        In a block.
+    image : bytes
+        Machine code.
+    """
+
+    name: str
+    shared: int
+    threads: int
+    image: bytes
+
+    def pack(self) -> bytes:
+        """All of it, as `unpack` reads it."""
+        facts = {"name": self.name, "shared": self.shared, "threads": self.threads}
+        head = json.dumps(facts).encode()
+        return len(head).to_bytes(_LENGTH, "little") + head + self.image
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Compiled:
+        """What `pack` made bytes of."""
+        end = _LENGTH + int.from_bytes(packed[:_LENGTH], "little")
+        return cls(**json.loads(packed[_LENGTH:end]), image=packed[end:])
+
+
+@cache
+def version() -> str:
+    """Of Triton, without loading it; ``"none"`` where it is not installed."""
+    try:
+        return installed_version("triton")
+    except PackageNotFoundError:
+        return "none"
+
+
+def missing() -> str | None:
+    """Why nothing can be compiled here, with the command that mends it; None when it can."""
+    if find_spec("triton") is None or version() == "none":
+        return f"Triton is not installed; {INSTALL}"
+    return unsupported(version())
+
+
+def unsupported(found: str) -> str | None:
+    """Why this version of Triton will not do."""
+    release = tuple(int(n) for n in re.findall(r"\d+", found)[:2])
+    if SUPPORTED[0] <= release < SUPPORTED[1]:
+        return None
+    first, end = (".".join(map(str, n)) for n in SUPPORTED)
+    return f"Triton {found} is installed, {first} is needed; python -m pip install 'triton>={first},<{end}'"
+
+
+@cache
+def nearest(capability: tuple[int, int]) -> int:
+    """The architecture to compile for: the newest of the same major number that is not newer than the GPU."""
+    wanted = 10 * capability[0] + capability[1]
+    same = [a for a in ARCHITECTURES if a <= wanted and a // 10 == capability[0]]
+    if not same:
+        known = ", ".join(f"{a // 10}.{a % 10}" for a in ARCHITECTURES)
+        raise TritonError(
+            "Triton {} makes no machine code for compute capability {}.{}, it does for {}; "
+            "export MGB_JIT_BACKEND=NVRTC".format(version(), *capability, known)
+        )
+    if same[-1] != wanted:
+        _log.warning(
+            "Triton %s is not known to serve compute capability %d.%d; kernels are compiled for sm_%d",
+            version(), *capability, same[-1],
+        )  # fmt: skip
+    return same[-1]
+
+
+_lock = threading.Lock()
+
+
+def compile_source(source: str, architecture: int) -> Compiled:
+    """One kernel.
+
+    Parameters
+    ----------
+    source : str
+        As `source.texts` makes it.
+    architecture : int
+        ``90``.
+
+    Raises
+    ------
+    TritonError
+        It is no valid kernel; the message has the path of its text.
+    """
+    return _packed(build(source, architecture))
+
+
+def build(source: str, architecture: int) -> Any:
+    """What Triton makes of a kernel: all its stages, and its metadata."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    try:
+        with _kept_nowhere(triton):
+            found = namespace(source)
+            kernel = next(v for k, v in found.items() if k.startswith("mgb_"))
+            places = {name: (i,) for i, name in enumerate(found["SIGNATURE"])}
+            attributes = {places[name]: [["tt.divisibility", 16]] for name in found["ALIGNED"]}
+            given = ASTSource(fn=kernel, signature=found["SIGNATURE"], constexprs={}, attrs=attributes)
+            options = {**OPTIONS, "num_warps": found["WARPS"]}
+            return triton.compile(given, target=GPUTarget("cuda", architecture, 32), options=options)
+    except Exception as error:  # whatever a compiler raises
+        text = f"Triton refused a kernel, its text is in {keep(source)}:\n{type(error).__name__}: {error}"
+        raise TritonError(text[:4000]) from error
+
+
+def _packed(built: Any) -> Compiled:
+    metadata = built.metadata
+    if metadata.global_scratch_size or metadata.profile_scratch_size:
+        raise TritonError("Triton asks for scratch memory, which no kernel of this backend is given")
+    return Compiled(metadata.name, metadata.shared, 32 * metadata.num_warps, built.asm["cubin"])
+
+
+def namespace(source: str) -> dict[str, Any]:
+    """What the text defines, with the functions of the prelude; Triton reads the lines of a kernel again."""
+    from . import prelude
+
+    name = f"<mgb {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    found = dict(vars(prelude), __name__="mgb_triton.generated")
+    exec(compile(source, name, "exec"), found)
+    return found
+
+
+@contextmanager
+def _kept_nowhere(triton: Any) -> Iterator[None]:
+    """One compilation at a time, whose files are gone afterwards: images are kept by mgb."""
+    with (
+        _lock,
+        tempfile.TemporaryDirectory() as folder,
+        triton.knobs.cache.scope(),
+        triton.knobs.compilation.scope(),
+    ):
+        triton.knobs.cache.dir = folder
+        triton.knobs.compilation.disable_line_info = True
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a kernel takes.
+
+    Attributes
+    ----------
+    name : str
+    registers : int
+    stores, loads : int
+        Bytes of spills.
+    shared : int
+        Bytes of shared memory of a block.
+    """
+
+    name: str
+    registers: int
+    stores: int
+    loads: int
+    shared: int
+
+
+def usage(source: str, architecture: int) -> Usage:
+    """What a kernel takes, by the report of the assembler."""
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    built = build(source, architecture)
+    assembler = get_ptxas(architecture).path
+    target = re.search(r"\.target (sm_\w+)", built.asm["ptx"])
+    assert target is not None
+    with tempfile.TemporaryDirectory() as work:
+        text, made = Path(work, "kernel.ptx"), Path(work, "kernel.cubin")
+        text.write_text(built.asm["ptx"])
+        command = [
+            assembler,
+            "-v",
+            "--fmad=false",
+            "--regAllocOptLevel=2",
+            f"--gpu-name={target[1]}",
+            text,
+            "-o",
+            made,
+        ]
+        said = subprocess.run(command, capture_output=True, text=True).stderr
+    spills = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
+    registers = re.search(r"Used (\d+) registers", said)
+    assert spills is not None and registers is not None, said
+    return Usage(
+        built.metadata.name, int(registers[1]), int(spills[1]), int(spills[2]), built.metadata.shared
+    )
+
+
+def keep(source: str) -> Path:
+    """Write the text of a kernel where it can be looked at."""
+    path = private_folder("mgb-triton") / f"{hashlib.sha256(source.encode()).hexdigest()[:16]}.py"
+    path.write_text(source)
+    return path

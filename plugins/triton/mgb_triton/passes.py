@@ -1,0 +1,326 @@
+"""The passes of a kernel over its tiles: places in memory, loads, statements, folds and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from mgb.codegen import Online, Pass, expression, is_operand, values
+from mgb.ir import CONST, Node
+from mgb_cuda.frame import Frame, Operand
+
+from .variant import Variant
+from .words import SPELLINGS, fold, identity, t_type
+
+
+class Passes:
+    """Writes Triton for one variant.
+
+    A tile is ``[tall, long]``; without reductions it is ``[long]``. What varies along one of its axes only
+    has length 1 along the other; Triton broadcasts.
+
+    Attributes
+    ----------
+    names : dict
+        How the values known here are called; what a loop makes is forgotten after it.
+    known : set of str
+        The places that have been computed here.
+    accumulators : dict
+        Where each reduction of a pass is folded.
+    ends : bool
+        May the tile lie beyond the end of a row?
+    """
+
+    def __init__(self, frame: Frame, variant: Variant) -> None:
+        self.frame, self.variant = frame, variant
+        self.index = {o: i for i, o in enumerate(frame.operands)}
+        self.number = {v: i for i, v in enumerate(values(frame.graph))}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names: dict[Node, str] = {}
+        self.known: set[str] = set()
+        self.accumulators: dict[Node, str] = {}
+        self.ends = True
+        self.tile = f"[{variant.long}]" if frame.flat else f"[{variant.tall}, {variant.long}]"
+        self.place_type = "tl.int64" if variant.wide else "tl.int32"
+
+    # lines
+
+    def line(self, text: str) -> None:
+        """Write one line."""
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Write `head`, and what follows one level deeper; its names are forgotten then."""
+        names, known = dict(self.names), set(self.known)
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.names, self.known = names, known
+
+    # places
+
+    def decompose(self, index: str, loops: Sequence[int]) -> None:
+        """The place ``i0``, ``i1``, ... in each of `loops`, outermost first, of a row-major `index`."""
+        rest = index
+        for j in reversed(loops[1:]):
+            quotient = f"{rest} // n{j}" if self.variant.wide else f"divide({rest}, m{j}, h{j})"
+            self.line(f"q{j} = {quotient}")
+            self.line(f"i{j} = {rest} - q{j} * n{j}")
+            rest = f"q{j}"
+        if loops:
+            self.line(f"i{loops[0]} = {rest}")
+
+    def offset(self, group: int, loops: Iterable[int]) -> str:
+        """How far a class has gone along `loops`."""
+        letters = self.variant.classes[group]
+        terms = [f"i{j}" if letters[j] == "1" else f"i{j} * s{group}_{j}" for j in loops if letters[j] != "0"]
+        return " + ".join(terms)
+
+    @property
+    def inner_axis(self) -> int:
+        """The axis of a tile along which memory is contiguous, if anything is."""
+        return 0 if self.frame.flat or not self.variant.folded or not self.variant.folded[-1] else 1
+
+    def _along(self, axis: int) -> str:
+        """The lanes as a hint has them: for each axis of a tile."""
+        if self.frame.flat:
+            return str(self.variant.lanes)
+        return f"[{self.variant.lanes}, 1]" if axis == 0 else f"[1, {self.variant.lanes}]"
+
+    def hinted(self, group: int, text: str, whole: bool = True) -> str:
+        """The places of a class, with what its printer knows of their neighbours."""
+        v = self.variant
+        single = self.frame.flat and len(v.folded) == 1
+        if v.lanes == 1 or v.classes[group][-1] != "1" or single or not (whole or self.inner_axis == 0):
+            return text
+        along = self._along(self.inner_axis)
+        return f"tl.max_contiguous(tl.multiple_of({text}, {along}), {along})"
+
+    def constant(self, mask: str, axis: int) -> str:
+        """A mask along an axis of the tile, which is the same for lanes."""
+        v = self.variant
+        if v.lanes == 1 or v.tail or axis != self.inner_axis:
+            return mask
+        return f"tl.max_constancy({mask}, {self._along(axis)})"
+
+    def place(self, index: int) -> tuple[str, str]:
+        """Where the elements of an operand are that this tile needs, and which of them there are."""
+        v = self.variant
+        group = v.class_of[index]
+        if group < 0:
+            return "0", ""
+        letters = v.classes[group]
+        kept = any(letters[j] != "0" for j in v.kept_loops)
+        if not any(letters[j] != "0" for j in v.folded_loops):
+            return f"b{group}", "live"
+        name = f"o{group}"
+        if "at" not in self.known:
+            self.known.add("at")
+            self.decompose("at", v.folded_loops)
+        if name not in self.known:
+            self.known.add(name)
+            text = self.offset(group, v.folded_loops)
+            self.line(f"{name} = {self.hinted(group, f'b{group} + {text}' if kept else text)}")
+        if not kept and not self.ends:
+            return name, ""
+        return name, "mask" if kept else "inside"
+
+    # values
+
+    def load(self, node: Node) -> None:
+        """Load what this tile needs of an operand."""
+        o = self.frame.source_of[node]
+        place, mask = self.place(self.index[o])
+        name = f"v{self.number[node]}"
+        if o.is_iota:
+            text = f"{place}.to({t_type(node)})" if place != "0" else f"tl.full((), 0, {t_type(node)})"
+        else:
+            given = f"{o.name} + {place}" if place != "0" else o.name
+            text = f"tl.load({given}, mask={mask})" if mask else f"tl.load({given})"
+        self.line(f"{name} = {text}")
+        self.names[node] = name
+
+    def compute(self, nodes: Iterable[Node]) -> None:
+        """Statements for `nodes`; the operands that they read are loaded when they are first needed."""
+        for node in nodes:
+            if node in self.names or is_operand(node):
+                continue
+            self.known_values(node.inputs if node.op.name != "extent" else ())
+            if node.op.name == "extent":
+                shape = node.inputs[0].spec.shape
+                long = any(shape[a] != 1 for a in node.params["axis"])
+                number = "length" if long else "tl.full((), 1, tl.int32)"
+                self.names[node] = f"{number}.to({t_type(node)})"
+                continue
+            text = expression(node, [self.names[i] for i in node.inputs], SPELLINGS)
+            self.names[node] = text if node.op is CONST else f"v{self.number[node]}"
+            if node.op is not CONST:
+                self.line(f"{self.names[node]} = {text}")
+
+    def known_values(self, nodes: Iterable[Node]) -> None:
+        """See to it that operands have a name."""
+        for node in nodes:
+            if node not in self.names:
+                if is_operand(node):
+                    self.load(node)
+                else:
+                    self.compute([node])
+
+    # one pass
+
+    def visit(self, p: Pass, ahead: Sequence[Online] = ()) -> None:
+        """Load, compute, fold and store every element of the rows that the program works on.
+
+        Folds that a later pass would do are done as well, as far as they can be, when they are given.
+        """
+        v = self.variant
+        if self.frame.flat and v.tail:  # loads without a mask are of whole lanes
+            with self.block(f"if begin + {v.long} <= end:"), self.without_end():
+                self.tile_of("begin", p, ahead)
+            with self.block("else:"):
+                self.tile_of("begin", p, ahead)
+        elif self.frame.flat or v.stays:
+            self.tile_of("begin", p, ahead)
+        elif v.tail:
+            self.line(f"last = begin + (end - begin) // {v.long} * {v.long}")
+            with self.block(f"for tile in range(begin, last, {v.long}):"), self.without_end():
+                self.tile_of("tile", p, ahead)
+            with self.block(f"for tile in range(last, end, {v.long}):"):
+                self.tile_of("tile", p, ahead)
+        else:
+            with self.block(f"for tile in range(begin, end, {v.long}):"):
+                self.tile_of("tile", p, ahead)
+
+    @contextmanager
+    def without_end(self) -> Iterator[None]:
+        """What is written here is about tiles that end before the row does."""
+        self.ends = False
+        yield
+        self.ends = True
+
+    def tile_of(self, first: str, p: Pass, ahead: Sequence[Online]) -> None:
+        """A pass over one tile, which begins at `first`."""
+        if "tile" not in self.known:
+            self.known.add("tile")
+            self.where_tile(first)
+        self.elements(p, ahead)
+
+    def where_tile(self, first: str) -> None:
+        along = f"tl.arange(0, {self.variant.long})"
+        self.line(f"at = {first} + {along if self.frame.flat else f'{along}[None, :]'}")
+        if self.frame.flat:
+            if self.ends:
+                self.line(f"inside = {self.constant('at < end', 0)}")
+        elif self.ends:
+            self.line(f"inside = {self.constant('at < end', 1)}")
+            self.line("mask = live & inside")
+        else:
+            self.line(f"mask = tl.broadcast_to(live, {self.tile})")
+
+    @property
+    def everywhere(self) -> str:
+        """The mask of elements that there are."""
+        if not self.frame.flat:
+            return "mask"
+        return "inside" if self.ends else "at < end"
+
+    def elements(self, p: Pass, ahead: Sequence[Online]) -> None:
+        """What is computed of each element of a tile, folded and stored.
+
+        An output may be the memory of an input: all is loaded before the first of several is stored. Then
+        each is stored when it is known, so that few values are alive at a time.
+        """
+        if len(p.stores) > 1:
+            self.known_values((*p.reads, *(v for v in p.stores if is_operand(v))))
+        for node in p.computes:
+            self.compute([node])
+            if node in p.stores and not p.folds:
+                self.store_all(node)
+        self.known_values(f.inputs[0] for f in p.folds)
+        before = {o.fold: self.before_fold(o) for o in ahead}
+        for f in p.folds:
+            x = f"tl.where(mask, {self.names[f.inputs[0]]}, {self.neutral(f)})"
+            total = self.accumulators[f]
+            self.line(f"{total} = {x if self.variant.stays else fold(f, total, x)}")
+        for early in ahead:
+            self.fold_online(early, before[early.fold])
+        for node in p.stores:
+            if p.folds or node not in p.computes:
+                self.store_all(node)
+
+    def store_all(self, node: Node) -> None:
+        """Write the outputs that a value is."""
+        self.known_values([node])
+        for o in self.frame.outputs_of(node):
+            self.store(o, self.everywhere, range(len(self.variant.folded)))
+
+    def neutral(self, node: Node) -> str:
+        """An element that changes no fold."""
+        return f"tl.full((), {identity(node)}, {t_type(node)})"
+
+    def store(self, o: Operand, mask: str, loops: Iterable[int]) -> None:
+        """Write an output, each of its elements once."""
+        index = self.index[o]
+        place, _ = self.place(index)
+        self.known_values([o.node])
+        still = [j for j in loops if self.variant.letter(index, j) == "0"]
+        if still or place == "0":
+            if any(j in self.variant.folded_loops for j in still) and "at" not in self.known:
+                self.known.add("at")
+                self.decompose("at", self.variant.folded_loops)
+            whole = f"({mask})"
+            mask = " & ".join([whole, *(f"(i{j} == 0)" for j in still)])
+            place = f"({place} + 0 * {whole}.to({self.place_type}))"
+        given = "" if mask == "at < end" else f", mask={mask}"
+        self.line(f"tl.store({o.name} + {place}, {self.names[o.node]}{given})")
+
+    # folds of the second pass in the first
+
+    def start_online(self, ahead: Iterable[Online]) -> None:
+        """What is found before the second pass knows what to subtract."""
+        for o in ahead:
+            n, kind = self.number[o.fold], t_type(o.fold)
+            parts = ("found",) if o.maximum is not None else ("squares", "sums", "pivot")
+            for part in parts:
+                self.line(f"{part}{n} = tl.full({self.tile}, 0, {kind})")
+            if o.maximum is None:
+                self.line(f"count{n} = tl.full({self.tile}, 0, tl.int32)")
+
+    def before_fold(self, o: Online) -> str:
+        """The maximum as it was before this tile."""
+        if o.maximum is None:
+            return ""
+        name = f"was{self.number[o.fold]}"
+        self.line(f"{name} = {self.accumulators[o.maximum]}")
+        return name
+
+    def fold_online(self, o: Online, was: str) -> None:
+        n, x = self.number[o.fold], self.names[o.value]
+        if o.maximum is not None:
+            most = self.accumulators[o.maximum]
+            now = f"add_exponential(found{n}, {was}, {most}, {x})"
+            self.line(f"found{n} = tl.where(mask, {now}, found{n})")
+            return
+        names = [f"{part}{n}" for part in ("squares", "sums", "pivot", "count")]
+        fresh = [f"new_{name}" for name in names]
+        self.line(f"{', '.join(fresh)} = add_square({', '.join(names)}, {x})")
+        for name, new in zip(names, fresh, strict=True):
+            self.line(f"{name} = tl.where(mask, {new}, {name})")
+
+    def settle(self, ahead: Iterable[Online]) -> None:
+        """What each lane would have found in the second pass."""
+        for o in ahead:
+            n, shift = self.number[o.fold], self.names[o.shift]
+            if o.maximum is not None:
+                found = f"settled_exponentials(found{n}, {self.lane_maximum[o.maximum]}, {shift})"
+            else:
+                found = f"settled_squares(squares{n}, sums{n}, pivot{n}, count{n}, {shift})"
+            self.line(f"{self.accumulators[o.fold]} = {found}")
+
+    @property
+    def lane_maximum(self) -> dict[Node, str]:
+        """Where the maximum of each lane still is when that of the row is known."""
+        return {f: f"a0_{i}" for i, f in enumerate(self.frame.plain.passes[0].folds)}

@@ -1,0 +1,194 @@
+"""The functions that kernels call. It imports Triton."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import libdevice
+
+jit = triton.jit
+
+
+@jit
+def fold_add(a, b):
+    return a + b
+
+
+@jit
+def fold_mul(a, b):
+    return a * b
+
+
+@jit
+def fold_maximum(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@jit
+def fold_minimum(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+# The quotient of a place below 2**31 by a length, by multiplication.
+@jit
+def divide(place, factor, shift):
+    unsigned = place.to(tl.uint32)
+    return ((tl.umulhi(unsigned, factor) + unsigned) >> shift).to(tl.int32)
+
+
+@jit
+def infinity_of(sign, dtype: tl.constexpr):
+    return tl.full((), 1e999, dtype) * sign
+
+
+@jit
+def nan_of(dtype: tl.constexpr):
+    return tl.full((), 1e999, dtype) * 0.0
+
+
+# No division traps: by 0 it gives 0, and the least number by -1 itself.
+@jit
+def integer_floor_div(a, b):
+    signed: tl.constexpr = a.dtype.is_int_signed()
+    if signed:
+        odd = (b == 0) | (b == -1)
+        safe = tl.where(odd, 1, b)
+        quotient = a // safe
+        rest = a - quotient * safe
+        quotient = quotient - ((rest != 0) & ((a ^ b) < 0)).to(a.dtype)
+        return tl.where(odd, tl.where(b == 0, 0, -a), quotient)
+    else:
+        return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
+
+
+@jit
+def integer_mod(a, b):
+    signed: tl.constexpr = a.dtype.is_int_signed()
+    if signed:
+        odd = (b == 0) | (b == -1)
+        safe = tl.where(odd, 1, b)
+        rest = a - (a // safe) * safe
+        rest = tl.where((rest != 0) & ((a ^ b) < 0), rest + b, rest)
+        return tl.where(odd, 0, rest)
+    else:
+        safe = tl.where(b == 0, 1, b)
+        return tl.where(b == 0, 0, a - (a // safe) * safe)
+
+
+@jit
+def zero_with_sign(sign):
+    return libdevice.copysign(tl.full((), 0, sign.dtype), sign)
+
+
+@jit
+def quotient_of(a, b):
+    double: tl.constexpr = a.dtype.primitive_bitwidth == 64
+    if double:
+        return a / b
+    else:
+        return tl.div_rn(a, b)
+
+
+@jit
+def float_mod(a, b):
+    rest = libdevice.fmod(a, b)
+    moved = tl.where((b < 0) != (rest < 0), rest + b, rest)
+    return tl.where(rest == 0, zero_with_sign(b), moved)
+
+
+@jit
+def float_floor_div(a, b):
+    rest = libdevice.fmod(a, b)
+    down = ((rest != 0) & ((b < 0) != (rest < 0))).to(rest.dtype)
+    quotient = quotient_of(a - rest, b) - down
+    low = libdevice.floor(quotient)
+    low = low + (quotient - low > 0.5).to(rest.dtype)
+    plain = quotient_of(a, b)
+    low = tl.where(quotient == 0, zero_with_sign(plain), low)
+    return tl.where(b == 0, plain, low)
+
+
+@jit
+def mulhi_signed(a, b):
+    high = tl.umulhi(a.to(tl.uint64, bitcast=True), b.to(tl.uint64, bitcast=True)).to(tl.int64, bitcast=True)
+    return high - tl.where(a < 0, b, 0) - tl.where(b < 0, a, 0)
+
+
+# Rounded to odd: what is not exact ends in a 1, so that rounding once more to 16 bits is right.
+@jit
+def odd_of_double(x):
+    near = x.to(tl.float32)
+    bits = near.to(tl.int32, bitcast=True)
+    back = near.to(tl.float64)
+    size = tl.where(x < 0, -x, x)
+    cut = bits - (tl.where(back < 0, -back, back) > size).to(tl.int32)
+    return tl.where((back == x) | (x != x), bits, cut | 1).to(tl.float32, bitcast=True)
+
+
+@jit
+def odd_of_word(x):
+    return odd_of_double(x.to(tl.float64))
+
+
+# What a double has no room for ends in a 1 as well.
+@jit
+def odd_of_long(x):
+    jammed = ((x >> 11) | ((x & 0x7FF) != 0).to(tl.int64)) << 11
+    size = tl.where(x < 0, -x, x)
+    long = (size >> 53) != 0
+    return odd_of_double(tl.where(long, jammed, x).to(tl.float64))
+
+
+@jit
+def odd_of_unsigned_long(x):
+    jammed = ((x >> 11) | ((x & 0x7FF) != 0).to(tl.uint64)) << 11
+    long = (x >> 53) != 0
+    return odd_of_double(tl.where(long, jammed, x).to(tl.float64))
+
+
+# Sums of exp(x - t), found before t is known: against the greatest x so far, or 0 where that is not finite.
+@jit
+def is_finite(a):
+    return (a - a) == 0
+
+
+@jit
+def add_exponential(found, was, most, x):
+    shift = tl.where(is_finite(most), most, 0.0)
+    scale = tl.where((most != was) & is_finite(was), libdevice.exp(was - shift), 1.0)
+    return found * scale + libdevice.exp(x - shift)
+
+
+@jit
+def settled_exponentials(found, most, t):
+    finite = is_finite(most)
+    low = most == -1e999
+    factor = libdevice.exp(tl.where(finite | low, most - t, -t))
+    return tl.where(low & (finite == 0), factor, found * factor)
+
+
+# Sums of (x - c)**2, found before c is known: against a pivot that moves to the mean so far each time the
+# count doubles, so that no outlier stays the pivot of many others.
+@jit
+def add_square(squares, sums, pivot, count, x):
+    pivot = tl.where(count == 0, x, pivot)
+    away = x - pivot
+    count = count + 1
+    sums = sums + away
+    squares = squares + away * away
+    number = count.to(x.dtype)
+    shift = tl.where((count & (count - 1)) == 0, quotient_of(sums, number), 0.0)
+    mean = pivot + shift
+    moved = mean - pivot
+    squares = squares + moved * (number * moved - 2 * sums)
+    sums = sums - number * moved
+    return squares, sums, mean, count
+
+
+@jit
+def settled_squares(squares, sums, pivot, count, c):
+    number = count.to(squares.dtype)
+    away = c - pivot
+    return tl.where(count == 0, 0.0, squares + away * (number * away - 2 * sums))

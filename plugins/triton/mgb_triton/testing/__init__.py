@@ -1,0 +1,1 @@
+"""A device for tests that need no GPU."""

@@ -1,0 +1,164 @@
+"""How this backend spells each op in Triton, and the Triton type of each dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from mgb.codegen import Spelling, scalar
+from mgb.ir import Node
+
+#: The types of values.
+TYPES = {
+    "bool": "int1", "float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64",
+    "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
+    "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
+}  # fmt: skip
+
+#: The types of pointers to them, in a signature.
+POINTERS = {
+    "bool": "*i1", "float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64",
+    "int8": "*i8", "int16": "*i16", "int32": "*i32", "int64": "*i64",
+    "uint8": "*u8", "uint16": "*u16", "uint32": "*u32", "uint64": "*u64",
+}  # fmt: skip
+
+#: Those of numbers, by the C types in which they are packed.
+NUMBERS = {"int": "i32", "int64_t": "i64", "uint32_t": "u32"}
+
+NARROW = ("float16", "bfloat16")
+
+
+def t_type(node: Node) -> str:
+    """The Triton type of the value of `node`."""
+    return f"tl.{TYPES[node.spec.dtype.name]}"
+
+
+def _is_float(node: Node) -> bool:
+    return node.spec.dtype.kind == "f"
+
+
+def _by_kind(floats: str, integers: str) -> Callable[..., str]:
+    return lambda node, *xs: (floats if _is_float(node) else integers).format(*xs)
+
+
+def _by_size(single: str, double: str) -> Callable[..., str]:
+    return lambda node, *xs: (double if node.spec.dtype.itemsize == 8 else single).format(*xs)
+
+
+def _shift(symbol: str) -> Callable[..., str]:
+    return lambda node, x, count: f"({x} {symbol} ({count} & {8 * node.spec.dtype.itemsize - 1}))"
+
+
+def _mulhi(node: Node, a: str, b: str) -> str:
+    dtype = node.spec.dtype
+    if dtype.itemsize == 8:
+        return f"{'mulhi_signed' if dtype.kind == 'i' else 'tl.umulhi'}({a}, {b})"
+    wide = "tl.int64" if dtype.kind == "i" else "tl.uint64"
+    return f"(({a}.to({wide}) * {b}.to({wide})) >> {8 * dtype.itemsize}).to({t_type(node)})"
+
+
+def _bitcast(node: Node, x: str) -> str:
+    return f"({x} != 0)" if node.spec.dtype.kind == "b" else f"{x}.to({t_type(node)}, bitcast=True)"
+
+
+def cast(node: Node, x: str) -> str:
+    """A change of dtype, rounded once."""
+    source, target = node.inputs[0].spec.dtype, node.spec.dtype
+    if source == target:
+        return x
+    if source.name in NARROW:
+        x, source = f"{x}.to(tl.float32)", np.dtype(np.float32)
+    if target.name in NARROW:
+        exact = source.name in ("bool", "float32") or source.itemsize < 4
+        x = f"{x}.to(tl.float32)" if exact else f"{_ROUND[source.name]}({x})"
+        return f"{x}.to({t_type(node)})"
+    if target.kind == "b":
+        return f"({x} != 0)"
+    if source.kind == "f" and target.kind in "iu" and target.itemsize < 4:
+        x = f"{x}.to(tl.int32)"
+    return f"{x}.to({t_type(node)})"
+
+
+#: To float32 so that rounding once more to 16 bits is right.
+_ROUND = {
+    "float64": "odd_of_double", "int32": "odd_of_word", "uint32": "odd_of_word",
+    "int64": "odd_of_long", "uint64": "odd_of_unsigned_long",
+}  # fmt: skip
+
+
+def literal(node: Node) -> str:
+    """A constant of one element."""
+    value = scalar(node)
+    if node.spec.dtype.kind != "f":
+        return f"tl.full((), {int(value)}, {t_type(node)})"
+    number = float(value)
+    if number != number:
+        return f"nan_of({t_type(node)})"
+    if number in (float("inf"), float("-inf")):
+        return f"infinity_of({'-1.0' if number < 0 else '1.0'}, {t_type(node)})"
+    return f"tl.full((), {number!r}, {t_type(node)})"
+
+
+_NAN = "propagate_nan=tl.PropagateNan.ALL"
+
+# fmt: off
+WORDS: dict[str, Spelling] = {
+    "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})", "neg": "(-{0})",
+    "div": _by_size("tl.div_rn({0}, {1})", "({0} / {1})"),
+    "fma": _by_kind("tl.fma({0}, {1}, {2})", "({0} * {1} + {2})"),
+    "floor_div": _by_kind("float_floor_div({0}, {1})", "integer_floor_div({0}, {1})"),
+    "mod": _by_kind("float_mod({0}, {1})", "integer_mod({0}, {1})"),
+    "maximum": "tl.maximum({0}, {1}, " + _NAN + ")", "minimum": "tl.minimum({0}, {1}, " + _NAN + ")",
+    "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})",
+    "logical_and": "({0} & {1})", "logical_or": "({0} | {1})", "logical_not": "({0} == 0)",
+    "where": "tl.where({0}, {1}, {2})",
+    "floor": "libdevice.floor({0})", "round": "libdevice.rint({0})",
+    "sqrt": _by_size("tl.sqrt_rn({0})", "tl.sqrt({0})"),
+    "bit_and": "({0} & {1})", "bit_or": "({0} | {1})", "bit_xor": "({0} ^ {1})",
+    "shl": _shift("<<"), "shr": _shift(">>"), "mulhi": _mulhi, "bitcast": _bitcast,
+    # Those that CUDA documents to be within 2 ULP in both precisions; not so pow, atan2, erfc.
+    **{name: f"libdevice.{name}({{0}})"
+       for name in ("exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")},
+}
+
+#: The reductions: how two elements are folded, by functions of the prelude and in the words above.
+FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
+# fmt: on
+
+VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
+
+#: A reduction that folds nothing is its operand.
+SPELLINGS: dict[str, Spelling] = {
+    **WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": cast, "const": literal,
+    "extent": lambda node: f"length.to({t_type(node)})",
+}  # fmt: skip
+
+
+def fold(node: Node, a: str, b: str) -> str:
+    """The expression that folds two elements of reduction `node`."""
+    spelling = WORDS[FOLDS[node.op.name]]
+    return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
+
+
+def total(node: Node, x: str) -> str:
+    """The expression that folds a tile along its rows; narrow integers meet in 32 bits."""
+    dtype, combine = node.spec.dtype, f"fold_{FOLDS[node.op.name]}"
+    if dtype.kind == "f" or dtype.itemsize >= 4:
+        return f"tl.reduce({x}, 1, {combine}, keep_dims=True)"
+    wide = "tl.int32" if dtype.kind == "i" else "tl.uint32"
+    found = f"tl.reduce({x}.to({wide}), 1, {combine}, keep_dims=True)"
+    return f"({found} != 0)" if dtype.kind == "b" else f"{found}.to({t_type(node)})"
+
+
+def identity(node: Node) -> str:
+    """What a reduction of nothing is, as a Python expression."""
+    dtype, name = node.spec.dtype, node.op.name
+    if name in ("reduce_sum", "reduce_prod"):
+        return str(int(name == "reduce_prod"))
+    least = name == "reduce_max"
+    if dtype.kind == "b":
+        return str(int(not least))
+    if dtype.kind == "f":
+        return f"{'-' * least}1e999"
+    info = np.iinfo(dtype)
+    return str(info.min if least else info.max)

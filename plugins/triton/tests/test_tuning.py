@@ -1,0 +1,128 @@
+"""The choice by measuring, on a device whose clock says what a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb import config
+from mgb.ops.reduce import reduce_sum
+from mgb_cuda import LaunchError
+from mgb_triton import tuning
+from mgb_triton.testing.interpreter import Interpreter, missing
+from triton_helpers import OnInterpreter, call, traced
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+class Timed(Interpreter):
+    """Its clock says these seconds, one after another; None: the launch fails."""
+
+    def __init__(self, *seconds: float | None) -> None:
+        super().__init__()
+        self.seconds = list(seconds)
+        self.asked = 0
+
+    def elapsed(self, run: Callable[[int], None]) -> float:
+        run(0)
+        self.asked += 1
+        found = self.seconds.pop(0) if self.seconds else 1.0
+        if found is None:
+            raise LaunchError("too many resources requested for launch")
+        return found
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(config.CACHE_DIR.name, str(tmp_path))
+    monkeypatch.setenv(config.CACHE.name, "1")
+    monkeypatch.setattr(tuning, "_known", {})
+    monkeypatch.setattr(tuning, "WORTH_IT", 1000)
+
+
+def chosen(device: Interpreter, x: Any, function: Any = lambda x: x * 2 + 1) -> Any:
+    """The variant that served a call, whose results are right."""
+    graph = traced(function, x)
+    kernel = OnInterpreter(device).compile(graph)
+    (found,) = call(kernel.run, graph, [x])
+    np.testing.assert_allclose(
+        found, function(x) if function.__name__ == "<lambda>" else wanted(x), rtol=1e-5
+    )
+    (plan,) = kernel.state.unit().plans.values()
+    return plan.choice.variant
+
+
+def sums(x: Any) -> Any:
+    return reduce_sum(x, axis=(1,))
+
+
+def wanted(x: np.ndarray) -> np.ndarray:
+    return x.sum(axis=1, keepdims=True, dtype=np.float64)
+
+
+X = np.arange(5000, dtype=np.float32)
+
+
+def test_the_fastest_serves() -> None:
+    rule = chosen(Interpreter(), X)
+    found = chosen(Timed(1.0, 0.9, 0.5, 0.8), X)
+    assert found != rule and found.warps == 2 * rule.warps
+
+
+def test_one_that_is_hardly_faster_does_not() -> None:
+    assert chosen(Timed(1.0, 0.99, 0.98, 0.975, 0.98), X) == chosen(Interpreter(), X)
+
+
+def test_one_that_does_not_fit_is_left_out() -> None:
+    assert chosen(Timed(None, None, 0.5), X).warps == 2 * chosen(Interpreter(), X).warps
+
+
+def test_none_that_fits_leaves_the_rule() -> None:
+    assert chosen(Timed(*[None] * 9), X) == chosen(Interpreter(), X)
+
+
+@pytest.mark.parametrize("shape", [(40, 300), (3, 20_000)])
+def test_every_candidate_is_right(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(config.CACHE.name, "0")
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32) + 3
+    for which in range(5):
+        tuning._known.clear()
+        times = [2.0] * 9
+        times[which] = 1.0
+        chosen(Timed(*times), x, sums)
+
+
+def test_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Timed(1.0, 0.5), Timed()
+    found = chosen(first, X)
+    tuning._known.clear()  # as in another process
+    assert first.asked > 1
+    assert chosen(second, X) == found and second.asked == 0
+    third = Timed()
+    chosen(third, np.concatenate([X, X]))  # of another size
+    assert third.asked > 1
+
+
+def test_inputs_that_are_written_over_keep_their_values() -> None:
+    """What is tried writes elsewhere: a call in place runs once."""
+    x = X.copy()
+    graph = traced(lambda x: x * 2 + 1, x)
+    kernel = OnInterpreter(Timed()).compile(graph)
+    kernel.run(x, out=(x,))
+    np.testing.assert_array_equal(x, X * 2 + 1)
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tuning.SETTING, "0")
+    device = Timed(1.0, 0.5)
+    assert chosen(device, X) == chosen(Interpreter(), X) and device.asked == 0
+
+
+def test_small_calls_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "WORTH_IT", 1 << 20)
+    device = Timed(1.0, 0.5)
+    chosen(device, X)
+    assert device.asked == 0
