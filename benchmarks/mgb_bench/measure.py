@@ -58,14 +58,25 @@ class Race:
         At least one; a call returns when its work is done.
     warmup : int
         Calls of each before the first round.
+
+    Attributes
+    ----------
+    errors : dict
+        The exceptions of those who raised one; they are left out from then on.
     """
 
     def __init__(self, contestants: Mapping[str, Call], warmup: int = 3) -> None:
         self._contestants = dict(contestants)
+        self.errors: dict[str, Exception] = {}
         self._samples: dict[str, list[float]] = {name: [] for name in contestants}
         self._order = list(contestants)
         with _gc_off():
-            self._seconds = {name: _warmed(call, warmup) for name, call in contestants.items()}
+            self._seconds = {
+                name: seconds
+                for name, call in contestants.items()
+                if (seconds := self._or_failed(name, lambda call=call: _warmed(call, warmup))) is not None
+            }
+        self._order = [name for name in self._order if name in self._seconds]
         self._repeats = {
             name: max(1, round(SAMPLE_SECONDS / max(seconds, 1e-9)))
             for name, seconds in self._seconds.items()
@@ -78,14 +89,22 @@ class Race:
 
     def rounds_in(self, seconds: float, at_least: int = 5, at_most: int = 200) -> int:
         """How many rounds fit into `seconds`, within bounds."""
-        return min(at_most, max(at_least, int(seconds / self.round_seconds)))
+        return min(at_most, max(at_least, int(seconds / max(self.round_seconds, 1e-9))))
 
     def round(self) -> None:
         """One sample of every contestant."""
         with _gc_off():
             for name in self._order:
-                self._sample(name)
-        self._order.append(self._order.pop(0))
+                self._or_failed(name, lambda name=name: self._sample(name))
+        self._order = [name for name in self._order[1:] + self._order[:1] if name not in self.errors]
+
+    def _or_failed(self, name: str, act: Callable[[], Any]) -> Any:
+        """What `act` returns; None when it raised, which is noted."""
+        try:
+            return act()
+        except Exception as error:
+            self.errors[name] = error
+            return None
 
     def _sample(self, name: str) -> None:
         call, repeats = self._contestants[name], self._repeats[name]
@@ -98,10 +117,11 @@ class Race:
         self._samples[name].append((time.perf_counter() - start) / repeats)
 
     def timings(self) -> dict[str, Timing]:
-        """What was measured so far, after at least one round."""
+        """What was measured so far, after at least one round; nothing of those who failed."""
         return {
             name: Timing(min(s), statistics.median(s), statistics.fmean(s), len(s), self._repeats[name])
             for name, s in self._samples.items()
+            if name not in self.errors
         }
 
 
@@ -124,11 +144,37 @@ def interleave(
     -------
     dict of str to Timing
         In the order of `contestants`.
+
+    Raises
+    ------
+    Exception
+        Of a call; a note names the contestant.
     """
     race = Race(contestants, warmup)
     for _ in range(race.rounds_in(seconds) if rounds is None else rounds):
         race.round()
+    for name, error in race.errors.items():
+        error.add_note(f"raised by contestant {name}")
+        raise error
     return race.timings()
+
+
+def without_pause(call: Call, rounds: int = 200, warmup: int = 20) -> Timing:
+    """The timing of calls that follow each other at once: threads are awake, code and data in the caches."""
+    samples = []
+    with _gc_off():
+        for _ in range(warmup):
+            call()
+        for _ in range(rounds):
+            start = time.perf_counter()
+            call()
+            samples.append(time.perf_counter() - start)
+    return Timing(min(samples), statistics.median(samples), statistics.fmean(samples), rounds, 1)
+
+
+def told(error: Exception) -> str:
+    """An exception in one line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
 def settle() -> None:

@@ -17,7 +17,7 @@ from .arrays import Arrays, aligned_copy
 from .case import Case, Size, elements, label
 from .limit import limits
 from .machine import cores, describe
-from .measure import Race
+from .measure import Race, told
 from .peers import Peer, choose
 
 #: Each line of progress begins with this; `mgb_bench.cli` reads them.
@@ -152,8 +152,9 @@ def race(benchmark: Any, run: Run) -> Callable[..., None]:
             nbytes=traffic.nbytes if traffic else 0,
             limit_nbytes={name: nbytes for name, (_, nbytes) in moving.items()},
             absent=[name for name, peer in run.peers.items() if way_of(case, peer) is None],
-            failed=failed,
+            failed=failed | benchmark.extra_info["failed"],
         )
+        failed = benchmark.extra_info["failed"]
         broken = {name: why for name, why in failed.items() if name.startswith("mgb:")}
         assert not broken, broken
 
@@ -163,12 +164,14 @@ def race(benchmark: Any, run: Run) -> Callable[..., None]:
 def timed_race(benchmark: Any, run: Run, calls: Mapping[str, Callable[[], Any]]) -> None:
     """Race the calls inside `benchmark`, whose round is a round of the race; keep each one's timing.
 
-    ``benchmark.extra_info["timings"]`` maps names to the fields of `measure.Timing`.
+    ``benchmark.extra_info["timings"]`` maps names to the fields of `measure.Timing`, ``["failed"]`` those who
+    raised an exception to it.
     """
     contest = Race(calls)
     rounds = contest.rounds_in(run.seconds, at_least=run.rounds)
     benchmark.pedantic(contest.round, rounds=rounds, iterations=1)
     benchmark.extra_info["timings"] = {name: asdict(timing) for name, timing in contest.timings().items()}
+    benchmark.extra_info["failed"] = {name: told(error) for name, error in contest.errors.items()}
 
 
 def way_of(case: Case, peer: Peer) -> Any:
@@ -196,5 +199,5 @@ def contestants(
             case.check(name, peer.get(value), expected)
             calls[name] = call
         except Exception as error:
-            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            failed[name] = told(error)
     return calls, failed

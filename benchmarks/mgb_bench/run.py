@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .machine import cores
 from .page import page
@@ -20,6 +21,9 @@ from .peers import PEERS
 from .plugin import PROGRESS
 from .report import markdown
 from .results import Results, parse
+
+#: The suite that is asked for by name, and alone.
+GPU = "gpu"
 
 FOLDER = Path(__file__).parent / "suites"
 
@@ -35,6 +39,9 @@ KEPT = (
     "XDG_CACHE_HOME", "MGB_CACHE_DIR", "MGB_JIT_BACKEND", "TORCHINDUCTOR_CACHE_DIR", "CXX", "CC",
 )  # fmt: skip
 
+
+#: What pytest returns when no test was chosen.
+NOTHING_CHOSEN = 5
 
 #: The columns of the overview that the terminal shows; the report has all.
 SHOWN = ("case", "size", "contestant", "median", "of the limit", "best peer", "ratio")
@@ -54,37 +61,25 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def command(
-    names: Sequence[str],
-    backends: Sequence[str],
-    peers: Sequence[str],
-    quick: bool,
-    folder: Path,
-    match: str = "",
+    name: str, backends: Sequence[str], peers: Sequence[str], quick: bool, folder: Path, match: str = ""
 ) -> list[str]:
-    """What runs the suites."""
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(FOLDER),
-        "-p",
-        "mgb_bench.plugin",
-    ]
-    words += [
-        "-p",
-        "no:cacheprovider",
-        "--import-mode=importlib",
-        f"--benchmark-json={folder / 'results.json'}",
-    ]
-    words += [f"--bench-backends={','.join(backends)}", f"--bench-peers={','.join(peers)}"]
-    words += (
-        [f"--bench-progress={folder / 'progress'}"] + [f"--bench-match={match}"] + ["--bench-quick"] * quick
-    )
-    return words + [str(FOLDER / f"test_{name}.py") for name in names]
+    """What runs one suite and leaves its results in `part`."""
+    pytest = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(FOLDER)]
+    plugins = ["-p", "mgb_bench.plugin", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    wanted = {
+        "benchmark-json": part(folder, name),
+        "bench-backends": ",".join(backends),
+        "bench-peers": ",".join(peers),
+        "bench-progress": folder / "progress",
+        "bench-match": match,
+    }
+    options = [f"--{option}={value}" for option, value in wanted.items()] + ["--bench-quick"] * quick
+    return [*pytest, *plugins, *options, str(FOLDER / f"test_{name}.py")]
+
+
+def part(folder: Path, name: str) -> Path:
+    """The file of one suite's results."""
+    return folder / f"results.{name}.json"
 
 
 def bench(
@@ -96,6 +91,8 @@ def bench(
     match: str = "",
 ) -> int:
     """Run suites and write ``results.json``, ``report.md``, ``report.html`` and ``log.txt`` into `out`.
+
+    Each suite has a process of its own: where one dies, the report has the others and says so.
 
     Parameters
     ----------
@@ -120,29 +117,68 @@ def bench(
     ValueError
         There is no such suite or peer.
     """
+    if list(names) == [GPU]:  # it has peers, a clock and a limit of its own
+        return importlib.import_module(".gpu", __package__).bench(out, quick)  # type: ignore[no-any-return]
     _check("suite", names, suites())
     _check("peer", peers, list(PEERS))
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("progress", "results.json"):
-        (out / name).unlink(missing_ok=True)
-    words = command(names or suites(), backends, peers, quick, out, match)
+    names = list(names) or suites()
+    for path in (out / "progress", out / "results.json", *(part(out, name) for name in names)):
+        path.unlink(missing_ok=True)
+    ended = {}
     with (out / "log.txt").open("w") as log, _terminated_as_exit():
-        child = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=environment(cores()))
-        try:
-            _watch(child, out / "progress")
-        finally:
-            child.terminate()  # nothing where it has ended; else it would go on without us
-            child.wait()
-    if not (out / "results.json").exists() or not (out / "results.json").stat().st_size:
-        print(
-            f"nothing was measured; pytest ended with {child.returncode}, see {out / 'log.txt'}",
-            file=sys.stderr,
-        )
+        for name in names:
+            ended[name] = _run(command(name, backends, peers, quick, out, match), out, log, name)
+    data = merged(out, ended)
+    if data is None:
+        print(f"nothing was measured; pytest ended with {ended}, see {out / 'log.txt'}", file=sys.stderr)
         return 2
-    results = parse(json.loads((out / "results.json").read_text()))
+    (out / "results.json").write_text(json.dumps(data, indent=1))
+    results = parse(data)
     write(results, out)
-    _show(results, out, child.returncode)
-    return min(child.returncode, 1)
+    status = int(any(code not in (0, NOTHING_CHOSEN) for code in ended.values()))
+    _show(results, out, status)
+    return status
+
+
+def _run(words: Sequence[str], out: Path, log: IO[str], name: str) -> int:
+    """Run one suite to its end; pytest's status, or the signal that ended it, as a negative number."""
+    (out / "progress").unlink(missing_ok=True)
+    child = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=environment(cores()))
+    try:
+        _watch(child, out / "progress", name)
+    finally:
+        child.terminate()  # nothing where it has ended; else it would go on without us
+        child.wait()
+    return child.returncode
+
+
+def merged(out: Path, ended: Mapping[str, int]) -> dict[str, Any] | None:
+    """The results of all suites as one; None when there are none.
+
+    Parameters
+    ----------
+    out : Path
+        Where their files are; they are removed.
+    ended : mapping of str to int
+        How each ended. ``machine_info["mgb_bench"]["lost"]`` says which left no results, and why.
+    """
+    found: dict[str, Any] | None = None
+    lost = {}
+    for name, status in ended.items():
+        path = part(out, name)
+        if path.exists() and path.stat().st_size:
+            data = json.loads(path.read_text())
+            found = (
+                data if found is None else found | {"benchmarks": found["benchmarks"] + data["benchmarks"]}
+            )
+        elif status != NOTHING_CHOSEN:
+            how = f"killed by signal {-status}" if status < 0 else f"pytest ended with {status}"
+            lost[name] = f"{how}, see log.txt"
+        path.unlink(missing_ok=True)
+    if found is not None:
+        found["machine_info"]["mgb_bench"]["lost"] = lost
+    return found
 
 
 def write(results: Results, out: Path) -> None:
@@ -170,13 +206,13 @@ def _check(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
             raise ValueError(f"no {kind} is called {name!r}; there are {', '.join(known)}")
 
 
-def _watch(child: subprocess.Popen[bytes], path: Path) -> None:
+def _watch(child: subprocess.Popen[bytes], path: Path, name: str) -> None:
     """A progress bar until the child ends."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns) as bar:
-        task, seen = bar.add_task("collecting", total=None), -1
+        task, seen = bar.add_task(name, total=None), -1
         while child.poll() is None:
             time.sleep(0.2)
             news = _news(path)
@@ -186,9 +222,12 @@ def _watch(child: subprocess.Popen[bytes], path: Path) -> None:
             total = next((n["total"] for n in news if "total" in n), None)
             running = [n["running"] for n in news if "running" in n]
             bar.update(
-                task, total=total, completed=max(len(running) - 1, 0), description=" ".join(running[-1:])
+                task,
+                total=total,
+                completed=max(len(running) - 1, 0),
+                description=f"{name}: {' '.join(running[-1:])}",
             )
-        bar.update(task, completed=sum("running" in n for n in _news(path)), description="done")
+        bar.update(task, completed=sum("running" in n for n in _news(path)), description=f"{name}: done")
 
 
 def _news(path: Path) -> list[Mapping[str, Any]]:
@@ -219,6 +258,8 @@ def _show(results: Results, out: Path, status: int) -> None:
             console.print("-", note, markup=False)
     for name, reason in results.machine["missing"].items():
         console.print(f"missing: {name}: {reason}", markup=False)
+    for suite, reason in results.machine.get("lost", {}).items():
+        console.print(f"lost: suite {suite}: {reason}", markup=False)
     console.print(f"report: {out / 'report.html'}, {out / 'report.md'}, {out / 'results.json'}", markup=False)
     if status:
         console.print(f"some tests failed: see {out / 'log.txt'}", markup=False)

@@ -12,7 +12,7 @@ import pytest
 from mgb_bench.arrays import Array, aligned
 from mgb_bench.case import Case, Traffic
 from mgb_bench.limit import LANES, Mover, limits
-from mgb_bench.measure import SAMPLE_SECONDS, Race, interleave
+from mgb_bench.measure import SAMPLE_SECONDS, Race, interleave, told, without_pause
 from mgb_bench.peers import Peer
 from mgb_bench.plugin import contestants
 
@@ -125,3 +125,33 @@ def test_contestants_have_inputs_of_their_own() -> None:
     calls, failed = contestants(case, case.inputs(8), {"numpy": Seen(), "other": Seen()})
     assert list(calls) == ["numpy", "other"] and not failed
     assert len(set(seen)) == 2
+
+
+def test_who_raises_in_a_race_is_named_and_left_out() -> None:
+    calls = 0
+
+    def sometimes() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 4:
+            raise MemoryError("no more")
+
+    def never() -> None:
+        raise ValueError("not here")
+
+    race = Race({"sound": lambda: None, "sometimes": sometimes, "never": never}, warmup=1)
+    for _ in range(6):
+        race.round()
+    assert set(race.timings()) == {"sound"}
+    assert race.timings()["sound"].rounds == 6
+    texts = {name: told(error) for name, error in race.errors.items()}
+    assert texts == {"sometimes": "MemoryError: no more", "never": "ValueError: not here"}
+    with pytest.raises(ValueError, match="not here") as caught:
+        interleave({"sound": lambda: None, "never": never}, rounds=1)
+    assert caught.value.__notes__ == ["raised by contestant never"]
+
+
+def test_without_pause_times_every_call() -> None:
+    timing = without_pause(lambda: time.sleep(1e-3), rounds=5, warmup=1)
+    assert timing.rounds == 5
+    assert 1e-3 <= timing.min <= timing.median

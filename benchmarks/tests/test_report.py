@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -14,11 +15,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mgb_bench import limits_page
 from mgb_bench.page import page
 from mgb_bench.plots import _marks, bars, lines
 from mgb_bench.report import duration, markdown
 from mgb_bench.results import Results, parse
-from mgb_bench.run import environment, suites
+from mgb_bench.run import environment, merged, part, suites
+from mgb_bench.summary import BEGIN, renewed
 
 MACHINE = {
     "processor": "A processor",
@@ -174,6 +177,20 @@ def test_the_command_runs_a_suite_and_writes_the_report(tmp_path: Path) -> None:
     assert "<svg" in (out / "report.html").read_text()
 
 
+def test_a_suite_that_dies_loses_its_own_results_alone(tmp_path: Path) -> None:
+    whole = {"machine_info": {"mgb_bench": dict(MACHINE)}, "benchmarks": [{"extra_info": {}}]}
+    part(tmp_path, "updates").write_text(json.dumps(whole))
+    part(tmp_path, "steps").write_text("")
+    data = merged(tmp_path, {"steps": -6, "updates": 0, "overhead": 5})
+    assert data is not None and len(data["benchmarks"]) == 1
+    assert data["machine_info"]["mgb_bench"]["lost"] == {"steps": "killed by signal 6, see log.txt"}
+    results = parse(data)
+    for text in (markdown(results), page(results)):
+        assert "lost: suite steps" in text
+    assert not list(tmp_path.iterdir())
+    assert merged(tmp_path, {"steps": -6}) is None
+
+
 def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
     text = _mgb("bench", "--suite", "nothing", "--out", str(tmp_path), status=2)
     assert "no suite is called 'nothing'; there are elementwise" in text
@@ -216,8 +233,44 @@ def test_a_terminated_run_ends_its_child(tmp_path: Path) -> None:
     assert not (tmp_path / "results.json").exists() or not (tmp_path / "results.json").stat().st_size
 
 
+def test_the_page_of_limits_has_places_for_programs_that_exist() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs/benchmarks/limits.md").read_text()
+    names = limits_page.programs(page)
+    assert len(names) >= 7 and len(set(names)) == len(names)
+    for name in names:
+        assert importlib.util.find_spec(f"mgb_bench.{name}") is not None
+    assert limits_page.renewed(page, {}) == page
+    new = limits_page.renewed(page, {"row_parts": "one\n\\2\n"})
+    assert "<!-- python -m mgb_bench.row_parts -->\n```text\none\n\\2\n```\n<!-- end -->\n" in new
+    assert limits_page.programs(new) == names
+
+
+def test_a_program_that_fails_leaves_its_place_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    places = [f"<!-- python -m mgb_bench.{name} -->\nold {name}\n<!-- end -->\n" for name in ("a", "b")]
+    page.write_text("".join(places))
+    monkeypatch.setattr(limits_page, "output", lambda name: "new b\n" if name == "b" else None)
+    assert limits_page.main([str(page)]) == 1
+    assert "old a" in page.read_text() and "new b" in page.read_text() and "old b" not in page.read_text()
+    assert "these failed, and their figures are the former ones: a" in capsys.readouterr().err
+    assert limits_page.main([str(page), "c"]) == 2
+
+
 @given(st.floats(1e-6, 1e9))
 def test_marks_are_few_round_numbers_that_reach_almost_to_the_top(highest: float) -> None:
     marks = _marks(highest)
     assert marks[0] == 0 and 4 <= len(marks) <= 9
     assert marks[-1] <= highest * (1 + 1e-9) and highest - marks[-1] <= marks[1] * (1 + 1e-9)
+
+
+def test_the_table_of_the_readme_is_what_the_results_say() -> None:
+    root = Path(__file__).parent.parent.parent
+    results = parse(json.loads((root / "docs/benchmarks/results.json").read_text()))
+    page = (root / "README.md").read_text()
+    assert renewed(page, results) == page, f"run {BEGIN.split('`')[1]}"
+    with pytest.raises(LookupError, match="no place for the table"):
+        renewed("no table here", results)
+    with pytest.raises(LookupError, match="run mgb bench --suite elementwise"):
+        renewed(page, Results((), results.machine))

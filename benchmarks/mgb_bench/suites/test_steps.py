@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mgb_bench.measure import told
 from mgb_bench.models import WORKLOADS, Workload, mgb_step
 from mgb_bench.peers import Mgb, Peer
 from mgb_bench.plugin import Run, timed_race
@@ -40,6 +41,18 @@ def steps_of(workload: Workload, peer: Peer) -> dict[str, Step]:
     return {}
 
 
+def made(workload: Workload, peers: Mapping[str, Peer]) -> tuple[dict[str, dict[str, Step]], dict[str, str]]:
+    """The steps of each peer; what went wrong for those that could not make theirs."""
+    brought: dict[str, dict[str, Step]] = {}
+    failed = {}
+    for name, peer in peers.items():
+        try:
+            brought[name] = steps_of(workload, peer)
+        except Exception as error:
+            failed[name] = told(error)
+    return brought, failed
+
+
 def curve(step: Step, count: int = 3) -> list[float]:
     """The losses of the next `count` steps."""
     return [float(step()) for _ in range(count)]
@@ -52,7 +65,7 @@ def agreeing(steps: Mapping[str, Step]) -> tuple[dict[str, Step], dict[str, str]
         try:
             curves[name] = curve(step)
         except Exception as error:
-            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            failed[name] = told(error)
     reference = next((curves[n] for n in curves if n == "torch"), None) or list(curves.values())[-1]
     for name, losses in curves.items():
         if not np.allclose(losses, reference, rtol=TOLERANCE, atol=0):
@@ -63,15 +76,16 @@ def agreeing(steps: Mapping[str, Step]) -> tuple[dict[str, Step], dict[str, str]
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_steps(benchmark: Any, run: Run, name: str) -> None:
     workload = WORKLOADS[name]
-    brought = {peer: steps_of(workload, run.peers[peer]) for peer in run.peers}
+    brought, unmade = made(workload, run.peers)
     calls, failed = agreeing({n: step for steps in brought.values() for n, step in steps.items()})
     timed_race(benchmark, run, calls)
+    failed |= unmade | benchmark.extra_info["failed"]
     timings = benchmark.extra_info["timings"]
     benchmark.extra_info.update(
         suite="steps",
         case=name,
         size=f"batch {workload.batch}",
-        absent=[peer for peer, steps in brought.items() if not steps],
+        absent=[peer for peer, steps in brought.items() if not steps and peer not in unmade],
         failed=failed,
         notes=[_gain(peer, timings) for peer in timings if f"{peer} level 0" in timings],
     )

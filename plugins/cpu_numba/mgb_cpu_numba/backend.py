@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
-from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
-from mgb.ir import Kind
-from mgb_native import NativeBackend
+from mgb_native import NativeBackend, loop_traits
 from mgb_native.code import Code
 from mgb_native.frame import Frame
 from mgb_native.target import digest, processor, python, version_of
@@ -23,17 +21,7 @@ class CpuNumba(NativeBackend):
 
     name = "cpu_numba"
     distribution = "mgb-cpu-numba"
-    traits = Traits(
-        vocabulary=VOCABULARY,
-        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
-        dtypes=ALL_DTYPES,
-        devices=frozenset({"cpu"}),
-        scope=Scope.DOMAIN,
-        specialize=Specialize.NDIM,
-        strided=Strided.ANY,
-        joins=True,
-        priority=100,
-    )
+    traits = loop_traits(VOCABULARY, priority=100)
 
     def probe(self) -> str | None:
         if find_spec("numba") is None:

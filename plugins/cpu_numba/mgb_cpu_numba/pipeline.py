@@ -6,19 +6,71 @@ alone. Static single assignment is left to LLVM, and so a variable of a kernel h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+from numba.core import ir as numba_ir
 from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase
-from numba.core.compiler_machinery import PassManager
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.lowering import Lower
 from numba.core.typed_passes import IRLegalization, NativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
+from .hints import HINTS
+
+
+class Lowerer(Lower):
+    """Numba IR to LLVM IR, with `HINTS` where the processor has masks for elements of every size."""
+
+    def lower_inst(self, inst: Any) -> None:
+        """Translate one instruction; a jump back is the end of a loop."""
+        super().lower_inst(inst)
+        if isinstance(inst, numba_ir.Jump) and self.blkmap[inst.target].instructions:
+            hints = HINTS.get(self.loop_variable(inst.target))
+            if hints and "+avx512bw" in codegen()._tm_features:
+                end = self.builder.block.instructions[-1]
+                end.set_metadata("llvm.loop", _loop_metadata(self.module, inst.target, hints))
+
+    def loop_variable(self, head: int) -> str | None:
+        """The variable of the loop that begins with block `head`; None where it is no such loop."""
+        end = self.blocks[head].terminator
+        while isinstance(end, numba_ir.Jump):
+            end = self.blocks[end.target].terminator
+        body = self.blocks[end.truebr].body if isinstance(end, numba_ir.Branch) else ()
+        names = (i.target.name for i in body if isinstance(i, numba_ir.Assign))
+        return next((name for name in names if not name.startswith("$")), None)
+
+
+def _loop_metadata(module: Any, head: int, hints: Mapping[str, bool | int | None]) -> Any:
+    """LLVM's identity of a loop: a node that begins with itself, then the hints."""
+    types = {bool: ir.IntType(1), int: ir.IntType(32)}
+    nodes = [
+        module.add_metadata([word] if value is None else [word, types[type(value)](value)])
+        for word, value in hints.items()
+    ]
+    loop = module.add_metadata([f"the loop at {head}", *nodes])
+    loop.operands = (loop, *nodes)
+    return loop
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Lowering(NativeLowering):
+    """The pass that runs `Lowerer`."""
+
+    _name = "mgb_lowering"
+
+    @property
+    def lowering_class(self) -> type[Lower]:
+        """What does the work."""
+        return Lowerer
+
+
 PASSES = (
-    TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference, IRLegalization, NativeLowering,
+    TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference, IRLegalization, Lowering,
     NoPythonBackend,
 )  # fmt: skip
 

@@ -14,32 +14,23 @@ Softmax over the last axis, layer norm and the like are one kernel: the row stay
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from mgb.codegen import Pass, hazards, replaced, statements
-from mgb.ir import CONST, Kind, Node
-from mgb_native.folds import held, identity, wide
-from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
+from mgb.codegen import Pass, hazards, replaced
+from mgb_native.folds import held, identity
+from mgb_native.frame import HEAD, SPAN, Frame, Operand
 
+from .hints import DEAR, MASKED, PARTS, WHOLE
+from .values import Values
 from .words import FOLDERS
-from .writer import Source, Writer
-
-Names = dict[Node, str]
-Nodes = tuple[Node, ...]
+from .writer import Source
 
 
 def source(frame: Frame) -> Source:
     """Print the kernel of `frame`."""
-    return _Printer(frame).run()
+    return _Kernel(frame).run()
 
 
-class _Printer(Writer):
-    def __init__(self, frame: Frame) -> None:
-        outputs = [o.name for o in frame.operands if o.is_output]
-        super().__init__(["in", *outputs, *(b.name for b in frame.buffers if not b.name.startswith("g"))])
-        self.frame = frame
-        self.names: Names = {}
-
+class _Kernel(Values):
     def run(self) -> Source:
         parameters = [o.name for o in self.frame.arrays]
         self.depth = 1
@@ -105,6 +96,7 @@ class _Printer(Writer):
     def row(self) -> None:
         plan = self.frame.schedule
         self.row_addresses()
+        self.row_reads()
         self.row_values(plan.before, "b")
         for k, part in enumerate(plan.passes):
             if self.frame.stages == 1:
@@ -115,84 +107,6 @@ class _Printer(Writer):
             self.totals(part.folds)
             self.row_values(part.after, f"w{k}_")
         self.row_stores()
-
-    def places(self, index: str, kind: str, first: int = 0) -> list[str]:
-        """Split `index` into its places along the loops of a kind, "kept" or "folded", from `first` out."""
-        count, at = self.frame.loops[kind], self.frame.lengths_at[kind]
-        names = []
-        for axis in range(first, count - 1):
-            length = f"slot(plan, {at + axis})"
-            self.line(f"{kind}{axis} = remainder({index}, {length})")
-            self.line(f"{kind}_rest{axis} = quotient({index}, {length})")
-            names.append(f"{kind}{axis}")
-            index = f"{kind}_rest{axis}"
-        return [*names, index][: count - first]
-
-    def moved(self, start: str, slots: Iterable[int], places: Iterable[str]) -> str:
-        """`start`, moved to `places` by the strides in `slots`."""
-        for at, place in zip(slots, places, strict=False):
-            start = f"move({start}, {place}, slot(plan, {at}))"
-        return start
-
-    def lined_up(self, o: Operand, start: str, count: str) -> str:
-        """Where the `count` elements that an input has at `start` lie side by side."""
-        if not o.moves or o.is_iota or o.is_output:
-            return start
-        gather = self.function(f"gather_{o.itemsize}", "gather", o.itemsize)
-        return f"{gather}(g{o.name}, {start}, slot(plan, {o.at}), {count})"
-
-    def row_addresses(self) -> None:
-        index, count = "row", ""
-        if self.frame.columns:
-            self.line("column = remainder(row, pieces) * piece")
-            self.line("width = minimum(piece, n - column)")
-            index, count = "quotient(row, pieces)", "width"
-        places = self.places(index, "kept")
-        read = self.frame.schedule.row_reads
-        for o in self.frame.operands:
-            start = self.moved(o.name, self.frame.strides_at(o, "kept"), places)
-            if self.frame.columns and o.moves:
-                start = self.moved(start, [o.at], ["column"])
-            self.line(f"{o.name}_row = {self.lined_up(o, start, count) if o.node in read else start}")
-        if self.frame.tiled:
-            self.ask()
-            self.tiles(places[0])
-        if not self.frame.columns:
-            for node in read:
-                o = self.frame.source_of[node]
-                self.names[node] = f"{o.name}_value"
-                self.line(f"{o.name}_value = {self.element(o, f'{o.name}_row', '0')}")
-
-    def ask(self) -> None:
-        """Have the elements of a later row on their way from memory."""
-        with self.block("if ahead != 0:"):
-            for o in self.frame.tiled:
-                later = self.moved(f"{o.name}_row", self.frame.strides_at(o, "kept"), ["ahead"])
-                self.line(f"ask({later}, n * {o.itemsize})")
-
-    def tiles(self, place: str) -> None:
-        """Lay out rows that lie across cache lines, as many together as share a line."""
-        length = f"slot(plan, {self.frame.lengths_at['kept']})"
-        with self.block("if tile != 0:"), self.block("if row >= tile1:"):
-            self.line("tile0 = row")
-            self.line(f"tile1 = minimum(row1, row + minimum(tile, {length} - {place}))")
-            for o, step in self.frame.tiled.items():
-                tile = self.function(f"tile_{o.itemsize}", "tile", o.itemsize)
-                across = self.frame.strides_at(o, "kept").start
-                found = f"{o.name}_row, slot(plan, {step}), n, slot(plan, {across})"
-                self.line(f"{tile}(g{o.name}, {found}, tile1 - tile0, pitch)")
-        for o, step in self.frame.tiled.items():
-            laid = f"g{o.name} + (row - tile0) * pitch * {o.itemsize}"
-            self.line(f"{o.name}_row = where(slot(plan, {step}) != 0, {laid}, {o.name}_row)")
-
-    def element(self, o: Operand, address: str, index: str) -> str:
-        index = index if o.moves else "0"
-        if o.is_iota:
-            cast = self.function(f"cast_{o.dtype}", "cast", o.dtype)
-            if o.node.spec.dtype.kind in "iu":  # which vectors of its own width can count in
-                return f"add({cast}({address}), {cast}({index}))"
-            return f"{cast}({address} + {index})"
-        return self.load("in", o.dtype, address, index)
 
     # passes
 
@@ -238,23 +152,11 @@ class _Printer(Writer):
             for f in part.folds:
                 self.line(f"{self.running(f)} = {self.literal(identity(f), held(f))}")
 
-    def running(self, fold: Node) -> str:
-        """The variable that holds what a chunk of a row has folded to so far."""
-        return f"{self.frame.buffer('p', fold).name}_now"
-
     def end_chunk(self, part: Pass) -> None:
         if not self.frame.columns:
             for f in part.folds:
                 p = self.frame.buffer("p", f)
                 self.store(p.name, p.dtype, p.name, "chunk", self.running(f))
-
-    def fill(self, addresses: dict[Node, str], prefix: str, count: str) -> None:
-        """Let the buffers of reductions begin with what a reduction of nothing is."""
-        if addresses:
-            with self.block(f"for i in range({count}):"):
-                for fold, address in addresses.items():
-                    b = self.frame.buffer(prefix, fold)
-                    self.store(b.name, b.dtype, address, "i", self.literal(identity(fold), held(fold)))
 
     def unit(self, k: int, part: Pass, bases: dict[Operand, str], start: str, place: str) -> None:
         """One unit: the operands are at `place` of the innermost folded loop from `bases`."""
@@ -270,7 +172,13 @@ class _Printer(Writer):
         for o in self.written(part):
             if o.moves:
                 self.line(f"{o.name}_to = where(stream_{o.name} != 0, s{o.name}, {o.name}_at)")
+        folds = () if self.frame.columns else part.folds
+        for f in folds:  # of its own, so that units need not wait for each other
+            self.line(f"{self.running(f)}_unit = {self.literal(identity(f), held(f))}")
         self.elements(k, part)
+        for f in folds:
+            now = self.running(f)
+            self.line(f"{now} = {self.fold(f, now, f'{now}_unit')}")
         self.flush(part)
 
     def written(self, part: Pass) -> list[Operand]:
@@ -292,7 +200,14 @@ class _Printer(Writer):
 
     def elements(self, k: int, part: Pass) -> None:
         """The innermost loop."""
-        with self.block(f"for i in range({self.count}):"):
+        if len(part.computes) < DEAR:
+            with self.block(f"for i in range({self.count}):"):
+                self.element_statements(k, part)
+            return
+        self.line(f"whole = bit_and({self.count}, {self.literal(-WHOLE, 'int64')})")
+        ends = f"{PARTS} * whole, where({PARTS} != 0, {self.count}, whole)"
+        with self.block(f"for {PARTS} in range(2):"), self.block(f"for {MASKED} in range({ends}):"):
+            self.line(f"i = {MASKED}")
             self.element_statements(k, part)
 
     def element_statements(self, k: int, part: Pass) -> None:
@@ -319,98 +234,5 @@ class _Printer(Writer):
                 total = self.load(b.name, b.dtype, f"{b.name}_at", "i")
                 self.store(b.name, b.dtype, f"{b.name}_at", "i", self.fold(f, total, element))
             else:
-                now = self.running(f)
+                now = f"{self.running(f)}_unit"
                 self.line(f"{now} = {FOLDERS[f.op.name]}({now}, {element})")
-
-    def name(self, names: Names, node: Node, prefix: str, text: str) -> None:
-        names[node] = f"{prefix}{len(names)}"
-        self.line(f"{names[node]} = {text}")
-
-    def compute(self, nodes: Iterable[Node], names: Names, prefix: str) -> None:
-        def assign(node: Node, name: str, text: str) -> str:
-            return f"{name} = {self.note_functions(node, text)}"
-
-        for text in statements(nodes, names, self.table, assign, prefix):
-            self.line(text)
-
-    # row values
-
-    def totals(self, folds: Nodes) -> None:
-        if folds:
-            (self.column_totals if self.frame.columns else self.row_totals)(folds)
-
-    def row_totals(self, folds: Nodes) -> None:
-        totals = {f: f"{self.frame.buffer('p', f).name}_total" for f in folds}
-        for f, total in totals.items():
-            self.line(f"{total} = {self.literal(identity(f), wide(f))}")
-        with self.block("for chunk in range(chunks):"):
-            for f, total in totals.items():
-                p = self.frame.buffer("p", f)
-                element = self.change(self.load(p.name, p.dtype, p.name, "chunk"), held(f), wide(f))
-                self.line(f"{total} = {self.fold(f, total, element)}")
-        for f, total in totals.items():
-            self.name(self.names, f, "t", self.change(total, wide(f), held(f)))
-
-    def change(self, value: str, source: str, target: str) -> str:
-        """`value` of dtype `source` as `target`."""
-        return value if source == target else f"{self.function(f'cast_{target}', 'cast', target)}({value})"
-
-    def column_totals(self, folds: Nodes) -> None:
-        buffers = {f: (self.frame.buffer("p", f), self.frame.buffer("t", f)) for f in folds}
-        self.fill({f: t.name for f, (_, t) in buffers.items()}, "t", "width")
-        with self.block("for chunk in range(chunks):"):
-            for p, _ in buffers.values():
-                self.line(f"{p.name}_at = {p.name} + chunk * piece * {p.itemsize}")
-            with self.block("for i in range(width):"):
-                for f, (p, t) in buffers.items():
-                    total = self.load(t.name, t.dtype, t.name, "i")
-                    partial = self.load(p.name, p.dtype, f"{p.name}_at", "i")
-                    self.store(t.name, t.dtype, t.name, "i", self.fold(f, total, partial))
-
-    def row_values(self, nodes: Iterable[Node], prefix: str) -> None:
-        nodes = [v for v in nodes if v not in self.names]
-        constants = [v for v in nodes if v.op is CONST]
-        self.compute(constants, self.names, prefix)
-        nodes = [v for v in nodes if v.op is not CONST]
-        if not self.frame.columns:
-            self.compute(nodes, self.names, prefix)
-        elif nodes:
-            with self.block("for i in range(width):"):
-                names = dict(self.names)
-                self.load_lanes(names, nodes, (), prefix)
-                self.compute(nodes, names, prefix)
-                for v in nodes:
-                    r = self.frame.buffer("r", v)
-                    self.store(r.name, r.dtype, r.name, "i", names[v])
-
-    def load_lanes(self, names: Names, nodes: Iterable[Node], ends: Iterable[Node], prefix: str) -> None:
-        """Load the row values that a loop over columns reads; elsewhere they are scalars and have names."""
-        nodes = list(nodes)
-        wanted = dict.fromkeys((*(i for v in nodes if v.op.name != "extent" for i in v.inputs), *ends))
-        for v in wanted:
-            if v in names or v in nodes:
-                continue
-            if v.op.kind is Kind.LEAF:
-                o = self.frame.source_of[v]
-                self.name(names, v, prefix, self.element(o, f"{o.name}_row", "i"))
-            else:
-                b = self.lane_buffer(v)
-                self.name(names, v, prefix, self.load(b.name, b.dtype, b.name, "i"))
-
-    def lane_buffer(self, node: Node) -> Buffer:
-        return next(b for b in self.frame.buffers if b.node is node and b.name[0] in "tr")
-
-    def row_stores(self) -> None:
-        outputs = [o for o in self.frame.operands if o.is_output and o.node in self.frame.schedule.row_stores]
-        if not outputs:
-            return
-        with self.block(f"if last == {self.frame.stages} and chunk0 == 0:"):
-            if not self.frame.columns:
-                for o in outputs:
-                    self.store(o.name, o.dtype, f"{o.name}_row", "0", self.names[o.node])
-                return
-            with self.block("for i in range(width):"):
-                names = dict(self.names)
-                self.load_lanes(names, (), [o.node for o in outputs], "o")
-                for o in outputs:
-                    self.store(o.name, o.dtype, f"{o.name}_row", "i" if o.moves else "0", names[o.node])

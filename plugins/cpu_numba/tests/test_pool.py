@@ -131,7 +131,7 @@ def test_programs_are_bounded() -> None:
         out = np.empty_like(x)
         kernel.run(x, out=(out,))
         assert np.allclose(out, 1 / 3)
-    assert len(launcher.programs) <= 256 and len(launcher.recent) <= 8
+    assert len(launcher.programs) <= 256 and len(launcher.recent.programs) <= 8
 
 
 def run_python(program: str, **environment: str) -> str:

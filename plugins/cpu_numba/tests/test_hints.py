@@ -1,0 +1,101 @@
+"""Loops that LLVM is told to take by masked vectors: right at every length, and really so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cpu_numba_helpers import BACKEND, SENTINEL, call, run, traced
+from mgb.ops.reduce import reduce_max, reduce_sum
+from mgb.ops.transcendental import exp
+from mgb_cpu_numba.pipeline import Library, codegen
+
+LENGTHS = (2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 200)
+
+#: Of the exponential of numbers up to 3, by dtype, relative.
+BOUNDS = {"float16": 1e-3, "float32": 3e-7, "float64": 5e-16}
+
+needs_masks = pytest.mark.skipif(
+    "+avx512bw" not in codegen()._tm_features, reason="this processor has no masks for every size of element"
+)
+
+
+def softmax(x: Any) -> Any:
+    e = exp(x - reduce_max(x, axis=(1,)))
+    return e / reduce_sum(e, axis=(1,))
+
+
+def true_softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def numbers(dtype: str, *shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).uniform(-3, 3, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_dear_loops_of_every_length(dtype: str) -> None:
+    kernel = BACKEND.compile(traced(exp, [numbers(dtype, LENGTHS[0])]))
+    for length in LENGTHS:
+        x = numbers(dtype, length + 1)
+        room = np.full(length + 3, SENTINEL, dtype)
+        kernel.run(x[:length], out=(room[1 : length + 1],))
+        np.testing.assert_allclose(room[1 : length + 1], np.exp(x[:length].astype(float)), BOUNDS[dtype])
+        assert room[0] == SENTINEL and (room[length + 1 :] == SENTINEL).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dear_rows_of_every_length_are_folded_whole(dtype: str) -> None:
+    for length in LENGTHS:
+        x = numbers(dtype, 5, length)
+        (y,) = run(softmax, x)
+        np.testing.assert_allclose(y, true_softmax(x.astype(float)), 8 * BOUNDS[dtype])
+
+
+@pytest.mark.parametrize("place", [0, 63, 64, 99])
+def test_nan_in_any_part_of_a_dear_row_is_in_all_of_it(place: int) -> None:
+    x = numbers("float32", 3, 100)
+    x[1, place] = np.nan
+    (y,) = run(softmax, x)
+    assert np.isnan(y[1]).all() and np.isfinite(y[[0, 2]]).all()
+
+
+def test_short_rows_of_many_lines_are_folded_whole() -> None:
+    """Each line has a sum of its own; the lines of a row make the total."""
+    for shape in ((7, 3, 49), (64, 2, 5), (3, 4, 130), (200, 2, 1)):
+        x = numbers("float32", *shape)
+        x[0, 0] = 1e4
+        sums, greatest = run(lambda x: (reduce_sum(x, axis=(0, 2)), reduce_max(x, axis=(0, 2))), x)
+        np.testing.assert_allclose(sums, x.astype(float).sum(axis=(0, 2), keepdims=True), 1e-5, 1e-4)
+        assert (greatest == x.max(axis=(0, 2), keepdims=True)).all()
+
+
+def modules(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What LLVM makes of an exponential."""
+    seen: list[str] = []
+    finalize = Library._finalize_final_module
+
+    def keep(self: Library) -> None:
+        seen.append(str(self._final_module))
+        finalize(self)
+
+    monkeypatch.setattr(Library, "_finalize_final_module", keep)
+    x = numbers("float32", 100)
+    graph = traced(exp, [x])
+    (y,) = call(BACKEND.compile(graph), graph, [x])
+    np.testing.assert_allclose(y, np.exp(x.astype(float)), BOUNDS["float32"])
+    return "".join(seen)
+
+
+@needs_masks
+def test_the_rest_of_a_dear_loop_is_taken_by_masked_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = modules(monkeypatch)
+    assert "llvm.masked.store.v16f32" in text
+    assert text.count("@llvm.fmuladd.v16f32") > 4 * 4  # several vectors in a turn
+
+
+def test_without_masks_no_hint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codegen(), "_tm_features", "+avx2")
+    assert "llvm.masked" not in modules(monkeypatch)
