@@ -7,7 +7,7 @@ from typing import Any
 
 from . import ops as _ops  # noqa: F401 - gives Tensor its arithmetic
 from .device import get_default_device, get_device_count, set_default_device
-from .tensor import Parameter, Tensor, tensor
+from .tensor import Parameter, Tensor, from_dlpack, tensor
 
 __version__ = "0.1.0"
 
@@ -22,6 +22,7 @@ __all__ = [
     "Parameter",
     "Tensor",
     "__version__",
+    "from_dlpack",
     "get_default_device",
     "get_device_count",
     "set_default_device",

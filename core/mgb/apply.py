@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from . import device as devices
-from . import dtypes
-from .errors import ConversionError, DeviceError
+from . import dtypes, memory
+from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, wrap
 
@@ -58,9 +58,9 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
     if session is not None:
         out = session.step(op, inputs, params)
     else:
-        device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
+        device = params.get("device") or (inputs[0]._device if inputs else devices.default())
         arrays = [t._data if t._session is None else t._array() for t in inputs]
-        out = wrap(evaluate(op, arrays, params), device)
+        out = wrap(evaluate(op, arrays, params, device), device)
     if tracked and op.differentiable:
         record(op, inputs, out, params)
     return out
@@ -87,8 +87,50 @@ def recording_tapes(tensors: Iterable[Tensor]) -> list[Any]:
 _level = attrgetter("level")
 
 
-def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The array that `op` gives on `arrays`, now, by its eager rule or its body."""
+def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str = "") -> Any:
+    """The array that `op` gives on `arrays`, now, by its eager rule or its body.
+
+    Parameters
+    ----------
+    op : Op
+    arrays : sequence of arrays
+        Constants may be NumPy's wherever the others lie.
+    params : dict
+    device : str, optional
+        Where the result is to lie when `arrays` are constants alone.
+    """
+    if (devices.gpu_module is None and device[:3] != "gpu") or op.name == "transfer":
+        return _evaluate(op, arrays, params)
+    return _evaluate_there(op, arrays, params, device)
+
+
+def _evaluate_there(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
+    """As `evaluate`, with the GPU as the current one that the arrays or, without any, `device` name."""
+    where = next((devices.of_array(a) for a in arrays if not isinstance(a, np.ndarray | np.generic)), device)
+    if not devices.is_gpu(where):
+        return _evaluate(op, arrays, params)
+    try:
+        return _evaluate_on(op, arrays, params, where)
+    except MemoryError:
+        memory.empty_cache()
+    with devices.memory_explained(where, op.name):
+        return _evaluate_on(op, arrays, params, where)
+
+
+def _evaluate_on(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
+    """A constant of one element is an argument of an element-wise kernel; others are copied to the GPU."""
+    by_element = op.kind is Kind.ELEMENTWISE
+    some = by_element and not all(isinstance(a, np.ndarray) for a in arrays)
+    with devices.on(device):
+        placed = []
+        for a in arrays:
+            if isinstance(a, np.ndarray):
+                a = a[()] if some and not a.ndim else devices.place(a, device)
+            placed.append(a)
+        return devices.place(_evaluate(op, placed, params), device)
+
+
+def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     eager = op.eager
     if eager is None:
         return _evaluate_body(op, arrays, params)
@@ -150,7 +192,9 @@ def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any
     assert op.body is not None
     token = ACTIVE.set(None)
     try:
-        out = op.body(*(wrap(a, "xpux:0") for a in _widened(arrays)), **params)._data
+        there = (devices.of_array(a) for a in arrays if not isinstance(a, np.ndarray | np.generic))
+        device = next(there, "xpux:0")
+        out = op.body(*(wrap(a, device) for a in _widened(arrays)), **params)._data
     finally:
         ACTIVE.reset(token)
     if any(a.dtype in _HALVES for a in arrays):
@@ -181,7 +225,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
                 device = a._device
             elif device != a._device:
                 message = f"{op.name}: ambiguous device: {device} and {a._device}; move one with .to(device)"
-                raise DeviceError(message)
+                raise DeviceMismatchError(message)
         elif type(a) in _SCALARS:
             operands.append(type(a))
         else:
@@ -231,18 +275,17 @@ def _scalar(op: Op, value: Any, dtype: np.dtype[Any], device: str | None) -> Ten
         array = np.array(value, dtype)
     except OverflowError as error:
         raise ConversionError(f"{op.name}: {value} does not fit in {dtype}") from error
-    return constant(array, device or "xpux:0")
+    return constant(array, device or devices.default())
 
 
 def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
     """A Tensor of a value that stands in the program text: a trace compares it and never feeds it."""
     array = as_array(value, dtype)
-    device = device or devices.of_array(array)
-    return constant(devices.place(array, device), device)
+    return constant(devices.to_host(array), device or devices.of_array(array))
 
 
 def constant(array: Any, device: str) -> Tensor:
-    """A Tensor around `array` that a trace takes for a literal."""
+    """A Tensor around `array` that a trace takes for a literal; it is NumPy's, whatever the device."""
     tensor = wrap(array, device)
     tensor._index = CONSTANT
     return tensor

@@ -185,12 +185,37 @@ class Backend(ABC):
         """
         return None
 
+    def chain(
+        self,
+        kernels: Sequence[Kernel],
+        wiring: Sequence[tuple[Sequence[int], Sequence[int]]],
+        varying: Sequence[int],
+    ) -> Callable[[Sequence[Any]], None] | None:
+        """One call for kernels that run one after the other on one device, where starting each costs time.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+            Each may read what those before it write.
+        wiring : sequence of (sequence of int, sequence of int)
+            For each kernel the places of its inputs, and of its outputs, among the arrays of a call.
+        varying : sequence of int
+            Which of these arrays may have other strides in another call. All others are row-major, and every
+            one always has the same shape.
+
+        Returns
+        -------
+        callable or None
+            ``chain(arrays)``, which may be called from several threads at once; None: call each kernel.
+        """
+        return None
+
     def version(self) -> str:
         """Of the backend and its toolchain: part of the key of the on-disk cache."""
         return "0"
 
     def save(self, kernel: Kernel) -> bytes | None:
-        """The compiled code as bytes for the on-disk cache, or None when it cannot be kept."""
+        """The compiled code as bytes for the on-disk cache; None: it cannot be kept. Errors are logged."""
         return None
 
     def target(self) -> str:

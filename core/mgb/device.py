@@ -1,31 +1,52 @@
-"""Devices by name: ``xpux`` (the default one), ``cpux``, ``gpu0``, ``gpu1``, ..."""
+"""Devices by name: ``xpux`` (the default one), ``cpux``, ``gpu0``, ``gpu1``, ...
+
+Arrays of a GPU are CuPy's. CuPy is imported when the first of them is wanted.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from .errors import DeviceError
+from .errors import DeviceError, DeviceMemoryError, DeviceUnavailableError
 
 _NAME = re.compile(r"(xpu|cpu|gpu)(x|\d+)(?::(\d+))?")
 _default = "xpux"
 
+#: CuPy, once an array of a GPU was asked for.
+gpu_module: ModuleType | None = None
+
+INSTALL = "pip install 'mgb[cuda13]' (or 'mgb[cuda12]', as your driver has it)"
+
 
 def canonical(name: str) -> str:
     """`name` with its stream, as tensors print it: ``"gpu0"`` -> ``"gpu0:0"``.
+
+    Where the default device has another name, ``"xpux"`` stands for that.
 
     Raises
     ------
     DeviceError
         `name` is not of the form ``xpux``, ``cpux``, ``cpu0``, ``gpu0`` with an optional ``:stream``.
     """
+    return _canonical(name, _default)
+
+
+@lru_cache(256)
+def _canonical(name: str, default: str) -> str:
     match = _NAME.fullmatch(name)
     if match is None:
         raise DeviceError(f"{name!r} is not a device; use 'xpux', 'cpux' or 'gpu0', 'gpu1', ...")
-    return f"{match[1]}{match[2]}:{match[3] or 0}"
+    if match[1] == "xpu" and not default.startswith("xpu"):
+        return _canonical(default, default)
+    number = "0" if match[1] == "gpu" and match[2] == "x" else match[2]
+    return f"{match[1]}{number}:{match[3] or 0}"
 
 
 def set_default_device(name: str = "xpux") -> None:
@@ -46,9 +67,19 @@ def get_default_device() -> str:
     return _default
 
 
+def default() -> str:
+    """The same, canonical."""
+    return _canonical(_default, _default)
+
+
 def is_gpu(device: str) -> bool:
-    """Does data on `device` live in a GPU's memory? ``xpux`` is the CPU unless the default is a GPU."""
+    """Does data on `device` live in a GPU's memory? The ``xpux`` of a Tensor never does: it is canonical."""
     return device.startswith("gpu") or (device.startswith("xpu") and _default.startswith("gpu"))
+
+
+def ordinal(device: str) -> int:
+    """The number of a GPU."""
+    return int(_canonical(device, _default)[3:].partition(":")[0])
 
 
 def device_type(device: str) -> str:
@@ -77,33 +108,103 @@ def array_module(device: str) -> ModuleType:
 
     Raises
     ------
-    DeviceError
-        CuPy is not installed or finds no GPU; the message has the command.
+    DeviceUnavailableError
+        CuPy is not installed, finds no GPU or none of that number; the message has the command.
     """
+    global gpu_module
     if not is_gpu(device):
         return np
     try:
         import cupy
     except ImportError as error:
-        raise DeviceError(f"device {device!r} needs CuPy: pip install 'mgb[cuda13]' (or cuda12)") from error
-    if not cupy.cuda.is_available():
-        raise DeviceError(f"device {device!r}: CuPy finds no GPU here; check that nvidia-smi works")
+        raise DeviceUnavailableError(f"device {device!r} needs CuPy: {INSTALL}; {error}") from error
+    if cupy is not gpu_module:
+        if not cupy.cuda.is_available():
+            raise DeviceUnavailableError(
+                f"device {device!r}: CuPy finds no GPU here; install the driver of your GPU from "
+                "https://www.nvidia.com/drivers and see that nvidia-smi works"
+            )
+        gpu_module = cupy
+        _has.cache_clear()
+    if not _has(ordinal(device)):
+        raise DeviceUnavailableError(
+            f"device {device!r} is not there: this machine has gpu0 to gpu{_gpu_count() - 1}"
+            if _gpu_count() > 1
+            else f"device {device!r} is not there: this machine has gpu0 alone"
+        )
     return cupy  # type: ignore[no-any-return]
 
 
+@lru_cache
+def _has(number: int) -> bool:
+    return number < _gpu_count()
+
+
+def on(device: str) -> AbstractContextManager[Any]:
+    """Makes a GPU the one that CuPy works on."""
+    found: AbstractContextManager[Any] = array_module(device).cuda.Device(ordinal(device))
+    return found
+
+
 def of_array(array: Any) -> str:
-    """The canonical device of a NumPy or CuPy array."""
+    """Where a Tensor of `array` lies when no device is named: NumPy's go to the default one."""
     if isinstance(array, np.ndarray | np.generic):
-        return canonical("xpux" if not _default.startswith("gpu") else "cpux")
+        return default()
     return f"gpu{array.device.id}:0"
 
 
 def place(array: Any, device: str) -> Any:
     """`array` in the memory of `device`; no copy when it is there already."""
     if not is_gpu(device):
-        return array if isinstance(array, np.ndarray) else array.get()
-    cupy = array_module(device)
-    match = _NAME.fullmatch(device)
-    number = int(match[2]) if match is not None and match[2] != "x" else 0
-    with cupy.cuda.Device(number):
-        return cupy.asarray(array)
+        return to_host(array)
+    xp = array_module(device)
+    if isinstance(array, xp.ndarray) and array.device.id == ordinal(device):
+        return array
+    with memory_explained(device), on(device):
+        return xp.asarray(array)
+
+
+def adopt(data: Any) -> Any:
+    """A CuPy array on the memory that the ``__cuda_array_interface__`` of `data` describes; no copy."""
+    xp = array_module("gpu0")
+    return data if isinstance(data, xp.ndarray) else xp.asarray(data)
+
+
+def from_dlpack(data: Any) -> Any:
+    """An array of NumPy or CuPy on the memory of `data`, wherever that is; no copy."""
+    on_cpu = data.__dlpack_device__()[0] == 1
+    return np.from_dlpack(data) if on_cpu else array_module("gpu0").from_dlpack(data)
+
+
+def to_host(array: Any) -> Any:
+    """`array` as NumPy's; one of a GPU is copied when the work before it on CuPy's current stream is done."""
+    if isinstance(array, np.ndarray):
+        return array
+    if isinstance(array, np.generic):
+        return np.asarray(array)
+    with array.device:
+        return array.get()
+
+
+@contextmanager
+def memory_explained(device: str, what: str = "a copy") -> Iterator[None]:
+    """Turns CuPy's lack of memory into an error of ours.
+
+    Raises
+    ------
+    DeviceMemoryError
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise out_of_memory(device, what, error) from error
+
+
+def out_of_memory(device: str, what: str, error: MemoryError) -> MemoryError:
+    """The error of ours for CuPy's `error`."""
+    if isinstance(error, DeviceMemoryError):
+        return error
+    return DeviceMemoryError(
+        f"{what}: {canonical(device)} has no memory left: {error} Free Tensors, take smaller batches, "
+        "or call mgb.memory.empty_cache()"
+    )

@@ -43,12 +43,14 @@ class EagerBackend(Backend):
             if len(out) > 1:  # a value may be a view of an input whose memory another output takes over
                 values = tuple(v.copy() for v in values)
             for target, value in zip(out, values, strict=True):
-                target[...] = value
+                target[...] = (
+                    value if type(value) is type(target) else devices.place(value, devices.of_array(target))
+                )
 
         return Kernel(run, source=str(graph))
 
 
 def _value(node: Node, *arrays: Any) -> Any:
     if node.op is CONST:
-        return devices.place(node.params["value"], node.spec.device)
+        return node.params["value"]  # NumPy's; the kernel serves this graph on every device
     return evaluate(node.op, arrays, dict(node.params))

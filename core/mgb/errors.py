@@ -18,7 +18,19 @@ class ConversionError(MgbError, TypeError):
 
 
 class DeviceError(MgbError, ValueError):
-    """Tensors on different devices in one op, or a device that is not there."""
+    """The root of what can be wrong with a device; by itself, a name that is none."""
+
+
+class DeviceMismatchError(DeviceError):
+    """Tensors on different devices in one op; the message names both."""
+
+
+class DeviceUnavailableError(DeviceError):
+    """A device that cannot be used here: no CuPy, no driver, no GPU of that number."""
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device has no memory for an array; everything that was there before is as it was."""
 
 
 class GraphError(MgbError):

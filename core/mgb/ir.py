@@ -1,4 +1,4 @@
-"""The data that every other module speaks: Spec, Kind, Op, Node, Graph. It only reads itself."""
+"""The data that every other module speaks: Spec, Kind, Op, Node, Graph."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+
+from .device import to_host
 
 Value = TypeVar("Value")
 
@@ -121,7 +123,7 @@ def input_node(spec: Spec, source: str = "") -> Node:
 
 def const_node(value: Any, dtype: np.dtype[Any], device: str = "xpux:0") -> Node:
     """A typed constant; its array is a read-only copy."""
-    array = np.array(value, dtype)
+    array = np.array(to_host(value) if hasattr(value, "__cuda_array_interface__") else value, dtype)
     array.flags.writeable = False
     return Node(CONST, (), {"value": array}, Spec(array.shape, dtype, device))
 

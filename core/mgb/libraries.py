@@ -14,8 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +23,9 @@ from .device import is_gpu
 from .errors import LibraryError
 from .ir import Spec
 from .memory import Array, empty
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "API_VERSION",
@@ -222,7 +224,13 @@ class Status:
 
 
 def status() -> tuple[Status, ...]:
-    """Every library that is installed, in the order in which they are asked; imports them all."""
+    """Every library that is installed, in the order in which they are asked; imports them all.
+
+    Raises
+    ------
+    VariableError
+        ``MGB_OP_LIBRARIES`` names a library that is not installed.
+    """
     wanted = _wanted()
     return tuple(_status(point, wanted) for point in _ordered(wanted))
 
@@ -253,9 +261,27 @@ def _chosen() -> tuple[OpLibrary, ...]:
     return tuple(able)
 
 
+#: What ``MGB_OP_LIBRARIES`` says for no library at all.
+_NONE = "none"
+
+
 def _wanted() -> tuple[str, ...]:
+    """The names that ``MGB_OP_LIBRARIES`` lists; empty: all.
+
+    Raises
+    ------
+    VariableError
+        It names a library that is not installed.
+    """
     listed = (name.strip().lower() for name in config.OP_LIBRARIES.get().split(","))
-    return tuple(name for name in listed if name)
+    wanted = tuple(name for name in listed if name)
+    installed = sorted({point.name.lower() for point in _entry_points()})
+    if wanted == (_NONE,) or set(wanted) <= set(installed):
+        return wanted
+    here = (
+        f"some of those installed, {', '.join(installed)}, or" if installed else "(no library is installed)"
+    )
+    raise config.OP_LIBRARIES.error(f"{here} {_NONE}")
 
 
 def _ordered(wanted: Sequence[str]) -> list[EntryPoint]:
@@ -265,6 +291,8 @@ def _ordered(wanted: Sequence[str]) -> list[EntryPoint]:
 
 @cache
 def _entry_points() -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # slow to import, and `import mgb` does not need it
+
     return tuple(entry_points(group=GROUP))
 
 

@@ -262,7 +262,12 @@ def choose_backend(device_type: str, names: str | Sequence[str] | None = None) -
     """
     given = config.BACKEND.get() if names is None else names
     listed = given.split(",") if isinstance(given, str) else given
-    return _chosen(device_type, tuple(n for n in (name.strip().lower() for name in listed) if n))
+    try:
+        return _chosen(device_type, tuple(n for n in (name.strip().lower() for name in listed) if n))
+    except (UnknownBackendError, BackendNotInstalledError) as error:
+        if names is not None:
+            raise
+        raise type(error)(f"{config.BACKEND.name}={given!r}: {error}") from error
 
 
 @cache

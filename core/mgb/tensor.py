@@ -55,6 +55,9 @@ class Session(Protocol):
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         """Told that the ``grad`` of `tensor` is about to be read, or else replaced."""
 
+    def watched(self, tensor: Tensor) -> None:
+        """Told that a gradient tape wants the gradient of `tensor` from now on."""
+
     def created(self, tensor: Tensor) -> None:
         """Told of a Tensor that was made of data inside the body."""
 
@@ -224,14 +227,14 @@ class Tensor:
         Inside a trace this splits the program: what comes before runs first.
         """
         array = self._array()
-        host = array if isinstance(array, np.ndarray) else array.get()
-        view: np.ndarray[Any, Any] = host.view()
+        view: np.ndarray[Any, Any] = devices.to_host(array).view()
         view.flags.writeable = False
         return view
 
     def item(self, *args: int) -> Any:
         """The value as a Python scalar."""
-        return self._array().item(*args)
+        array = self._array()
+        return devices.to_host(array).item(*args) if args else array.item()
 
     def tolist(self) -> Any:
         """The value as nested Python lists."""
@@ -263,12 +266,21 @@ class Tensor:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        array = self._array()
+        array = devices.place(self._array(), self._device)
         return array.copy().__dlpack__(**kwargs) if not _exportable(array) else array.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        device: tuple[int, int] = self._array().__dlpack_device__()
+        device: tuple[int, int] = devices.place(self._array(), self._device).__dlpack_device__()
         return device
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if not devices.is_gpu(self._device):
+            raise AttributeError(
+                f"a Tensor on {self._device} has no __cuda_array_interface__: use .to('gpu0')"
+            )
+        found: dict[str, Any] = devices.place(self._array(), self._device).__cuda_array_interface__
+        return found
 
     def __repr__(self) -> str:
         text = np.array2string(self.numpy(), separator=", ", prefix=f"{type(self).__name__}(")
@@ -285,7 +297,7 @@ class Tensor:
         return type(self), (self.numpy().copy(), self.dtype, self._device, False, False, self.name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        copy = type(self)(self.numpy().copy(), self.dtype, self._device, name=self.name)
+        copy = type(self)(self._array(), self.dtype, self._device, name=self.name)
         memo[id(self)] = copy
         return copy
 
@@ -404,9 +416,9 @@ def place(session: Session, index: int, spec: Spec) -> Tensor:
 
 
 def as_array(data: Any, dtype: Any = None) -> Any:
-    """`data` as a fresh array of a dtype that mgb knows."""
-    if hasattr(data, "__cuda_array_interface__"):
-        return data.astype(dtypes.as_dtype(dtype)) if dtype is not None else data.copy()
+    """`data` as a fresh array of a dtype that mgb knows; an array of a GPU is copied on that GPU."""
+    if not isinstance(data, np.ndarray) and hasattr(data, "__cuda_array_interface__"):
+        return _copied_there(data, dtype)
     try:
         array = data if isinstance(data, np.ndarray) else np.array(data)
         given = dtypes.as_dtype(array.dtype)  # nothing else is converted: None would become NaN, "1" a number
@@ -418,6 +430,15 @@ def as_array(data: Any, dtype: Any = None) -> Any:
         raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
 
 
+def _copied_there(data: Any, dtype: Any) -> Any:
+    """As `as_array`, for an array of a GPU, whosever it is."""
+    array = devices.adopt(data)
+    given = dtypes.as_dtype(array.dtype)
+    wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
+    with array.device:
+        return array.astype(wanted, order="C", copy=True)
+
+
 def _copied(array: Any, dtype: Any) -> Any:
     """A row-major copy that begins at a cache line: vectors read it in half the accesses."""
     copy = memory.empty(array.shape, dtype)
@@ -427,6 +448,27 @@ def _copied(array: Any, dtype: Any) -> Any:
 
 def _exportable(array: Any) -> bool:
     return not isinstance(array, np.ndarray) or (array.flags.writeable and array.dtype.kind != "V")
+
+
+def from_dlpack(data: Any) -> Tensor:
+    """A Tensor on the very memory of another library's array, on a CPU or a GPU; nothing is copied.
+
+    Parameters
+    ----------
+    data : object with ``__dlpack__`` or ``__cuda_array_interface__``
+        An array of CuPy, PyTorch, JAX, NumPy. Changing it later changes the Tensor.
+
+    Raises
+    ------
+    ConversionError
+        Its dtype is none that mgb knows.
+    """
+    array = devices.adopt(data) if hasattr(data, "__cuda_array_interface__") else devices.from_dlpack(data)
+    try:
+        dtypes.as_dtype(array.dtype)
+    except (TypeError, ValueError) as error:
+        raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
+    return wrap(array, devices.of_array(array))
 
 
 def tensor(

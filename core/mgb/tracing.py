@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import ForeignTensorError, MgbError, SymbolicReadError
-from .ir import Graph, Node, Op, Spec, const_node, input_node
+from .ir import CONST, Graph, Node, Op, Spec, const_node, input_node
 from .tensor import ACTIVE, Tensor, place
 
 
@@ -56,6 +56,9 @@ class Builder:
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         """Nothing to do, likewise."""
 
+    def watched(self, tensor: Tensor) -> None:
+        """Nothing to do, likewise."""
+
     def created(self, tensor: Tensor) -> None:
         """Nothing to do: a concrete tensor becomes a constant."""
 
@@ -70,24 +73,26 @@ class Builder:
 
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
-    """A node whose spec is inferred and whose device is that of its inputs."""
+    """A node whose spec is inferred and whose device is that of its inputs: constants lie everywhere."""
     try:
         spec = op.infer(*(i.spec for i in inputs), **params)
     except MgbError as error:
         error.args = (f"{error} (at {source})",) if source else error.args
         raise
-    if inputs and "device" not in params and spec.device != inputs[0].spec.device:
-        spec = Spec(spec.shape, spec.dtype, inputs[0].spec.device)
+    if inputs and "device" not in params:
+        device = next((i for i in inputs if i.op is not CONST), inputs[0]).spec.device
+        if spec.device != device:
+            spec = Spec(spec.shape, spec.dtype, device)
     return Node(op, inputs, params, spec, source)
 
 
-def live(source: Callable[[], float]) -> Tensor:
+def live(source: Callable[[], float], device: str | None = None) -> Tensor:
     """A 0-d float32 Tensor of what `source` returns now; inside a trace it is asked again at every call.
 
     This is how a hyper-parameter that lives in Python, such as a learning rate, stays live in a compiled
     step.
     """
-    tensor = Tensor(source(), dtype="float32")
+    tensor = Tensor(source(), dtype="float32", device=device)
     session = ACTIVE.get()
     if session is not None:
         session.live(tensor, source)

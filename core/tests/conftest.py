@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from folding import Fold, use
 from mgb.autodiff import GradManager
 from mgb.tensor import Tensor
 
@@ -68,3 +69,18 @@ def no_cyclic_gc() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+@pytest.fixture(scope="module")
+def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels on disk are a module's own, and every graph is verified."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MGB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("MGB_VERIFY", "1")
+        yield
+
+
+@pytest.fixture
+def fold(monkeypatch: pytest.MonkeyPatch, kernel_folder: None) -> Fold:
+    """What every program here is compiled with."""
+    return use(monkeypatch, Fold())

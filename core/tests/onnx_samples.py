@@ -43,7 +43,7 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "bitcast": [([(2, 3)], {})],
     "iota": [([], {"shape": (2, 3), "dtype": dtypes.float32}), ([], {"shape": (5,), "dtype": dtypes.uint8})],
     "reshape": [([(2, 6)], {"shape": (3, 4)}), ([(2, 0)], {"shape": (0, 7)}), ([(1, 1)], {"shape": ()})],
-    "transpose": [([(2, 3, 4)], {"axes": (2, 0, 1)})],
+    "transpose": [([(2, 3, 4)], {"axes": (2, 0, 1)}), ([()], {"axes": ()})],
     "broadcast_to": [([(3, 1)], {"shape": (2, 3, 4)}), ([()], {"shape": (2,)})],
     "slice": [
         ([(5, 6)], {"window": ((1, 4, 2), (0, 6, 1))}),

@@ -8,6 +8,7 @@ import mgb
 import numpy as np
 import pytest
 from mgb import libraries
+from mgb.errors import VariableError
 from mgb.ir import Spec
 from mgb.libraries import Layout, LibraryError, OpLibrary, Rule
 
@@ -101,6 +102,27 @@ def test_the_switch_orders_and_leaves_out(install, monkeypatch):
     libraries.forget()
     assert rule()(np.ones(1)) == 2 * np.ones(1)
     assert all("MGB_OP_LIBRARIES=none" in line.problem for line in libraries.status())
+
+
+@pytest.mark.parametrize("text", ["secnod", "first,secnod", "none,first", "first second"])
+def test_the_switch_names_what_is_installed(text, install, monkeypatch):
+    install(Fake("first", 1), Fake("second", 2))
+    monkeypatch.setenv("MGB_OP_LIBRARIES", text)
+    libraries.forget()
+    double = rule()
+    for ask in (lambda: double(np.ones(1)), libraries.status):
+        with pytest.raises(VariableError, match=f"MGB_OP_LIBRARIES='{text}'.* first, second, or none,"):
+            ask()
+    monkeypatch.setenv("MGB_OP_LIBRARIES", "second")
+    assert double(np.ones(1)) == 2
+
+
+def test_the_switch_says_that_nothing_is_installed(install, monkeypatch):
+    install()
+    monkeypatch.setenv("MGB_OP_LIBRARIES", "onednn")
+    libraries.forget()
+    with pytest.raises(VariableError, match=r"no library is installed\) none, or unset MGB_OP_LIBRARIES"):
+        rule()(np.ones(1))
 
 
 def test_a_library_that_cannot_run_says_why_and_is_not_asked(install):

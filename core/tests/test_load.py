@@ -21,7 +21,7 @@ if importlib.util.find_spec("onnx") is None:
     pytest.skip("the onnx package is not installed: pip install onnx", allow_module_level=True)
 
 from onnx import TensorProto, helper
-from test_onnx_import import attention_block, model
+from onnx_models import attention_block, model
 
 RNG = np.random.default_rng(11)
 

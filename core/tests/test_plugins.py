@@ -112,6 +112,14 @@ def test_a_misspelt_name_is_answered_with_the_nearest(distribution):
         plugins.load_backend("mnie")
 
 
+def test_a_name_that_the_variable_holds_is_refused_with_the_variable(monkeypatch):
+    monkeypatch.setenv("MGB_JIT_BACKEND", "eager_, eager")
+    with pytest.raises(errors.UnknownBackendError, match=r"^MGB_JIT_BACKEND='eager_, eager': .*'eager_'"):
+        plugins.choose_backend("cpu")
+    with pytest.raises(errors.UnknownBackendError, match=r"^no backend is called 'egaer'"):
+        plugins.choose_backend("cpu", "egaer")
+
+
 def test_a_known_backend_that_is_not_installed_has_its_command(monkeypatch):
     monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
     with pytest.raises(errors.BackendNotInstalledError, match=r'pip install "mgb\[far\]"'):

@@ -351,3 +351,13 @@ def test_ten_thousand_nodes_take_seconds() -> None:
     start = time.perf_counter()
     simplify(graph, 3)
     assert time.perf_counter() - start < 20
+
+
+def test_a_number_gets_an_axis_by_its_reshape_alone() -> None:
+    def body(x: Tensor) -> Tensor:
+        return reduce.reduce_sum(layout.reshape(x / (x + 1.0), shape=(1,)), axis=(0,)) * x
+
+    graph = graph_of(body, Spec((), dtypes.float32))
+    simple = simplify(graph, 2)
+    assert [n.spec for n in simple.outputs] == [Spec((1,), dtypes.float32)]
+    np.testing.assert_allclose(run(simple, [np.float32(3.0)])[0], [2.25], rtol=1e-6)

@@ -53,6 +53,34 @@ def test_the_closure_may_be_anything_that_the_body_can_get_at(wrap: Any, keeper:
 
 
 @compiled
+@pytest.mark.parametrize(
+    ("given", "more"), [("pqn", 0), ("npq", 0), ("qnp", 0), ("nqp", 0), ("pnq", 0), ("nqp", 20)]
+)
+def test_an_argument_whose_gradient_the_body_wants(wrap: Any, given: str, more: int) -> None:
+    """A manager of the body may know an argument, and not meet its other Tensors: what gets a ``grad``?"""
+
+    def run(wrap: Any) -> list[Any]:
+        p, q = tensor([1.0]), tensor([2.0])
+        manager = GradManager().attach([p, q])
+
+        def body(x: Tensor, *_others: Tensor) -> Tensor:
+            with manager:
+                manager.backward(x * x)
+            return x * 2.0
+
+        traced = wrap(body)
+        others = [tensor([0.0]) for _ in range(more)]
+        found = []
+        for name in given:
+            x = {"p": p, "q": q}.get(name) or tensor([5.0])
+            found.append(traced(x, *others).item())
+            found += [t.grad if t.grad is None else t.grad.item() for t in (x, p, q)]
+        return found
+
+    assert run(wrap) == run(lambda function: function)
+
+
+@compiled
 def test_an_argument_that_is_changed_as_a_closure_first(wrap: Any) -> None:
     def body(x: Tensor, p: list[Tensor]) -> Tensor:
         p[0][...] = p[0] * 2.0
@@ -232,6 +260,33 @@ def test_a_grad_may_be_given_anew_although_it_was_there(wrap: Any) -> None:
         step(tensor([value]))
         assert p.grad is g
         p.grad = None
+
+
+GIVEN_GRADS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
+    "the argument": lambda x, y: [give(y, x)],
+    "itself": lambda x, y: [give(y, y)],
+    "another result": lambda x, y: [give(y, z := x * 3.0), z],
+    "another": lambda x, y: [give(y, x * 3.0)],
+    "and of a Tensor outside": lambda x, y: [give(x, give(y, x))],
+}
+
+
+def give(tensor: Tensor, grad: Tensor) -> Tensor:
+    tensor.grad = grad
+    return tensor
+
+
+@pytest.mark.parametrize("body", GIVEN_GRADS.values(), ids=GIVEN_GRADS)
+def test_a_result_may_be_given_a_grad(body: Callable[[Tensor, Tensor], list[Tensor]]) -> None:
+    def run(wrap: Any) -> list[Any]:
+        traced, found = wrap(lambda x: body(x, x * 2.0)), []
+        for value in (1.0, 2.0, 3.0):
+            x = tensor([value])
+            tensors = traced(x)
+            found += [(t.item(), str(t.grad), [t.grad is p for p in (x, *tensors)]) for t in tensors]
+        return found
+
+    assert run(hostless) == run(lambda function: function)
 
 
 @compiled

@@ -2,7 +2,10 @@
 
 import mgb as mge
 import mgb.functional as F
-from common import dataloader, gm, model, optimizer, total_epochs
+from common import dataloader, total_epochs
+from common import model as net
+from common import optimizer as opt
+from mgb.autodiff import GradManager
 from mgb.jit import partial_trace
 
 
@@ -13,15 +16,17 @@ def backbone(model, inp):
 
 for epoch in range(total_epochs):
     total_loss = 0
+    gm = GradManager()
+    gm.attach(net.parameters())
     for _step, (batch_data, batch_label) in enumerate(dataloader):
         data = mge.tensor(batch_data)
         label = mge.tensor(batch_label)
 
         with gm:
-            logits = backbone(model, data)
+            logits = backbone(net, data)
             loss = F.loss.cross_entropy(logits, label)
             gm.backward(loss)
-            optimizer.step().clear_grad()
+            opt.step().clear_grad()
 
         total_loss += loss.numpy().item()
     print(f"epoch: {epoch}, loss {total_loss / len(dataloader)}")

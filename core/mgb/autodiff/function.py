@@ -14,7 +14,7 @@ from ..ir import Spec
 from ..ops.creation import zeros_like
 from ..ops.primitives import add
 from ..tensor import Tensor
-from .tape import Tape, open_tapes, paused, snapshot
+from .tape import Tape, open_tapes, snapshot, while_paused
 
 
 class Function(ABC):
@@ -51,8 +51,7 @@ class Function(ABC):
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"op Function expect type Tensor as inputs, got {type(tensor).__name__}")
         tapes = recording_tapes(inputs)
-        with paused((*tapes, *open_tapes())):
-            results = self.forward(*inputs)
+        results = while_paused((*tapes, *open_tapes()), lambda: self.forward(*inputs))
         values = (results,) if isinstance(results, Tensor) else tuple(results)
         outputs = tuple(value._alias() for value in values)
         for tape in tapes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from .. import dtypes
 from ..errors import AttachError, TapeError
@@ -16,6 +17,8 @@ from .tape import Tape, next_level
 #: ``(tensor, grad) -> grad``: sees a gradient as soon as it is complete, and may replace it.
 Callback = Callable[[Tensor, Tensor], Any]
 Tensors = Tensor | Iterable[Tensor]
+
+_ALREADY = "already recording: end that by backward() or release() first"
 
 
 class _Attached:
@@ -42,7 +45,36 @@ class _Attached:
             tensor.grad._reset(add(tensor.grad, grad))
 
 
-class GradManager:
+class _Recorder(ABC):
+    """What records from `record` to `release`, or in a ``with``; an interrupt leaves it as it was before."""
+
+    @abstractmethod
+    def record(self) -> None:
+        """Start to record."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Stop recording."""
+
+    @abstractmethod
+    def _records(self) -> bool:
+        """Does it record now?"""
+
+    def __enter__(self) -> Self:
+        recorded = self._records()
+        try:
+            self.record()
+            return self
+        except BaseException:
+            if not recorded:
+                self.release()
+            raise
+
+    def __exit__(self, *_error: object) -> None:
+        _to_the_end(self.release)
+
+
+class GradManager(_Recorder):
     """Computes gradients of what happens between `record` and `backward`.
 
     Managers nest: the one that was opened first records the `backward` of one that was opened later, which
@@ -138,45 +170,53 @@ class GradManager:
                 "no computation history. did you forget record() or call a method that clears the history?"
             )
         try:
-            ys = _listed(y)
-            dys = [ones_like(t) for t in ys] if dy is None else _listed(dy)
-            if len(ys) != len(dys):
-                raise ValueError(f"backward got {len(ys)} tensors and {len(dys)} gradients for them")
-            tape.backward(ys, dys)
-        finally:
-            self.release()
+            try:
+                ys = _listed(y)
+                dys = [ones_like(t) for t in ys] if dy is None else _listed(dy)
+                if len(ys) != len(dys):
+                    raise ValueError(f"backward got {len(ys)} tensors and {len(dys)} gradients for them")
+                tape.backward(ys, dys)
+            finally:
+                self.release()
+        except BaseException:
+            self.release()  # an interrupt may have ended the line above
+            raise
 
     def release(self) -> None:
         """Stop recording and free what was kept for `backward`."""
+        _to_the_end(self._release)
+
+    def _release(self) -> None:
         if self._tape is not None:
             self._tape.close()
             self._tape = None
 
-    def __enter__(self) -> GradManager:
-        self.record()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.release()
+    def _records(self) -> bool:
+        return self._tape is not None
 
     def __or__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
         return GradManagerGroup([self]) | other
 
     def _record(self, level: int) -> None:
         if self._tape is not None:
-            raise TapeError("already recording")
-        self._tape = Tape(level)
-        for attached in list(self._attached.values()):
-            tensor = attached.reference()
-            if tensor is not None:
-                self._tape.watch(tensor, attached.arrived)
+            raise TapeError(_ALREADY)
+        try:
+            self._tape = Tape(level)
+            self._tape.open()
+            for attached in list(self._attached.values()):
+                tensor = attached.reference()
+                if tensor is not None:
+                    self._tape.watch(tensor, attached.arrived)
+        except BaseException:
+            self.release()
+            raise
 
     def _forget(self, key: int) -> Callable[[Any], object]:
         attached = self._attached
         return lambda _reference: attached.pop(key, None)
 
 
-class GradManagerGroup:
+class GradManagerGroup(_Recorder):
     """Managers that record together: each sees the tensors' history, none sees another's `backward`.
 
     Parameters
@@ -195,23 +235,26 @@ class GradManagerGroup:
         TapeError
             One of them is already recording; none is started.
         """
-        if any(manager._tape is not None for manager in self._managers):
-            raise TapeError("already recording")
+        if self._records():
+            raise TapeError(_ALREADY)
         level = next_level()
-        for manager in self._managers:
-            manager._record(level)
+        try:
+            for manager in self._managers:
+                manager._record(level)
+        except BaseException:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Stop recording with every manager."""
+        _to_the_end(self._release)
+
+    def _release(self) -> None:
         for manager in self._managers:
             manager.release()
 
-    def __enter__(self) -> GradManagerGroup:
-        self.record()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.release()
+    def _records(self) -> bool:
+        return any(manager._records() for manager in self._managers)
 
     def __or__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
         if isinstance(other, GradManager):
@@ -219,6 +262,15 @@ class GradManagerGroup:
         if isinstance(other, GradManagerGroup):
             return GradManagerGroup([*self._managers, *other._managers])
         return NotImplemented
+
+
+def _to_the_end(undo: Callable[[], None]) -> None:
+    """Call `undo`, once more if an interrupt ends it before it is done."""
+    try:
+        undo()
+    except BaseException:
+        undo()
+        raise
 
 
 def _checked(tensors: Any) -> list[Tensor]:

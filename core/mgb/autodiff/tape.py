@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import NoGradientError
 from ..ir import Op
 from ..ops.primitives import add
 from ..ops.reduce import sum_to
-from ..tensor import Tensor
+from ..tensor import ACTIVE, Tensor
 
 #: Called with a watched tensor's gradient when its last contribution has arrived.
 Arrived = Callable[[Tensor], None]
+
+Result = TypeVar("Result")
 
 _open: ContextVar[tuple[Tape, ...]] = ContextVar("mgb_open_tapes", default=())
 _levels = count()
@@ -97,22 +98,29 @@ class Tape:
         group and do not see each other.
     """
 
-    __slots__ = ("__weakref__", "_nodes", "_watched", "level", "recording")
+    __slots__ = ("__weakref__", "_closed", "_nodes", "_watched", "level", "recording")
 
     def __init__(self, level: int) -> None:
         self.level = level
         self.recording = True
+        self._closed = False
         self._nodes: list[weakref.ref[Any]] = []
         self._watched: list[weakref.ref[Tensor]] = []
+
+    def open(self) -> None:
+        """Be one of the tapes of this context, until `close`."""
         _open.set((*_open.get(), self))
 
     def watch(self, tensor: Tensor, arrived: Arrived) -> None:
         """Record what is done to `tensor` from now on; `arrived` gets its gradient."""
+        session = ACTIVE.get()
+        if session is not None:
+            session.watched(tensor)
         tapes = tensor._tape or {}
         leaf = Leaf(arrived, tapes.get(self))
-        tensor._tape = {**tapes, self: leaf}
         self._nodes.append(weakref.ref(leaf))
-        self._watched.append(weakref.ref(tensor))
+        self._watched.append(weakref.ref(tensor))  # before the tensor knows of it: `close` takes it back
+        tensor._tape = {**tapes, self: leaf}
 
     def record(self, op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
         """Note that ``out = op(*inputs, **params)``."""
@@ -150,11 +158,12 @@ class Tape:
             node = y._tape.get(self) if y._tape else None
             if node is not None:
                 grads[node] = node.merge(grads[node], dy) if node in grads else dy
-        with paused((self, *(t for t in _open.get() if t.level >= self.level))):
-            return _pull_all(grads, ends)
+        inner = (self, *(t for t in _open.get() if t.level >= self.level))
+        return while_paused(inner, lambda: _pull_all(grads, ends))
 
     def close(self) -> None:
-        """Stop recording and free what was kept."""
+        """Stop recording and free what was kept; after an interrupt it may be called again."""
+        self._closed = True
         self.recording = False
         _open.set(tuple(t for t in _open.get() if t is not self))
         for reference in self._watched:
@@ -169,17 +178,23 @@ class Tape:
         self._watched.clear()
 
 
-@contextmanager
-def paused(tapes: Iterable[Tape]) -> Iterator[None]:
-    """Within, none of `tapes` records."""
+def while_paused(tapes: Iterable[Tape], function: Callable[[], Result]) -> Result:
+    """What `function` returns, while none of `tapes` records."""
     stopped = [t for t in dict.fromkeys(tapes) if t.recording]
-    for tape in stopped:
-        tape.recording = False
     try:
-        yield
-    finally:
-        for tape in stopped:
-            tape.recording = True
+        try:
+            _let_record(stopped, False)
+            return function()
+        finally:
+            _let_record(stopped, True)
+    except BaseException:
+        _let_record(stopped, True)  # an interrupt may have ended the line above
+        raise
+
+
+def _let_record(tapes: Iterable[Tape], records: bool) -> None:
+    for tape in tapes:
+        tape.recording = records and not tape._closed
 
 
 def open_tapes() -> tuple[Tape, ...]:

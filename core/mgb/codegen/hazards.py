@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..ir import Graph, Node
 from .domain import spans
@@ -23,12 +23,12 @@ def hazards(graph: Graph, schedule: Schedule) -> tuple[tuple[int, int], ...]:
         Of its passes, where each reads its operands again.
     """
     span, pairs = spans(graph), []
-    for i, x in enumerate(graph.inputs):
-        for j, y in enumerate(graph.outputs):
-            everywhere = all(s or d == 1 for s, d in zip(span[y], schedule.shape, strict=True))
-            if x.spec == y.spec and not (everywhere and _may_share(schedule, x, y)):
-                pairs.append((i, j))
-    return tuple(pairs)
+    for j, y in enumerate(graph.outputs):
+        everywhere = all(s or d == 1 for s, d in zip(span[y], schedule.shape, strict=True))
+        like = [i for i, x in enumerate(graph.inputs) if x.spec == y.spec]
+        may_share = _sharing(schedule, y) if like and everywhere else lambda x: False
+        pairs += [(i, j) for i in like if not may_share(graph.inputs[i])]
+    return tuple(sorted(pairs))
 
 
 def replaced(graph: Graph, y: Node) -> tuple[int, ...]:
@@ -37,12 +37,14 @@ def replaced(graph: Graph, y: Node) -> tuple[int, ...]:
     return tuple(i for i, x in enumerate(graph.inputs) if x.spec == y.spec and x in found)
 
 
-def _may_share(schedule: Schedule, x: Node, y: Node) -> bool:
-    written = [k for k, p in enumerate(schedule.passes) if y in p.stores]
-    read = [k for k, p in enumerate(schedule.passes) if x in p.reads]
-    if not written or (read and read[-1] > written[0]):
-        return False
-    return written[0] not in read or x in _cone(schedule.passes[written[0]].computes, y)
+def _sharing(schedule: Schedule, y: Node) -> Callable[[Node], bool]:
+    """Whether an input may be the memory of the output `y`, which is written everywhere."""
+    written = next((k for k, p in enumerate(schedule.passes) if y in p.stores), None)
+    if written is None:
+        return lambda x: False
+    here, later = schedule.passes[written], {x for p in schedule.passes[written + 1 :] for x in p.reads}
+    read, found = set(here.reads), _cone(here.computes, y)
+    return lambda x: x not in later and (x not in read or x in found)
 
 
 def _cone(nodes: Sequence[Node], node: Node) -> set[Node]:

@@ -114,6 +114,9 @@ class _Play:
         line = self.timeline
         if len(self.runs) > _MOST_RUNS * len(line):
             raise TooSmallError
+        for value in line.writes[step]:  # readers to come read the new one, and make its views anew
+            if line.owner[value] == value and self.present[value] and value not in line.returned:
+                self.forget(value)
         needed = sum(line.nbytes[v] for v in line.writes[step])
         while self.alive + needed > self.budget:
             self.drop(self.cheapest())
@@ -141,12 +144,16 @@ class _Play:
                 self.drop(root)
 
     def drop(self, root: int) -> None:
-        """Forget a value and its views."""
+        """Forget a value and its views; if one is wanted again, its steps run again."""
+        self.forget(root)
+        self.dropped.add(root)
+
+    def forget(self, root: int) -> None:
+        """A value and its views are no longer there."""
         for value in self.members[root]:
             self.present[value] = False
         self.alive -= self.timeline.nbytes[root]
         self.droppable.discard(root)
-        self.dropped.add(root)
 
     def cheapest(self) -> int:
         """What to drop: the smallest cost for its size and for the time since it was used."""

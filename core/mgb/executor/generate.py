@@ -16,11 +16,11 @@ import numpy as np
 from .. import memory, ownership
 from ..apply import evaluate, ignore_float_errors, restore_float_errors
 from ..backend import Backend, Kernel, Strided
-from ..device import array_module, place
+from ..device import array_module, get_device_count, is_gpu, on, out_of_memory, place
 from ..dtypes import HALVES
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
-from .plan import MemoryPlan, Place, is_given_memory, replaced_by
+from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock
 from .program import Workspaces, allocator
 from .schedule import Call
@@ -39,9 +39,12 @@ def generate(
     writer = (_ProfiledWriter if profiling else _Writer)(graph, plan, backend)
     writer.ask_spare(calls)
     writer.begin(calls)
-    for call, dropped in zip(calls, plan.dropped, strict=True):
-        writer.call(call)
-        writer.drop(dropped)
+    for row in writer.rows(calls):
+        if not writer.chained([calls[k] for k in row]):
+            for k in row:
+                writer.call(calls[k])
+        for k in row:
+            writer.drop(plan.dropped[k])
     writer.end()
     writer.give_result()
     source = writer.source()
@@ -73,8 +76,7 @@ class _Writer:
     has_eager: bool = False
 
     def __post_init__(self) -> None:
-        nodes = (*self.graph.outputs, *self.graph.inputs)
-        self.device = nodes[0].spec.device if nodes else "xpux:0"
+        self.device = device_of(self.graph)
         self.temporaries = [n for n, place in self.plan.places.items() if place.offset is not None]
 
     # the parts
@@ -99,7 +101,7 @@ class _Writer:
         given = {n for call in calls if is_given_memory(call) for n in call.writes}
         updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
         if updated:
-            fresh = [partial(allocator(self.device), n.spec.shape, n.spec.dtype) for n in updated]
+            fresh = [partial(allocator(n.spec.device), n.spec.shape, n.spec.dtype) for n in updated]
             targets = self.bind("targets", ownership.Updates(tuple(updated.values()), fresh).targets)
             self.line(f"{packed(self.name(n, 'o') for n in updated)} = {targets}(arrays)")
         self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
@@ -111,9 +113,51 @@ class _Writer:
             self.bind("give", workspaces.give)
 
     def call(self, call: Call) -> None:
-        """One call, and the memory that it writes to."""
+        """One call, and the memory that it writes to, with its GPU as the current one."""
+        begin, device = len(self.lines), call.writes[0].spec.device
         self.prepare(call)
         self.run(call)
+        self.on_its_gpu(begin, device)
+
+    def rows(self, calls: Sequence[Call]) -> list[list[int]]:
+        """The numbers of the calls; single kernels in a row, which a backend may start at once, together."""
+        rows: list[list[int]] = []
+        before: str | None = None
+        for k, call in enumerate(calls):
+            alone = call.kernel is None or call.hands_over or len(call.steps) > 1
+            device = None if alone else call.writes[0].spec.device
+            if device is not None and device == before:
+                rows[-1].append(k)
+            else:
+                rows.append([k])
+            before = device
+        return rows
+
+    def chained(self, calls: Sequence[Call]) -> bool:
+        """Calls of kernels as one, if there are several and the backend can."""
+        if len(calls) < 2 or self.backend is None:
+            return False
+        arrays = list(dict.fromkeys(n for call in calls for n in (*call.reads, *call.writes)))
+        place = {n: i for i, n in enumerate(arrays)}
+        wiring = [([place[n] for n in c.reads], [place[n] for n in c.writes]) for c in calls]
+        written = self.row_major.union(*(call.writes for call in calls))
+        varying = [i for i, n in enumerate(arrays) if n not in written]
+        chain = self.backend.chain([c.kernel for c in calls if c.kernel is not None], wiring, varying)
+        if chain is None:
+            return False
+        begin = len(self.lines)
+        for call in calls:
+            self.prepare(call)
+            self.row_major.update(call.writes)
+        self.line(f"{self.bind('chain', chain, unique=True)}({packed(self.names[n] for n in arrays)})")
+        self.on_its_gpu(begin, calls[0].writes[0].spec.device)
+        return True
+
+    def on_its_gpu(self, begin: int, device: str) -> None:
+        """Lines from `begin` on, with their GPU as the current one where there are several."""
+        if is_gpu(device) and len(self.lines) > begin and get_device_count("gpu") > 1:
+            head = f"with {self.bind('on', on)}({device!r}):"
+            self.lines[begin:] = [head, *("    " + line for line in self.lines[begin:])]
 
     def prepare(self, call: Call) -> None:
         """The memory that a call writes to, and its inputs in a layout that its kernel can read."""
@@ -173,7 +217,7 @@ class _Writer:
             else:
                 call = f"{function}({', '.join(args)})"
                 if not node.spec.shape:  # NumPy gives a number, not an array
-                    call = f"{self.module()}.asarray({call})"
+                    call = f"{self.module(node.spec.device)}.asarray({call})"
                 self.line(f"{self.name(value, 'v')} = {call}{origin([node])}")
             inside[node] = self.names[value]
 
@@ -205,7 +249,20 @@ class _Writer:
                 "    finally:",
                 "        restore_float_errors(before)",
             ]
+        if is_gpu(self.device):
+            body = self.explained(body)
         return "\n".join(["def run(arrays):", *body, ""])
+
+    def explained(self, body: list[str]) -> list[str]:
+        """`body` with the lack of memory explained."""
+        indented = ["    " + line for line in body]
+        error = f"{self.bind('out_of_memory', out_of_memory)}({self.device!r}, 'a compiled call', error)"
+        return [
+            "    try:",
+            *indented,
+            "    except MemoryError as error:",
+            f"        raise {error} from error",
+        ]
 
     # the words
 
@@ -230,16 +287,19 @@ class _Writer:
         self.bound[name] = value
         return name
 
-    def module(self) -> str:
+    def module(self, device: str) -> str:
         """NumPy or CuPy."""
-        return self.bind("xp", array_module(self.device))
+        return self.bind("cupy" if is_gpu(device) else "numpy", array_module(device))
 
     def fresh(self, node: Node) -> str:
         """An allocation for `node`; NumPy is asked directly where the pool would ask it."""
-        if node.spec.nbytes < memory.SMALL:
-            empty = self.bind("small", array_module(self.device).empty)
+        device = node.spec.device
+        if is_gpu(device):
+            empty = self.bind("gpu_empty", allocator(device))
+        elif node.spec.nbytes < memory.SMALL:
+            empty = self.bind("small", np.empty)
         else:
-            empty = self.bind("empty", allocator(self.device))
+            empty = self.bind("empty", memory.empty)
         dtype = self.bind(node.spec.dtype.name, node.spec.dtype)
         return f"{empty}({node.spec.shape}, {dtype})"
 
@@ -254,7 +314,7 @@ class _Writer:
         if name in self.bound:
             return
         if strided is Strided.CONTIGUOUS:
-            copy = self.bind("contiguous", array_module(self.device).ascontiguousarray)
+            copy = self.bind("contiguous", array_module(node.spec.device).ascontiguousarray)
         else:
             copy = self.bind("monotone", monotone)
         self.line(f"{name} = {copy}({name})")
@@ -266,6 +326,9 @@ class _ProfiledWriter(_Writer):
 
     timed: list[Call] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
+
+    def chained(self, calls: Sequence[Call]) -> bool:
+        return False
 
     def begin(self, calls: Sequence[Call]) -> None:
         self.bind("clock", clock(self.device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
 from ..errors import CompileError
 from ..ir import Graph
+
+_log = logging.getLogger("mgb.backend")
 
 #: Numbers of outputs, each with that of the input whose memory it may take.
 Pairs = tuple[tuple[int, int], ...]
@@ -121,17 +124,24 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
             return kernel
         busy = _busy.setdefault(key, threading.Lock())
     with busy:
-        kernel = _kernels.get(key)
-        if kernel is None:
-            kernel = _load_or_compile(graph, *key, replaces)
-        else:
-            _count(memory_hits=1)
-        with _lock:
-            _kernels[asked] = _kernels[key] = kernel
-            while len(_kernels) > _MOST:
-                del _kernels[next(iter(_kernels))]
+        try:
+            kernel = _kernels.get(key)
+            if kernel is None:
+                kernel = _load_or_compile(graph, *key, replaces)
+            else:
+                _count(memory_hits=1)
+            _keep(kernel, asked, key)
+        finally:
             _busy.pop(key, None)
     return kernel
+
+
+def _keep(kernel: Kernel, *keys: tuple[Backend, str]) -> None:
+    with _lock:
+        for key in keys:
+            _kernels[key] = kernel
+        while len(_kernels) > _MOST:
+            del _kernels[next(iter(_kernels))]
 
 
 def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
@@ -162,10 +172,28 @@ def _load_or_compile(graph: Graph, backend: Backend, key: str, replaces: Pairs) 
         if kernel is not None:
             return kernel
         kernel = _compile(graph, backend, replaces)
-        blob = backend.save(kernel) if alone else None
+        blob = saved(kernel, backend) if alone else None
         if blob is not None:
             cache.store(backend.name, key, blob)
     return kernel
+
+
+def saved(kernel: Kernel, backend: Backend) -> bytes | None:
+    """What `backend` makes of `kernel` to keep it; None: nothing, and the logger ``mgb.backend`` has why.
+
+    A kernel that cannot be kept can be run all the same.
+    """
+    try:
+        blob = backend.save(kernel)
+        return None if blob is None else bytes(memoryview(blob))
+    except Exception as error:
+        _log.warning(
+            "a kernel of backend %r runs, but cannot be kept and will be compiled again: %s: %s",
+            backend.name,
+            type(error).__name__,
+            error,
+        )
+        return None
 
 
 def _load(graph: Graph, backend: Backend, key: str) -> Kernel | None:

@@ -85,7 +85,8 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
     lives = _Lives(graph, calls)
     given = [n for call in calls if is_given_memory(call) for n in call.writes]
     places = {n: Place() for n in given}
-    temporary = [n for n in given if lives.ends(n) < len(calls)]
+    home = device_of(graph)  # where the arena is
+    temporary = [n for n in given if lives.ends(n) < len(calls) and n.spec.device == home]
     offsets, arena_bytes = pack([(lives.start[n], lives.ends(n), n.spec.nbytes) for n in temporary])
     places |= {n: Place(offset=offset) for n, offset in zip(temporary, offsets, strict=True)}
     allowed = {call.writes[o]: call.reads[i] for call in calls for o, i in replaced_by(call)}
@@ -101,6 +102,12 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
     fresh = sum(aligned(n.spec.nbytes) for n, place in places.items() if place == Place())
     before = sum(aligned(n.spec.nbytes) for n in given)
     return MemoryPlan(places, arena_bytes, lives.dropped(), before, arena_bytes + fresh)
+
+
+def device_of(graph: Graph) -> str:
+    """The device of a program: that of its first output."""
+    nodes = (*graph.outputs, *graph.inputs)
+    return nodes[0].spec.device if nodes else "xpux:0"
 
 
 def replaced_by(call: Call) -> tuple[tuple[int, int], ...]:

@@ -10,7 +10,7 @@ from ..fusion import Step
 from ..graph_file import Reader, Writer
 from ..ir import Graph, Node
 from .compile import assemble
-from .kernels import kernel_for
+from .kernels import kernel_for, saved
 from .program import Program
 
 
@@ -44,9 +44,9 @@ def pack(program: Program, writer: Writer) -> dict[str, Any]:
 
 
 def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | None:
-    """The blob of a kernel; None where its backend keeps none, and makes it again when the file is loaded."""
+    """The blob of a kernel; None where its backend gives none, and makes it again when the file is loaded."""
     assert backend is not None
-    blob = backend.save(kernel)
+    blob = saved(kernel, backend)
     return None if blob is None else writer.blob(blob)
 
 

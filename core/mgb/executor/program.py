@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from .. import memory
 from ..backend import Backend, Kernel
-from ..device import array_module, is_gpu
+from ..device import array_module, is_gpu, memory_explained, on
 from ..fusion import Step
 from ..ir import Graph, Spec
 from .plan import MemoryPlan
@@ -134,12 +135,25 @@ class Workspaces:
 
     def _new(self) -> tuple[Any, ...]:
         memory.trim()
-        allocate = allocator(self._device)
-        arena = allocate((self._nbytes,), _BYTE)
+        with on(self._device) if is_gpu(self._device) else nullcontext():
+            arena = allocator(self._device)((self._nbytes,), _BYTE)
         parts = ((arena[offset : offset + spec.nbytes], spec) for offset, spec in self._layout)
         return tuple(part.view(spec.dtype).reshape(spec.shape) for part, spec in parts)
 
 
 def allocator(device: str) -> Callable[..., Any]:
     """``empty(shape, dtype)`` for arrays on `device`."""
-    return array_module(device).empty if is_gpu(device) else memory.empty
+    if not is_gpu(device):
+        return memory.empty
+    empty = array_module(device).empty
+
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """As CuPy's on its current GPU, which `device` is."""
+        try:
+            return empty(shape, dtype)
+        except MemoryError:
+            memory.empty_cache()
+        with memory_explained(device, f"an array of shape {shape}"):
+            return empty(shape, dtype)
+
+    return allocate

@@ -85,7 +85,7 @@ class Timeline:
                     end.append(place)
                     nbytes.append(self.nbytes[value])
                 else:
-                    found = memory[self.owner[value]]
+                    found = next(memory[v] for v in self.reads[step] if self.owner[v] == self.owner[value])
                 if memory[value] < 0 or value not in self.returned:
                     memory[value] = found
         for value in self.returned:

@@ -16,13 +16,13 @@ from ..tensor import ACTIVE, Tensor, active_trace
 from .argument_specs import stand_ins
 from .arguments import check_tensors, key_of, shapes_of
 from .captured import Captured, check_pure, graph_of
+from .families import Families
 from .hostless import HostlessCall, results_of
 from .record import Record
 from .recording import Recording
 from .statistics import Statistics
 from .tree import LEAF, Structure, flatten
-from .variant import Variant
-from .variants import Variants
+from .variant import Compile, Variant
 
 
 class AheadOfTime(ABC):
@@ -37,8 +37,9 @@ class AheadOfTime(ABC):
     options: Options
     _statistics: Statistics
     _captured: Captured | None
+    _compiler: Compile
     _lock: AbstractContextManager[Any]
-    _variants: dict[bool, Variants]
+    _families: dict[bool, Families]
 
     @abstractmethod
     def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
@@ -86,7 +87,7 @@ class AheadOfTime(ABC):
         with self._lock:
             session = self._recording(leaves, without_host=self.without_host, symbolic=True)
             record, ends = _recorded(session, lambda: self.__wrapped__(*args, **kwargs), self.without_host)
-            variant = Variant(record, self._compile)
+            variant = Variant(record, self._compiler)
             for number, segment in enumerate(variant.segments):
                 if segment.outputs:
                     variant.program(number)
@@ -96,7 +97,7 @@ class AheadOfTime(ABC):
                 call = HostlessCall(variant, leaves, *ends) if ends is not None and skips else None
                 self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
             else:
-                self._variants[False].keep(shapes_of(args, kwargs), variant)
+                self._families[False].keep(shapes_of(args, kwargs), variant)
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `mgb.jit.load` runs where no compiler is: the graph, its constants, its kernels.

@@ -27,6 +27,7 @@ def alike(one: Record, other: Record) -> bool:
         and _all(Contents.are_those_of, one.contents, other.contents)
         and _same_instance(one.instance, other.instance)
         and _all(_same_source, one.returned, other.returned)
+        and _all(_same_source, one.watched, other.watched)
         and _partition(one) == _partition(other)
     )
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import device as devices
 from ..apply import caller
-from ..device import of_array
+from ..device import is_gpu, of_array
 from ..errors import TraceOutputError
 from ..ir import Spec
 from ..tensor import Tensor, wrap
@@ -135,6 +136,7 @@ class _Writer:
         self._names: dict[str, Any] = {
             "MISS": MISS,
             "float32": np.float32,
+            "place": devices.place,
             "program": program,
             "wrap": wrap,
         }
@@ -223,13 +225,16 @@ class _Writer:
         self._lines.append(f"if not {self._name(guard)}(({', '.join(places)},)): return MISS")
 
     def _outside(self) -> frozenset[int]:
-        """The ids of Tensors that the body found outside, where it changes some: none may be an argument."""
-        if not self._record.bindings:
-            return frozenset()
+        """The ids of Tensors outside none of which may be an argument.
+
+        These are those that a tape of the body watched, and those that the body found, where it changes some.
+        """
         record = self._record
-        found = [e.owner for e in record.externals if e.leaf is None and e.owner is not None]
-        found += [e.owner for e in record.expected if e.leaf is None]
-        found += [b.owner for b in record.bindings if b.leaf is None]
+        found = [w.owner for w in record.watched if w.leaf is None]
+        if record.bindings:
+            found += [e.owner for e in record.externals if e.leaf is None and e.owner is not None]
+            found += [e.owner for e in record.expected if e.leaf is None]
+            found += [b.owner for b in record.bindings if b.leaf is None]
         pinned = {id(pin.tensor()) for pin in self._pins}  # these stand where they were
         return frozenset(id(owner) for r in found if (owner := r()) is not None) - pinned
 
@@ -249,7 +254,8 @@ class _Writer:
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec
         if external.origin is not None:
-            self._lines.append(f"x{number} = float32({self._name(external.origin)}())[...]")
+            value, device = f"float32({self._name(external.origin)}())[...]", external.node.spec.device
+            self._lines.append(f"x{number} = " + (f"place({value}, {device!r})" if is_gpu(device) else value))
             return
         array = self._tensor(external) + "._grad" * external.of_grad + "._data"
         if self._is_bare(number):

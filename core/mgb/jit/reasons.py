@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +103,8 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
         value = key[aspect] if aspect >= 0 else "a Tensor"
         return value.__name__ if isinstance(value, type) else str(value)
+    if isinstance(key[1], weakref.ref):
+        return f"{key[0].__name__} {id(key[1]()):#x}"
     value = key[1] if isinstance(key[1], str) and key[0] is not str else f"{key[1]!r:.60}"
     return value if len(key) == 2 else f"an array of other values, of shape {key[0]}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..apply import caller, evaluate
 from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..tensor import Tensor
 from ..tracing import make_node
-from .surroundings import Contents
+from .surroundings import Contents, State, contents_of, decisive
 
 
 def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
@@ -50,11 +50,14 @@ class Literal:
         The Python scalar that it was made of, if known.
     owner : weak reference or None
         The Tensor outside whose value it was.
+    device : str
+        Of that Tensor; the array may be NumPy's nevertheless.
     """
 
     array: Any
     raw: Any = None
     owner: weakref.ref[Tensor] | None = None
+    device: str = "xpux:0"
 
     def same_scalar(self, value: Any) -> bool:
         """Is `value` the Python scalar that this was made of?"""
@@ -227,6 +230,10 @@ class Record:
     changes : str or None
         What the body changes in its `modules`, in words: it would do something else after that.
     pins : list of Pin
+    watched : list of Outside
+        The Tensors outside whose gradients a tape of the body wanted; it need not have met them.
+    with_grads : frozenset of int
+        The steps whose Tensors were given a ``grad`` by the body and live on with it.
     same : tuple of int
         For each different Tensor among the arguments, then for each ``grad`` that is used, the first place in
         this order where the same Tensor stands.
@@ -246,6 +253,8 @@ class Record:
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
     pins: list[Pin] = field(default_factory=list)
+    watched: list[Outside] = field(default_factory=list)
+    with_grads: frozenset[int] = frozenset()
     same: tuple[int, ...] = ()
     returned: tuple[int | Outside | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)
@@ -254,6 +263,12 @@ class Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
         statics = {step: value for step, value in self.statics.items() if step < steps}
         return Record(self.entries[:steps], list(self.externals), self.bindings, statics=statics)
+
+    def note(self, modules: Sequence[Any], before: Iterable[State]) -> None:
+        """Note `modules` as they are now, after the body, which found them as `before` says."""
+        self.modules = [(module, decisive(module)) for module in modules]
+        self.contents = [contents for module in modules for contents in contents_of(module)]
+        self.changes = next((words for state in before if (words := state.change()) is not None), None)
 
     def cut(self, entry: Entry) -> None:
         """Add a cut."""
@@ -278,7 +293,7 @@ class Record:
     def node(self, ref: Ref) -> Node:
         """The node of a value."""
         if isinstance(ref, Literal):
-            constant = const_node(ref.array, ref.array.dtype)
+            constant = const_node(ref.array, ref.array.dtype, ref.device)
             if ref.owner is not None:
                 self.captured[constant] = ref
             return constant
@@ -303,8 +318,9 @@ class Record:
         return tuple(e.node.spec for e in self.externals)
 
     def escaping(self, results: Iterable[int | None]) -> frozenset[int]:
-        """The steps whose values Python keeps elsewhere: neither among `results` nor bound."""
-        return frozenset(self.entries[-1].required) - {b.source for b in self.bindings} - frozenset(results)
+        """The steps whose values Python keeps elsewhere, not as `results` nor bound, or with a grad."""
+        handed = {*results, *(b.source for b in self.bindings)}
+        return frozenset(self.entries[-1].required).difference(handed) | self.with_grads
 
     def updates(self) -> Mapping[int, int]:
         """For each step that replaces the value of an external input: which one."""

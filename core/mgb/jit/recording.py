@@ -27,7 +27,7 @@ from .record import (
     external_ref,
 )
 from .session import CallSession
-from .surroundings import State, attributes_of, contents_of, decisive
+from .surroundings import State, attributes_of
 
 
 class Recording(CallSession):
@@ -57,11 +57,9 @@ class Recording(CallSession):
         symbolic_shape: bool = False,
     ) -> None:
         super().__init__(Record())
-        self.symbolic_shape = symbolic_shape
-        self._undone = False
-        self._symbolic = symbolic
-        self._capture_as_const = capture_as_const
-        self._without_host = without_host
+        self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
+        self._capture_as_const, self._without_host = capture_as_const, without_host
+        self._undone = self._saw_outside = False
         self._leaf_tensors = {id(t): n for n, t in enumerate(leaves) if isinstance(t, Tensor)}
         self._leaf_references = {id(t): weakref.ref(t) for t in leaves if isinstance(t, Tensor)}
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
@@ -69,9 +67,7 @@ class Recording(CallSession):
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._rebound: list[weakref.ref[Tensor]] = []
-        self._own: set[int] = (
-            set()
-        )  # ids of Tensors made in the body; one that is reused belongs to another such
+        self._own: dict[int, weakref.ref[Tensor]] = {}  # Tensors made in the body, by their ids
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
@@ -79,10 +75,11 @@ class Recording(CallSession):
         self._states: list[State] = []  # of the modules, as the body found them
         self._instance: Any = None  # what the body is a method of
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
-        self._saw_outside = False
         self._unknown: str | None = None  # where data that only the body can make was used first
         self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # found, and was it looked at?
         self._given_grads: set[int] = set()  # the ids of those that were given one, which may be the old one
+        self._own_grads: list[weakref.ref[Tensor]] = []  # Tensors of the body that were given one
+        self._watched: dict[int, weakref.ref[Tensor]] = {}
         self._returned: list[Any] = []
         #: The ids of arguments that the body could also find by another way.
         self.found_elsewhere: frozenset[int] = frozenset()
@@ -99,11 +96,19 @@ class Recording(CallSession):
         if self._symbolic:
             out = place(self, index, spec)
         else:
-            out = wrap(evaluate(op, [t._data for t in inputs], params), spec.device)
+            out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
-        self._own.add(id(out))
-        self._tensors.append(weakref.ref(out))
+        self._tensors.append(self._made_by_body(out))
         return out
+
+    def _made_by_body(self, tensor: Tensor) -> weakref.ref[Tensor]:
+        reference = self._own[id(tensor)] = weakref.ref(tensor)
+        return reference
+
+    def is_own(self, tensor: Tensor) -> bool:
+        """Did the body make it? Something that was made outside of the trace since may have an id again."""
+        reference = self._own.get(id(tensor))
+        return reference is not None and reference() is tensor
 
     def read(self, tensor: Tensor) -> Any:
         if tensor._index in self.record.statics:
@@ -125,7 +130,7 @@ class Recording(CallSession):
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         super().adopt(alias, original)
-        self._own.add(id(alias))
+        self._made_by_body(alias)
         if original._session is None:
             self._originals[id(alias)] = (self._root(original), original._data)
 
@@ -133,12 +138,12 @@ class Recording(CallSession):
         super().rebound(tensor, value)
         if value._session is None:
             self._originals[id(tensor)] = (self._root(value), value._data)
-        if id(tensor) not in self._own:
+        if not self.is_own(tensor):
             self._rebound.append(weakref.ref(tensor))
             self._remember(tensor)
 
     def created(self, tensor: Tensor) -> None:
-        self._own.add(id(tensor))
+        self._made_by_body(tensor)
         self._made[id(tensor._data)] = tensor._data
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
@@ -158,10 +163,16 @@ class Recording(CallSession):
             self.record.instance = weakref.proxy(instance), attributes_of(instance)
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        if id(tensor) not in self._own:
+        if not self.is_own(tensor):
             self._grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
             if not reads:
                 self._given_grads.add(id(tensor))
+        elif not reads:
+            self._own_grads.append(weakref.ref(tensor))
+
+    def watched(self, tensor: Tensor) -> None:
+        if not self.is_own(tensor):
+            self._watched[id(tensor)] = weakref.ref(tensor)
 
     # cuts
 
@@ -211,16 +222,14 @@ class Recording(CallSession):
         self._returned.clear()
         self._expect_grads(used)
         self._pin(used)
-        self._note_modules()
+        given = (tensor for reference in self._own_grads if (tensor := reference()) is not None)
+        self.record.with_grads = frozenset([t._index for t in given if t._grad is not None])
+        watched = ((key, r) for key, r in self._watched.items() if r() is not None)
+        self.record.watched = [Outside(r, self._leaf_tensors.get(key)) for key, r in watched]
+        if self._without_host or self._capture_as_const:
+            self.record.note(list(self._modules.values()), self._states)
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
-
-    def _note_modules(self) -> None:
-        modules = list(self._modules.values())
-        self.record.modules = [(module, decisive(module)) for module in modules]
-        self.record.contents = [contents for module in modules for contents in contents_of(module)]
-        self.record.changes = next((words for s in self._states if (words := s.change()) is not None), None)
-        self._states.clear()
 
     def returned(self, tensors: Iterable[Any]) -> None:
         """Told of the Tensors in the result, before `finish`."""
@@ -243,10 +252,8 @@ class Recording(CallSession):
         bindings = []
         for key, t in found.items():
             holder = holders.get(key, t)
-            leaf = self._leaf_tensors.get(id(holder))
-            of_grad = holder is not t
-            source = self.ref(t)
-            bindings.append(Binding(source, weakref.ref(holder), leaf, owners.get(key), of_grad=of_grad))
+            leaf, old, of_grad = self._leaf_tensors.get(id(holder)), owners.get(key), holder is not t
+            bindings.append(Binding(self.ref(t), weakref.ref(holder), leaf, old, of_grad=of_grad))
         return bindings
 
     def _grad_bindings(self) -> list[Binding]:
@@ -265,7 +272,7 @@ class Recording(CallSession):
         """Which Tensor it is: a number, if the body made it, or where it stands outside."""
         if tensor is None:
             return None
-        return id(tensor) if id(tensor) in self._own else self._place(tensor)
+        return id(tensor) if self.is_own(tensor) else self._place(tensor)
 
     def _place(self, tensor: Tensor) -> Outside:
         holder = self._holders().get(id(tensor), tensor)
@@ -358,7 +365,7 @@ class Recording(CallSession):
         if tensor._session is self:
             return tensor._index
         if tensor._index == CONSTANT:
-            return Literal(tensor._data)
+            return Literal(tensor._data, device=tensor._device)
         self.check_foreign(tensor)
         array, tensor = tensor._data, self._root(tensor)
         number = self._numbers.get((id(tensor), id(array)))
@@ -368,7 +375,8 @@ class Recording(CallSession):
         if leaf is not None and self._leaf_arrays[id(tensor)] is not array:
             leaf = None
         if self._capture_as_const and leaf is None:
-            return Literal(array, owner=None if id(array) in self._made else weakref.ref(tensor))
+            owner = None if id(array) in self._made else weakref.ref(tensor)
+            return Literal(array, owner=owner, device=tensor._device)
         return external_ref(self._new_external(tensor, array, leaf))
 
     def _root(self, tensor: Tensor) -> Tensor:

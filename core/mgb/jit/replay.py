@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from .. import device as devices
 from ..apply import caller, constant, evaluate
 from ..apply import record as tell_tapes
 from ..errors import TraceMismatchError
 from ..ir import Op, Spec, input_node
-from ..tensor import CONSTANT, Tensor, place
+from ..tensor import CONSTANT, Tensor, place, wrap
 from .reasons import Difference
 from .record import END, EXCLUDE, READ, Entry, Literal, Record, Ref, external_ref
 from .session import CallSession
@@ -29,12 +30,20 @@ _USUAL = (
     "or trace it as a function of its own"
 )
 
+#: Mismatches that do not follow from other shapes.
+_ALWAYS = ("dtype mismatch", "comp_node mismatch")
+
+
+class _OtherOps(Exception):
+    """A call with other shapes does other ops than recorded."""
+
 
 class Replay(CallSession):
     """A session that follows a `Variant`.
 
-    When an input comes with another shape, the rest of the call grows a new record: the ops and their
-    wiring are still checked, while specs, shape parameters and Python numbers are taken as they come.
+    When an input comes with another shape, the rest of the call grows a new record: specs, shape parameters
+    and Python numbers are taken as they come. Where other ops follow from it, the call leaves its record and
+    runs op by op from there on. Otherwise ops and wiring are as recorded, or the call is refused.
 
     Parameters
     ----------
@@ -53,12 +62,15 @@ class Replay(CallSession):
         from them.
     grown : Difference or None
         Where the call parted with every record there is.
+    left : bool
+        Does the call run op by op?
     """
 
     grown: Difference | None = None
     _cursor = 0
     _segment = 0
     reshaped = False
+    left = False
     _looked = False  # has the body seen a value? Then parameters may follow from it
 
     def __init__(
@@ -138,6 +150,13 @@ class Replay(CallSession):
         return True
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        try:
+            return self._evaluated(op, inputs, params) if self.left else self._matched(op, inputs, params)
+        except _OtherOps:
+            self._leave()
+            return self._evaluated(op, inputs, params)
+
+    def _matched(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         entry = self._expect(op, inputs)
         new: dict[int, Spec] = {}  # of external inputs that have another shape than recorded
         for tensor, ref in zip(inputs, entry.args, strict=True):
@@ -158,9 +177,12 @@ class Replay(CallSession):
         if self._finished or self.paused:
             raise self.unreadable(tensor)
         entry = self._entries[self._cursor]
-        if entry.op is not READ or entry.required != (step,):
-            self._mismatch("value unreadable", entry, f"the value of step {step} was read")
-        self._run_to_cut()
+        try:
+            if entry.op is not READ or entry.required != (step,):
+                self._mismatch("value unreadable", entry, f"the value of step {step} was read")
+            self._run_to_cut()
+        except _OtherOps:
+            self._leave()
         return self.values[step]
 
     def seen(self, tensor: Tensor) -> None:
@@ -179,23 +201,32 @@ class Replay(CallSession):
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything that was alive here when recorded gets its value."""
+        if self.left:
+            return
         entry = self._entries[self._cursor]
-        if entry.op is not EXCLUDE:
-            self._mismatch("operator mismatch", entry, "exclude_from_trace")
-        self._run_to_cut()
-        self.release()
-        self.paused = True
+        try:
+            if entry.op is not EXCLUDE:
+                self._mismatch("operator mismatch", entry, "exclude_from_trace")
+            self._run_to_cut()
+            self.release()
+            self.paused = True
+        except _OtherOps:
+            self._leave()
 
     def resume(self) -> None:
         """Leave `exclude_from_trace`."""
-        self.paused = False
+        self.paused = self.left
 
     def finish(self) -> None:
         """The body is done: check that nothing is missing and run what has not run."""
         entry = self._entries[self._cursor]
-        if entry.op is not END:
-            self._mismatch("mismature end", entry, "the end of the function")
-        self._run_to_cut()
+        try:
+            if entry.op is not END:
+                self._mismatch("mismature end", entry, "the end of the function")
+            if not self.left:
+                self._run_to_cut()
+        except _OtherOps:
+            self._leave()
         self.settle()
 
     def _run_to_cut(self) -> None:
@@ -271,10 +302,12 @@ class Replay(CallSession):
         if index in self._kept:
             self._tensors.append(weakref.ref(out))
             if self._imperative:
-                self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params)
+                self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params, out._device)
         return out
 
     def _mismatch(self, reason: str, entry: Entry, came: str) -> NoReturn:
+        if (self.reshaped or self.grown) and not reason.startswith(_ALWAYS):
+            raise _OtherOps
         raise TraceMismatchError(
             reason,
             f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
@@ -283,6 +316,29 @@ class Replay(CallSession):
         )
 
     # other shapes
+
+    def _leave(self) -> None:
+        """Give every living Tensor its value; what comes now is evaluated at once, and not compared.
+
+        A step of an earlier segment whose value no program gave stays unreadable: what it was made of may
+        have been replaced since.
+        """
+        begin = self.variant.segments[self._segment].start
+        found = self.in_flight()
+        self.values.update((s, self.record.static_value(s)) for s in self.record.statics if s < self._cursor)
+        self.evaluate({t._index for t in found if t._index >= begin})
+        self._tensors = [weakref.ref(t) for t in found]
+        self.release()
+        self._cursor = len(self._entries) - 1  # the end, which is no op
+        self.left = self.paused = True
+
+    def _evaluated(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
+        for tensor in inputs:
+            if tensor._session is not self:
+                self.check_foreign(tensor)
+        arrays = [t._data if t._session is None else t._array() for t in inputs]
+        device = params.get("device") or (inputs[0]._device if inputs else devices.default())
+        return wrap(evaluate(op, arrays, params, device), device)
 
     def _part(
         self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
@@ -320,7 +376,9 @@ class Replay(CallSession):
             old = self.record.externals[number]
             self.record.externals[number] = replace(old, node=input_node(spec, old.source))
         args = tuple(
-            Literal(t._data, r.raw if r.matches(t._data) else None) if isinstance(r, Literal) else r
+            Literal(t._data, r.raw if r.matches(t._data) else None, device=t._device)
+            if isinstance(r, Literal)
+            else r
             for t, r in zip(inputs, entry.args, strict=True)
         )
         return self.record.step(entry.op, args, params)

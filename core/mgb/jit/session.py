@@ -73,6 +73,9 @@ class CallSession(ABC):
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:  # noqa: B027
         pass
 
+    def watched(self, tensor: Tensor) -> None:  # noqa: B027
+        pass
+
     def flush(self) -> None:  # noqa: B027 - nothing is deferred
         pass
 
@@ -151,7 +154,7 @@ class CallSession(ABC):
                 stack.extend(r for r in self.entry(step).args if isinstance(r, int) and r >= 0)
         for step in sorted(needed):
             entry = self.entry(step)
-            self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params)
+            self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params, entry.spec.device)
 
     def operands(self, args: Sequence[Any]) -> list[Any]:
         """The arrays that `args` refer to."""

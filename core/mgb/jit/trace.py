@@ -20,8 +20,10 @@ from .binding import Bindable
 from .captured import Captured
 from .config import GraphOptimizationConfig, memory_config
 from .dump import Dumpable
+from .families import Families
 from .hostless import MISS, HostlessCall, results_of, with_new
 from .inspection import Inspectable
+from .kept import Kept, compiler_of
 from .profiling import History, Profilable
 from .reach import found_elsewhere
 from .record import Record
@@ -30,7 +32,7 @@ from .replay import Replay
 from .statistics import Statistics
 from .tree import flatten
 from .variant import Variant
-from .variants import Variants, most_like
+from .variants import most_like
 
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 _STATES = 8
@@ -144,9 +146,10 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self.symbolic_shape = symbolic_shape
         self._statistics = Statistics()
         self._history = History() if profiling else None
-        self._variants = {False: Variants(), True: Variants()}  # by whether a tape of the caller looks on
-        self._hostless: dict[tuple[Any, ...], list[HostlessCall]] = {}  # the newest first
-        self._hosted: dict[tuple[Any, ...], Hosted] = {}
+        self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
+        self._hostless: Kept[list[HostlessCall]] = Kept()  # the newest first
+        self._hosted: Kept[Hosted] = Kept()
+        self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._lock = threading.RLock()
 
@@ -169,24 +172,25 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         if self.capture_as_const:
             check_tensors(args)
         if self.record_only:
-            return self._call_record_only(args, kwargs, self._variants[taped])
+            return self._call_record_only(args, kwargs, self._families[taped])
         if self.without_host and not taped:
             return self._call_hostless(args, kwargs)
-        return self._call_with_host(args, kwargs, self._variants[taped])
+        return self._call_with_host(args, kwargs, self._families[taped])
 
-    def _call_record_only(self, args: Any, kwargs: Any, variants: Variants) -> Any:
+    def _call_record_only(self, args: Any, kwargs: Any, families: Families) -> Any:
         result, variant = self._note(args, kwargs)
-        variants.keep(shapes_of(args, kwargs), variant)
+        families.keep(shapes_of(args, kwargs), variant)
         self._statistics.recorded()
         return result
 
-    def _call_with_host(self, args: Any, kwargs: Any, variants: Variants) -> Any:
+    def _call_with_host(self, args: Any, kwargs: Any, families: Families) -> Any:
         shapes = shapes_of(args, kwargs)
-        known = variants.newest(shapes)
-        if known is None and not variants:
+        variants, known = families.of(shapes)
+        if variants is None:
             with self._lock:
-                if not variants:
-                    return self._record_first(args, kwargs, variants, shapes)
+                variants, known = families.of(shapes)  # another thread may have been faster
+                if variants is None:
+                    return self._record_new(args, kwargs, families, shapes)
         session = Replay(known or variants.oldest(), variants, self._regrown, self.imperative)
         session.symbolic_shape = self.symbolic_shape
         session.reshaped = known is None
@@ -196,27 +200,32 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         except BaseException:
             session.abandon()
             raise
-        if session.grown is not None:
-            reason = self._reason_of_growth(session, variants, args, kwargs)
-            variants.keep(shapes, session.variant)
-            self._statistics.again(reason)
+        if session.left and session.reshaped:
+            families.part(shapes)
+        elif session.grown is not None:
+            of_shapes = self._reason_of_shapes(families, args, kwargs) if session.reshaped else None
+            reason = of_shapes or reasons.of_difference(self.__name__, session.grown)
+            if not session.left:
+                variants.keep(shapes, session.variant)
+            self._statistics.again(reason + "; other ops follow from it, which ran one by one" * session.left)
         return result
 
-    def _reason_of_growth(self, session: Replay, variants: Variants, args: Any, kwargs: Any) -> str:
-        assert session.grown is not None
-        if not session.reshaped:
-            return reasons.of_difference(self.__name__, session.grown)
+    def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
         leaves = flatten((args, kwargs))[0]
         names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, Tensor)]
-        return reasons.of_shapes(self.__name__, variants.shapes(), shapes_of(args, kwargs), names)
+        return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
 
-    def _record_first(self, args: Any, kwargs: Any, variants: Variants, shapes: tuple[Any, ...]) -> Any:
-        known = self._statistics.records
+    def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
+        reason = None
+        if families:
+            reason = self._reason_of_shapes(families, args, kwargs)
+        elif self._statistics.records:
+            records = "records" if families is self._families[True] else "does not record"
+            reason = f"a GradManager outside of {self.__name__} {records} this call"
         result, variant = self._record(args, kwargs)
-        variants.keep(shapes, variant)
-        if known:
-            records = "records" if variants is self._variants[True] else "does not record"
-            self._statistics.again(f"a GradManager outside of {self.__name__} {records} this call")
+        families.keep(shapes, variant)
+        if reason is not None:
+            self._statistics.again(reason)
         return result
 
     def _call_hostless(self, args: Any, kwargs: Any) -> Any:
@@ -241,8 +250,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         """The result by what was recorded for `key`, or `MISS`."""
         hosted = self._hosted.get(key)
         if hosted is not None:
-            return self._call_with_host(args, kwargs, hosted.variants)
-        for call in self._hostless.get(key, ()):
+            return self._call_with_host(args, kwargs, hosted.families)
+        for call in self._hostless.get(key) or ():
             result = call.run(leaves)
             if result is not MISS:
                 if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
@@ -254,26 +263,21 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
     ) -> None:
         if call is not None:
-            calls = with_new(self._hostless.get(key, ()), call)
-            self._keep(self._hostless, key, calls[:_STATES], variant)
+            calls = with_new(self._hostless.get(key) or (), call)
+            self._hostless.keep(key, calls[:_STATES], leaves, most_like(variant))
         else:
             hosted = Hosted(leaves)
-            hosted.variants.keep(shapes, variant)
-            self._keep(self._hosted, key, hosted, variant)
-
-    def _keep(self, kept: dict[Any, Any], key: Any, value: Any, variant: Variant) -> None:
-        """Put `value` into `kept`, and drop the oldest where calls as long as `variant` would be too many."""
-        kept[key] = value
-        while len(kept) > most_like(variant):
-            del kept[next(iter(kept))]
+            hosted.families.keep(shapes, variant)
+            self._hosted.keep(key, hosted, leaves, most_like(variant))
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call could skip the body for arguments with `key`; None if there is none yet."""
         if not self._statistics.records:
             return None
         names = names_of(args, kwargs)
-        if key in self._hostless:
-            return reasons.of_miss(self.__name__, self._hostless[key][0].variant.record, leaves, names)
+        alike = self._hostless.get(key)
+        if alike:
+            return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
         known = [*self._hosted, *self._hostless]
         if not known:
             return f"a GradManager outside of {self.__name__} does not record this call"
@@ -338,7 +342,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return session
 
     def _close(self, session: Recording, record: Record) -> Variant:
-        variant = Variant(record, self._compile)
+        variant = Variant(record, self._compiler)
         if self.symbolic:
             for number in range(len(variant.segments)):
                 variant.run(number, session.fed, session.values)
@@ -358,22 +362,22 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         finally:
             ACTIVE.reset(token)
             session.undo()
-        return result, Variant(record, self._compile)
+        return result, Variant(record, self._compiler)
 
     # looking at it
 
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
-        families = [*self._variants.values(), *(h.variants for h in list(self._hosted.values()))]
+        families = [*self._families.values(), *(h.families for h in self._hosted.values())]
         hosted = [variant for family in families for variant in family]
-        return hosted + [c.variant for calls in list(self._hostless.values()) for c in reversed(calls)]
+        return hosted + [c.variant for calls in self._hostless.values() for c in reversed(calls)]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""
         return self._note(args, kwargs)[1]
 
     def _regrown(self, record: Record, base: Variant) -> Variant:
-        return Variant(record, self._compile, base.segments)
+        return Variant(record, self._compiler, base.segments)
 
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
         options = self._compile_options
@@ -387,4 +391,4 @@ class Hosted:
 
     def __init__(self, leaves: list[Any]) -> None:
         self.leaves = leaves
-        self.variants = Variants()
+        self.families = Families()

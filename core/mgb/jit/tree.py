@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+
+from ..module import Module
+from ..optimizer import Optimizer
+
+#: What keeps the calls that it was given to: see `Kept`.
+_HOLDING = (Module, Optimizer)
 
 #: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
 _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
@@ -60,11 +67,13 @@ def exactly(value: Any) -> tuple[Any, ...]:
     """What is equal for values that Python code cannot tell apart.
 
     That is the value of arrays, numbers, texts, tuples and sets, equality for other hashable objects, and the
-    identity of what has no hash.
+    identity of what has no hash. Modules and Optimizers are not kept alive by it.
     """
     kind = type(value)
     if kind in _PLAIN:
         return kind, value
+    if isinstance(value, _HOLDING):
+        return kind, weakref.ref(value)
     if isinstance(value, _TOLD_BY_TEXT):
         return kind, repr(value)  # 0.0 equals -0.0, and NaN nothing
     if isinstance(value, np.ndarray):

@@ -31,8 +31,8 @@ class Variants:
     def __iter__(self) -> Iterator[Variant]:
         return (variant for _, variant in self._kept)
 
-    def __bool__(self) -> bool:
-        return bool(self._kept)
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def shapes(self) -> list[tuple[Any, ...]]:
         """The sets of shapes of arguments that are known, the oldest first."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +18,6 @@ from ..errors import (
     SymbolicReadError,
     TraceError,
     TraceInputError,
-    TraceOutputError,
     UnknownInputError,
 )
 from ..ir import Spec
@@ -31,14 +29,14 @@ from .captured import Captured
 from .guards import Constants
 from .hostless import MISS, HostlessCall, results_of
 from .reach import found_elsewhere
-from .record import External, Literal, Record, Ref
-from .recording import Recording
+from .record import External, Literal, Ref
 from .trace import trace
 from .tree import Structure, flatten
+from .unrun import UnrunRecording
 from .variant import Variant
 
 
-class WholeRecording(Recording):
+class WholeRecording(UnrunRecording):
     """A recording that runs nothing, and in which all that comes from outside is an argument or in one.
 
     Parameters
@@ -50,6 +48,8 @@ class WholeRecording(Recording):
     capture_as_const : bool
         Other Tensors are constants; without it, they are an error.
     """
+
+    subject = "the function"
 
     def __init__(self, leaves: Sequence[Any], instance: Any, *, capture_as_const: bool) -> None:
         super().__init__(leaves, symbolic=True, capture_as_const=False, without_host=True)
@@ -68,7 +68,8 @@ class WholeRecording(Recording):
             if id(tensor._data) not in self._origins and not self._is_known(root):
                 made = id(tensor._data) in self._made
                 self._held[id(root)] = root
-                return Literal(tensor._data, owner=None if made else weakref.ref(root))
+                owner = None if made else weakref.ref(root)
+                return Literal(tensor._data, owner=owner, device=tensor._device)
         return super().ref(tensor)
 
     def _is_known(self, tensor: Tensor) -> bool:
@@ -82,14 +83,12 @@ class WholeRecording(Recording):
             or any(tensor is state for state in random.states())
         )
 
-    def read(self, tensor: Tensor) -> Any:
-        if self._finished or tensor._index in self.record.statics:
-            return super().read(tensor)
-        raise _reading(f"wants the value of {self.entry(tensor._index)}")
-
-    def seen(self, tensor: Tensor) -> None:
-        if tensor._index != CONSTANT and id(tensor._data) not in self._made:
-            raise _reading("wants the value of a tensor from outside")
+    def reading(self, what: str) -> TraceError:
+        return SymbolicReadError(
+            f"the function {what} at {caller()}, but it is compiled whole and Python does not run again: "
+            "return the tensor and look at it outside, or compute with ops; of a step that must look at "
+            "values, compile the parts by partial_trace"
+        )
 
     def pause(self) -> None:
         raise TraceError(
@@ -120,27 +119,6 @@ class WholeRecording(Recording):
         owner = external.owner() if external.owner is not None else None
         told = external.leaf is not None or external.origin is not None
         return told or (owner is not None and self._belongs(owner))
-
-    def check_kept(self, record: Record, results: Iterable[int | None]) -> None:
-        """Refuse Tensors that the body keeps elsewhere than in its result."""
-        kept = record.escaping(results)
-        if kept:
-            gc.collect()  # what only refers to itself is nowhere
-            kept &= {t._index for t in self.alive()}
-        if kept:
-            entry = record.entries[min(kept)]
-            raise TraceOutputError(
-                f"the function keeps the result of {entry} at {entry.source} elsewhere than in what it "
-                "returns, where later calls could not renew it: return it"
-            )
-
-
-def _reading(what: str) -> SymbolicReadError:
-    return SymbolicReadError(
-        f"the function {what} at {caller()}, but it is compiled whole and Python does not run again: return "
-        "the tensor and look at it outside, or compute with ops; of a step that must look at values, compile "
-        "the parts by partial_trace"
-    )
 
 
 class WholeCall(HostlessCall):
@@ -275,7 +253,7 @@ class xla_trace(trace):
         variant, call = self._noted_call(args, kwargs, leaves)
         if variant.record.changes is None:
             self._keep_call(key, leaves, shapes_of(args, kwargs), variant, call)
-            result = self._hostless[key][0].run(leaves)
+            result = (self._hostless.get(key) or [call])[0].run(leaves)
         else:
             result = call.run(leaves)
         if reason is not None and variant.programs:
@@ -322,7 +300,7 @@ class xla_trace(trace):
         finally:
             ACTIVE.reset(token)
             session.undo()
-        return Variant(record, self._compile), structure, refs
+        return Variant(record, self._compiler), structure, refs
 
     def _recording(
         self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None
@@ -330,7 +308,7 @@ class xla_trace(trace):
         return WholeRecording(leaves, self._is_method_of(), capture_as_const=self.capture_as_const)
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
-        newest: Any = next(iter(self._hostless.get(key, ())), None)
+        newest: Any = next(iter(self._hostless.get(key) or ()), None)
         reason = newest.changed() if newest is not None else None
         return reason or super()._reason_of(key, leaves, args, kwargs)
 

@@ -47,6 +47,11 @@ def bitcast(sheet: Sheet, node: Node, x: str) -> str:
     return sheet.call("BitCast", x, to=NUMBER_OF[node.spec.dtype], opset=26)
 
 
+def transpose(sheet: Sheet, node: Node, x: str) -> str:
+    axes = node.params["axes"]
+    return sheet.call("Transpose", x, **({"perm": axes} if axes else {}))  # an empty list has no type
+
+
 def iota(sheet: Sheet, node: Node) -> str:
     count, zero, one = (sheet.constant(np.int64(n)) for n in (node.spec.size, 0, 1))
     places = sheet.cast(sheet.call("Range", zero, count, one), node.spec.dtype)

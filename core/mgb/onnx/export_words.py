@@ -63,6 +63,7 @@ from .export_nodes import (
     slice_,
     take,
     transfer,
+    transpose,
     with_params,
 )
 
@@ -211,7 +212,7 @@ _ROWS: list[tuple[str, Word]] = [
     ("bitcast",     Word(bitcast, ALL - _BOOL, when=lambda node: node.spec.dtype != bool_)),
     ("iota",        Word(iota)),
     ("reshape",     Word(reshape)),
-    ("transpose",   Word(with_params("Transpose", perm="axes"))),
+    ("transpose",   Word(transpose)),
     ("broadcast_to", Word(expand)),
     ("slice",       Word(slice_)),
     ("concat",      Word(with_params("Concat", axis="axis"))),

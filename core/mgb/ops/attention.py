@@ -65,8 +65,10 @@ def _exchanged(ndim: int) -> tuple[int, ...]:
 def _weights_eager(q: Any, k: Any, causal: bool) -> Any:
     scores = q @ k.swapaxes(-1, -2)
     if causal:
-        scores[..., ~np.tri(*scores.shape[-2:], dtype=np.bool_)] = -math.inf
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-math.inf))
+        below = np.tri(*scores.shape[-2:], dtype=np.bool_, like=scores)
+        scores = np.where(below, scores, scores.dtype.type(-math.inf))
+    most = scores.max(axis=-1, keepdims=True) if scores.shape[-1] else 0
+    weights = np.exp(scores - most)
     weights /= weights.sum(axis=-1, keepdims=True)
     return weights
 

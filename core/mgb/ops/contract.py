@@ -19,6 +19,7 @@ from ..libraries import Rule
 from ..memory import empty
 from ..tensor import Tensor
 from .declare import NUMERIC, declare
+from .eager import windows
 from .layout import reshape
 
 Pair = tuple[int, int]
@@ -164,10 +165,8 @@ def pad(x: Any, padding: Pair, value: Any = 0) -> Any:
 
 def _windows(x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Any:
     """A view (N, C, kh, kw, oh, ow) of the elements that each tap of the kernel meets."""
-    reach = tuple(d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True))
-    view = np.lib.stride_tricks.sliding_window_view(pad(x, padding), reach, axis=(2, 3))
-    (sh, sw), (dh, dw) = stride, dilation
-    return view[:, :, ::sh, ::sw, ::dh, ::dw].transpose(0, 1, 4, 5, 2, 3)
+    window_counts("conv2d", x.shape[2:], kernel, stride, padding, dilation)
+    return windows(pad(x, padding), kernel, stride, dilation)
 
 
 def _batches(images: int, bytes_each: int) -> Iterator[slice]:

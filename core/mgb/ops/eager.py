@@ -1,11 +1,19 @@
-"""What NumPy does not spell in one call, for the eager rules of the words."""
+"""What NumPy does not spell in one call, for the eager rules.
+
+Eager rules serve NumPy's arrays and CuPy's: NumPy's functions hand over to CuPy where it has one of that name
+and those parameters. New arrays are made in the likeness of one that is given.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from .. import dtypes
+from ..device import array_module
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
@@ -27,7 +35,23 @@ def bitcast(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def iota(shape: tuple[int, ...], dtype: np.dtype[Any], device: str = "xpux:0") -> Any:
-    return np.arange(math.prod(shape)).astype(dtype).reshape(shape)
+    return array_module(device).arange(math.prod(shape)).astype(dtype).reshape(shape)
+
+
+#: Dtypes whose sums CuPy cannot make at places that stand several times, and those that serve them: with as
+#: many bits the sum has the same bits, with more it is cut off.
+_SUMMED_AS = {
+    **dict.fromkeys((dtypes.bool_, dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16), dtypes.int32),
+    dtypes.int64: dtypes.uint64,
+}
+
+
+def add_at(x: Any, key: Any, value: Any) -> Any:
+    """`x` with `value` added at ``x[key]``, several times where a place stands several times."""
+    summed = x.dtype if isinstance(x, np.ndarray) else _SUMMED_AS.get(x.dtype, x.dtype)
+    out = x.astype(summed)  # a copy, of the same dtype too
+    np.add.at(out, key, value.astype(summed, copy=False))
+    return out.astype(x.dtype, copy=False)
 
 
 def shl(x: Any, count: Any) -> Any:
@@ -49,6 +73,22 @@ def mulhi(a: Any, b: Any) -> Any:
     middle = ah * bl + low
     other = al * bh + (middle & mask)
     return ah * bh + (middle >> half) + (other >> half)
+
+
+def windows(x: Any, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Any:
+    """A view (N, C, kh, kw, oh, ow) of the elements of images (N, C, H, W) that each tap meets."""
+    counts = [
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)
+    ]
+    steps = x.strides[2:]
+    between = [d * step for d, step in zip(dilation, steps, strict=True)]
+    onwards = [s * step for s, step in zip(stride, steps, strict=True)]
+    if isinstance(x, np.ndarray):
+        strided = partial(np.lib.stride_tricks.as_strided, writeable=False)
+    else:
+        strided = array_module("gpu0").lib.stride_tricks.as_strided
+    return strided(x, (*x.shape[:2], *kernel, *counts), (*x.strides[:2], *between, *onwards))
 
 
 def erf(x: Any) -> Any:

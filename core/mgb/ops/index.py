@@ -18,6 +18,7 @@ from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
 from .creation import along, zeros_like
 from .declare import broadcast_shapes, declare, normalize_axis
+from .eager import add_at
 from .layout import Window, reshape, slice_, slices
 from .primitives import cast, eq, where
 from .reduce import reduce_sum
@@ -65,7 +66,7 @@ def _moves(indices: Sequence[Any], axes: Axes, place: int) -> tuple[range, range
 def _get(x: Any, *indices: Any, axes: Axes, place: int) -> Any:
     given, wanted = _moves(indices, axes, place)
     out = x[_key(x.ndim, indices, axes)]
-    return out if given == wanted else np.ascontiguousarray(np.moveaxis(out, given, wanted))
+    return out if given == wanted else np.copy(np.moveaxis(out, given, wanted), order="C")
 
 
 def _get_grad(
@@ -114,9 +115,7 @@ index_set = declare(Op("index_set", Kind.OPAQUE, _put_infer, _set, _set_grad, pr
 
 
 def _add(x: Any, value: Any, *indices: Any, axes: Axes, place: int) -> Any:
-    out = x.copy()
-    np.add.at(out, _key(x.ndim, indices, axes), _placed(x, value, indices, axes, place))
-    return out
+    return add_at(x, _key(x.ndim, indices, axes), _placed(x, value, indices, axes, place))
 
 
 def _add_grad(
@@ -160,8 +159,10 @@ slice_set = declare(
 
 def _grid(index: Any, axis: int) -> tuple[Any, ...]:
     """`index` along `axis` and each element's own place along the other axes."""
-    grid = np.ogrid[tuple(slice(d) for d in index.shape)]
-    return tuple(index if i == axis else g for i, g in enumerate(grid))
+    counts = (
+        np.arange(d, like=index).reshape(-1, *(1,) * (index.ndim - 1 - i)) for i, d in enumerate(index.shape)
+    )
+    return tuple(index if i == axis else count for i, count in enumerate(counts))
 
 
 def _check_gather(name: str, x: Any, index: Any, axis: int) -> None:
@@ -218,9 +219,7 @@ def _scatter_grad(
 
 def _scatter_add(x: Any, value: Any, index: Any, axis: int) -> Any:
     _check_scatter(x, value, index, axis)
-    out = x.copy()
-    np.add.at(out, _grid(index, axis), value)
-    return out
+    return add_at(x, _grid(index, axis), value)
 
 
 def _scatter_add_grad(

@@ -119,7 +119,7 @@ def reverse(x: Tensor, axis: Shape) -> Tensor:
 
 
 def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
-    out = np.zeros(shape, x.dtype)
+    out = np.zeros_like(x, shape=shape)
     out[slices(window)] = x
     return out
 

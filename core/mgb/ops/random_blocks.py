@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device import to_host
 from ..memory import empty
 
 ROUNDS = 10
@@ -83,10 +84,16 @@ def blocked(
 
     def eager(*operands: Any) -> Any:
         shape = np.broadcast_shapes(*(x.shape for x in operands))
-        like, ndim = operands[0], max(1, len(shape))
+        like, ndim = (
+            next((x for x in operands if not isinstance(x, np.generic)), operands[0]),
+            max(1, len(shape)),
+        )
+        operands = tuple(
+            np.full_like(like, x, x.dtype, shape=()) if isinstance(x, np.generic) else x for x in operands
+        )
         operands = tuple(x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in operands)
         length, *rest = np.broadcast_shapes(*(x.shape for x in operands[1:WORDS]))
-        rows = max(1, BLOCK // max(1, math.prod(rest))) if type(like) is np.ndarray else length
+        rows = max(1, BLOCK // max(1, math.prod(rest))) if type(like) is np.ndarray else max(1, length)
         out = _new(shape or (1,), dtype, like)
         words = Words(min(rows, length) * math.prod(rest), like)
         for start in range(0, len(out), rows):
@@ -108,7 +115,7 @@ def _new(shape: tuple[int, ...], dtype: np.dtype[Any], like: Any) -> Any:
 
 def _give_out(which: Any, values: Sequence[Any], out: Any) -> None:
     """``out = values[which]``, element by element; as a rule `which` varies where counters do not."""
-    last = len(values) - 1
+    last, which = len(values) - 1, to_host(which)
     for place in np.ndindex(which.shape):
         value = values[min(int(which[place]), last)]
         axes = tuple(zip(place, which.shape, value.shape, strict=True))

@@ -30,25 +30,31 @@ def _reduction(
         return Spec(reduced_shape(x.shape, axis), x.dtype)
 
     def eager(x: Any, axis: Axes) -> Any:
-        return function(x, axis=axis, keepdims=True)
+        return function(x, axis) if axis else x.copy()
 
     return declare(Op(name, Kind.REDUCE, infer, eager, grad, promote=typing.promote))
 
 
-def _sum(x: Any, axis: Axes, keepdims: bool) -> Any:
-    return np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+def _extreme(function: Callable[..., Any], x: Any, axis: Axes, of_nothing: Any) -> Any:
+    if x.size == 0 and any(x.shape[a] == 0 for a in axis):
+        return np.full_like(x, of_nothing, shape=reduced_shape(x.shape, axis))
+    return function(x, axis=axis, keepdims=True)
 
 
-def _prod(x: Any, axis: Axes, keepdims: bool) -> Any:
-    return np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+def _sum(x: Any, axis: Axes) -> Any:
+    return np.sum(x, axis=axis, keepdims=True, dtype=x.dtype)
 
 
-def _max(x: Any, axis: Axes, keepdims: bool) -> Any:
-    return np.max(x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype))
+def _prod(x: Any, axis: Axes) -> Any:
+    return np.prod(x, axis=axis, keepdims=True, dtype=x.dtype)
 
 
-def _min(x: Any, axis: Axes, keepdims: bool) -> Any:
-    return np.min(x, axis=axis, keepdims=keepdims, initial=highest(x.dtype))
+def _max(x: Any, axis: Axes) -> Any:
+    return _extreme(np.max, x, axis, lowest(x.dtype))
+
+
+def _min(x: Any, axis: Axes) -> Any:
+    return _extreme(np.min, x, axis, highest(x.dtype))
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
@@ -75,7 +81,7 @@ def _extent_infer(x: Spec, axis: Axes) -> Spec:
 
 def _extent_eager(x: Any, axis: Axes) -> Any:
     spec = _extent_infer(x, axis)
-    return np.full(spec.shape, math.prod(x.shape[a] for a in axis), spec.dtype)
+    return np.full_like(x, math.prod(x.shape[a] for a in axis), spec.dtype, shape=spec.shape)
 
 
 #: ``extent(x, axis=)``: how many elements a reduction over `axis` folds, as a float. It reads no data; it

@@ -43,7 +43,9 @@ argsort_ = declare(Op("argsort", Kind.OPAQUE, _order_infer, _order, differentiab
 
 
 def _first(x: Any, k: int, axis: int, descending: bool) -> Any:
-    return np.take(_order(x, axis, descending), range(k), axis)
+    if k > x.shape[axis]:
+        raise ValueError(f"topk: {k} of {x.shape[axis]}")
+    return _order(x, axis, descending)[(*(slice(None),) * axis, slice(k))]
 
 
 def _first_infer(x: Spec, k: int, axis: int, descending: bool) -> Spec:

@@ -74,11 +74,13 @@ class Optimizer(ABC):
             This one, so that ``optimizer.step().clear_grad()`` reads well.
         """
         for group in self.param_groups:
-            numbers = {name: live(source) for name, source in self._live(group).items()}
+            sources, numbers = self._live(group), dict[str, dict[str, Tensor]]()
             for param in group["params"]:
                 if param.grad is not None:
                     _check_grad(param, param.grad)
-                    self._update(param, param.grad, self._state[param], group, numbers)
+                    if param.device not in numbers:
+                        numbers[param.device] = {n: live(s, param.device) for n, s in sources.items()}
+                    self._update(param, param.grad, self._state[param], group, numbers[param.device])
         return self
 
     def clear_grad(self) -> None:

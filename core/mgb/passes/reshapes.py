@@ -115,7 +115,8 @@ def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Te
         if found is None:
             return None
         operands.append(found)
-    return apply(node.op, *operands, **node.params)
+    found = apply(node.op, *operands, **node.params)
+    return found if found.shape == shape else None  # of operands without axes nothing gets one
 
 
 # shapes whose axes longer than 1 agree

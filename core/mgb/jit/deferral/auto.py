@@ -159,6 +159,9 @@ class AutoSession:
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         pass
 
+    def watched(self, tensor: Tensor) -> None:
+        pass
+
     def created(self, tensor: Tensor) -> None:
         pass
 

@@ -121,7 +121,8 @@ def run_one_by_one(links: Sequence[tuple[Link, tuple[int, ...]]], fed: list[Any]
         if cause is None:
             try:
                 arrays = [a.array if isinstance(a, Literal) else values[_ref(a)] for a in link.args]
-                values[link.index] = evaluate(link.op, arrays, link.params)
+                device = link.spec.device if link.spec is not None else ""
+                values[link.index] = evaluate(link.op, arrays, link.params, device)
             except Exception as error:
                 error.add_note(_note(link))
                 cause = error

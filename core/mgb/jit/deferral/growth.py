@@ -99,7 +99,8 @@ class Growth:
         array = tensor._data
         if is_number(tensor) and not varies:
             exact = scalar.__class__ in (bool, int) or (scalar.__class__ is float and scalar)
-            return Literal(array, scalar if exact else INEXACT), const_node(array, array.dtype)
+            literal = Literal(array, scalar if exact else INEXACT, device=tensor._device)
+            return literal, const_node(array, array.dtype, tensor._device)
         known = self._numbers.get(id(array))
         if known is not None and not varies:
             return -1 - known, self._external(known, at, feeds)

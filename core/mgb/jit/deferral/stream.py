@@ -211,6 +211,9 @@ class Stream:
     def seen(self, tensor: Tensor) -> None:
         pass
 
+    def watched(self, tensor: Tensor) -> None:
+        pass
+
     def created(self, tensor: Tensor) -> None:
         pass
 
@@ -291,7 +294,7 @@ class Stream:
     def _run_at_once(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
         """The result as in eager code: this op comes with other parameters each time."""
         device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
-        return wrap(evaluate(op, [t._array() for t in inputs], params), device)
+        return wrap(evaluate(op, [t._array() for t in inputs], params, device), device)
 
     # computing
 

@@ -18,6 +18,7 @@ from ..binding import Bindable
 from ..explain import explain, explain_program
 from ..hostless import MISS, with_new
 from ..inspection import Inspectable
+from ..kept import Kept, compiler_of
 from ..profiling.profilable import Profilable
 from ..reach import found_elsewhere
 from ..statistics import Statistics
@@ -119,7 +120,8 @@ class partial_trace(Bindable, Inspectable, Profilable):
         self.options, self._history = like.options, like._history
         self.capture_as_const, self.symbolic_shape = like.capture_as_const, like.symbolic_shape
         self._statistics = Statistics()
-        self._calls: dict[tuple[Any, ...], list[PartialCall]] = {}  # the newest first
+        self._calls: Kept[list[PartialCall]] = Kept()  # the newest first
+        self._compiler = compiler_of(self, self.options)
         self._lock = threading.RLock()
 
     # calling
@@ -142,8 +144,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
                 reason = self._reason_of(key, leaves, args, kwargs)
                 call = self._compiled(leaves, args, kwargs)
                 if call.variant.record.changes is None:
-                    self._keep(key, call)
-                    call = self._calls[key][0]
+                    call = self._keep(key, call, leaves)
                 self._statistics.recorded()
                 if reason is not None:
                     self._statistics.again(reason)
@@ -154,14 +155,14 @@ class partial_trace(Bindable, Inspectable, Profilable):
     def _served(self, key: tuple[Any, ...], leaves: Sequence[Any]) -> Any:
         """The result by what was noted for `key`, or `MISS`."""
         tapes = recording()
-        for call in self._calls.get(key, ()):
+        for call in self._calls.get(key) or ():
             result = call.run(leaves, tapes)
             if result is not MISS:
                 return result
         return MISS
 
     def _compiled(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PartialCall:
-        return PartialCall(self._note(leaves, args, kwargs), leaves, self._compile, self._watched)
+        return PartialCall(self._note(leaves, args, kwargs), leaves, self._compiler, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
         found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
@@ -174,11 +175,11 @@ class partial_trace(Bindable, Inspectable, Profilable):
             session.is_method_of(instance)
         return note(session, lambda: self.__wrapped__(*args, **kwargs), modules)
 
-    def _keep(self, key: tuple[Any, ...], call: PartialCall) -> None:
-        """Add `call`, and drop the oldest where calls as long would be too many."""
-        self._calls[key] = with_new(self._calls.get(key, ()), call)[:_STATES]
-        while len(self._calls) > most_like(call.variant):
-            del self._calls[next(iter(self._calls))]
+    def _keep(self, key: tuple[Any, ...], call: PartialCall, leaves: Sequence[Any]) -> PartialCall:
+        """Add `call`, drop the oldest where calls as long would be too many, and return what serves it."""
+        calls: list[PartialCall] = with_new(self._calls.get(key) or (), call)[:_STATES]
+        self._calls.keep(key, calls, leaves, most_like(call.variant))
+        return calls[0]
 
     def _reason_of(
         self, key: tuple[Any, ...], leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -187,10 +188,11 @@ class partial_trace(Bindable, Inspectable, Profilable):
         if not self._calls:
             return None
         names = names_of(args, kwargs)
-        if key not in self._calls:
+        known = self._calls.get(key)
+        if known is None:
             return reasons.of_keys(self.__name__, list(self._calls), key, names)
         tapes = recording()
-        alike = [call for call in self._calls[key] if call.wants_as_noted(leaves, tapes)]
+        alike = [call for call in known if call.wants_as_noted(leaves, tapes)]
         if not alike:
             return f"other tensors want gradients of {self.__name__} than before"
         return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
@@ -205,12 +207,12 @@ class partial_trace(Bindable, Inspectable, Profilable):
 
     def variants(self) -> list[Variant]:
         """The forward pass of every noted call, oldest first."""
-        return [call.variant for calls in list(self._calls.values()) for call in reversed(calls)]
+        return [call.variant for calls in self._calls.values() for call in reversed(calls)]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Note one call; the body runs, no Tensor outside is changed. The forward pass of it."""
         leaves, _ = flatten((args, kwargs))
-        return Variant(self._note(leaves, args, kwargs).record, self._compile)
+        return Variant(self._note(leaves, args, kwargs).record, self._compiler)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Every stage of both programs of one call as text, the way back for all results; nothing is run."""
@@ -227,5 +229,5 @@ class partial_trace(Bindable, Inspectable, Profilable):
     @property
     def backward_programs(self) -> list[Program]:
         """What was compiled for backward passes, oldest first."""
-        calls = [call for calls in list(self._calls.values()) for call in reversed(calls)]
+        calls = [call for calls in self._calls.values() for call in reversed(calls)]
         return [p for call in calls if call.way_back is not None for p in call.way_back.programs]

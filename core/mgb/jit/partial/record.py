@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,18 +9,18 @@ from typing import Any
 from ...apply import apply, caller
 from ...autodiff.stretch import Stretch, recording, the_only
 from ...autodiff.tape import Tape
-from ...errors import PartialReadError, TraceOutputError, UnknownInputError
+from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
-from ...tensor import ACTIVE, CONSTANT, Tensor
+from ...tensor import ACTIVE, Tensor
 from ..hostless import results_of
 from ..record import END, Entry, External, Literal, Record, Ref, external_ref
-from ..recording import Recording
 from ..tree import Structure, flatten
+from ..unrun import UnrunRecording
 from ..variant import cut_out
 from .cut import OUTPUT_GRADIENT, values_to_keep
 
 
-class PartialRecording(Recording):
+class PartialRecording(UnrunRecording):
     """A recording that runs nothing, for calls that skip the body.
 
     Parameters
@@ -35,6 +34,8 @@ class PartialRecording(Recording):
         Shapes are Tensors in the body.
     """
 
+    subject = "the body of a partially traced function"
+
     def __init__(self, leaves: Sequence[Any], *, capture_as_const: bool, symbolic_shape: bool) -> None:
         super().__init__(
             leaves, symbolic=True, capture_as_const=False, without_host=True, symbolic_shape=symbolic_shape
@@ -45,24 +46,21 @@ class PartialRecording(Recording):
     def ref(self, tensor: Tensor) -> Ref:
         array = tensor._data
         if self._takes_data and id(array) in self._made and id(array) not in self._origins:
-            return Literal(array)
+            return Literal(array, device=tensor._device)
         return super().ref(tensor)
 
-    def read(self, tensor: Tensor) -> Any:
-        if self._finished or tensor._index in self.record.statics:
-            return super().read(tensor)
-        raise _reading(f"wants the value of {self.entry(tensor._index)}")
-
-    def seen(self, tensor: Tensor) -> None:
-        if tensor._index != CONSTANT and id(tensor._data) not in self._made:
-            raise _reading("wants the value of a tensor from outside")
+    def reading(self, what: str) -> TraceError:
+        return PartialReadError(
+            f"{self.subject} {what} at {caller()}, but Python does not run again at later calls: do that "
+            "outside of the function, where all is eager, or compute it with ops"
+        )
 
     def pause(self) -> None:
-        raise _reading("leaves the trace by exclude_from_trace")
+        raise self.reading("leaves the trace by exclude_from_trace")
 
     def makes(self, value: Any) -> bool:
         """Is `value` a Tensor that the body made, or a ``grad`` that it found?"""
-        return id(value) in self._own or id(value) in self._holders()
+        return self.is_own(value) or id(value) in self._holders()
 
     def rebound_tensors(self) -> Iterator[tuple[int | None, Tensor]]:
         """The Tensors outside with a new value, each with its place among the arguments."""
@@ -70,13 +68,6 @@ class PartialRecording(Recording):
         for key, tensor in {id(t): t for r in self._rebound if (t := r()) is not None}.items():
             if key not in grads:
                 yield self._leaf_tensors.get(key), tensor
-
-
-def _reading(what: str) -> PartialReadError:
-    return PartialReadError(
-        f"the body of a partially traced function {what} at {caller()}, but Python does not run again at "
-        "later calls: do that outside of the function, where all is eager, or compute it with ops"
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,7 +186,7 @@ def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[A
         structure, results = _run(session, body, stretch)
         record = session.finish()
         session.check_known()
-        _check_kept(session, record, results.refs)
+        session.check_kept(record, results.refs)
     finally:
         ACTIVE.reset(token)
         stretch.forget()
@@ -256,20 +247,6 @@ def _ends(session: PartialRecording, leaves: Sequence[Any], tape: Tape) -> dict[
 
 def _seen_by(tape: Tape, value: Any) -> bool:
     return isinstance(value, Tensor) and bool(value._tape) and tape in (value._tape or ())
-
-
-def _check_kept(session: PartialRecording, record: Record, refs: Iterable[int | None]) -> None:
-    """Refuse Tensors that the body keeps elsewhere than in its result: a later call would not renew them."""
-    kept = record.escaping(refs)
-    if kept:
-        gc.collect()  # what only refers to itself is nowhere
-        kept &= {t._index for t in session.alive()}
-    if kept:
-        entry = record.entries[min(kept)]
-        raise TraceOutputError(
-            f"the body of a partially traced function keeps the result of {entry} at {entry.source} "
-            "elsewhere than in what it returns, where later calls could not renew it: return it"
-        )
 
 
 def _split(record: Record, structure: Structure, results: _Results, leaves: Sequence[Any]) -> Noted:

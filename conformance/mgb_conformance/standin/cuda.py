@@ -1,0 +1,177 @@
+"""Devices, streams and memory of the stand-in, with the names of ``cupy.cuda``."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+
+class OutOfMemoryError(MemoryError):
+    """The device has no more memory."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """The CUDA runtime refused."""
+
+
+class State(threading.local):
+    """What a test may set, and what a thread works on now.
+
+    Attributes
+    ----------
+    devices : int
+        How many there are.
+    largest : int or None
+        More bytes than this in one allocation are refused.
+    device : int
+        The current one.
+    streams : dict
+        For each device its current stream.
+    """
+
+    devices = 1
+    largest: int | None = None
+
+    def __init__(self) -> None:
+        self.device = 0
+        self.streams: dict[int, Stream] = {}
+
+
+state = State()
+
+
+def allow(nbytes: int) -> None:
+    """Raise as CuPy's pool does where the device has not `nbytes`."""
+    if State.largest is not None and nbytes > State.largest:
+        raise OutOfMemoryError(f"Out of memory allocating {nbytes:,} bytes (allocated so far: 0 bytes).")
+
+
+class Device:
+    """A device by its number, or the current one."""
+
+    def __init__(self, device: int | Device | None = None) -> None:
+        self.id = state.device if device is None else getattr(device, "id", device)
+        self._before: list[int] = []
+
+    def __int__(self) -> int:
+        return self.id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<CUDA Device {self.id}>"
+
+    def use(self) -> None:
+        """Make it the current one of this thread."""
+        if not 0 <= self.id < State.devices:
+            raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+        state.device = self.id
+
+    def __enter__(self) -> Device:
+        self._before.append(state.device)
+        self.use()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        state.device = self._before.pop()
+
+    def synchronize(self) -> None:
+        """Nothing is ever under way here."""
+
+    @property
+    def compute_capability(self) -> str:
+        return "90"
+
+
+_handles = itertools.count(0x5000, 0x100)
+
+
+class Stream:
+    """A stream, which has a handle and can be the current one of its device."""
+
+    def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
+        self.ptr = 0 if null else next(_handles)
+        self.device_id = state.device
+        self._before: list[Stream] = []
+
+    def use(self) -> Stream:
+        """Make it the current one."""
+        state.streams[state.device] = self
+        return self
+
+    def __enter__(self) -> Stream:
+        self._before.append(get_current_stream())
+        return self.use()
+
+    def __exit__(self, *_error: object) -> None:
+        self._before.pop().use()
+
+    def synchronize(self) -> None:
+        """Nothing is ever under way here."""
+
+
+Stream.null = Stream(null=True)  # type: ignore[attr-defined]
+
+
+def get_current_stream(device_id: int | None = None) -> Stream:
+    """The stream that work goes to."""
+    null: Stream = Stream.null  # type: ignore[attr-defined]
+    return state.streams.get(state.device if device_id is None else device_id, null)
+
+
+class MemoryPointer:
+    """Fresh memory of the current device."""
+
+    def __init__(self, nbytes: int) -> None:
+        allow(nbytes)
+        self.mem = np.empty(nbytes, np.uint8)
+        self.ptr = int(self.mem.ctypes.data)
+        self.device_id = state.device
+
+
+class MemoryPool:
+    """What CuPy's pool is asked for."""
+
+    def free_all_blocks(self) -> None:
+        """Nothing is kept."""
+
+    def used_bytes(self) -> int:
+        return 0
+
+    def total_bytes(self) -> int:
+        return 0
+
+
+_pool = MemoryPool()
+
+#: What ``cupy.cuda`` has.
+NAMES: dict[str, Any] = {
+    "Device": Device,
+    "Stream": Stream,
+    "ExternalStream": Stream,
+    "MemoryPool": MemoryPool,
+    "alloc": MemoryPointer,
+    "get_current_stream": get_current_stream,
+    "get_device_id": lambda: state.device,
+    "is_available": lambda: State.devices > 0,
+    "memory": SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    "runtime": SimpleNamespace(
+        CUDARuntimeError=CUDARuntimeError,
+        getDevice=lambda: state.device,
+        setDevice=lambda number: Device(number).use(),
+        getDeviceCount=lambda: State.devices,
+    ),
+}
+
+
+def default_pool() -> MemoryPool:
+    """``cupy.get_default_memory_pool``."""
+    return _pool

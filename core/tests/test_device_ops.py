@@ -1,0 +1,55 @@
+"""Every op on arrays that are not NumPy's: the same numbers as on NumPy's, and nothing behind CuPy's back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx_samples as samples
+import pytest
+from mgb import dtypes
+from mgb.apply import apply
+from mgb.ir import CONST, Graph
+from mgb.ops.declare import OPS
+from mgb.tensor import Tensor
+
+standin = pytest.importorskip(
+    "mgb_conformance.standin", reason="mgb-conformance is not installed: pip install ./conformance"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cupy() -> Iterator[None]:
+    standin.install()
+    yield
+    standin.uninstall()
+
+
+def run(graph: Graph, arrays: list[Any], device: str) -> Any:
+    """The first output of `graph`, op by op, on `device`."""
+
+    def visit(node: Any, *inputs: Tensor) -> Tensor:
+        if node.op is CONST:
+            return Tensor(node.params["value"], node.spec.dtype, device)
+        params = (
+            {**node.params, "device": device}
+            if "device" in node.params or node.op.name == "iota"
+            else node.params
+        )
+        return apply(node.op, *inputs, **params)
+
+    (out,) = graph.fold(visit, [Tensor(a, a.dtype, device) for a in arrays])
+    return out
+
+
+@pytest.mark.parametrize("dtype", dtypes.DTYPES, ids=str)
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_an_op(name: str, dtype: np.dtype[Any]) -> None:
+    for graph, arrays in samples.cases(OPS[name], dtype):
+        want = run(graph, arrays, "cpu0:0")
+        found = run(graph, arrays, "gpu0:0")
+        assert found.device == "gpu0:0" and isinstance(found._data, standin.ndarray)
+        assert (found.shape, found.dtype) == (want.shape, want.dtype)
+        assert (found._data.shape, found._data.dtype) == (want.shape, want.dtype)
+        samples.assert_close(found.numpy(), want.numpy(), str(graph))

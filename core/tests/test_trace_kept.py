@@ -1,0 +1,162 @@
+"""What traced functions keep of Modules and Optimizers: nothing longer than these are used elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb import Tensor, tensor
+from mgb import module as M
+from mgb import optimizer as O
+from mgb.autodiff import GradManager
+from mgb.jit import partial_trace, trace, xla_trace
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "trace": lambda f: trace(f, backend="eager"),
+    "symbolic": lambda f: trace(f, symbolic=True, backend="eager"),
+    "without_host": lambda f: trace(f, without_host=True, backend="eager"),
+    "xla_trace": lambda f: xla_trace(f, backend="eager"),
+    "partial_trace": lambda f: partial_trace(f, backend="eager"),
+}
+X = np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)
+
+
+def network() -> M.Module:
+    return M.Sequential(M.Linear(4, 3), M.ReLU())
+
+
+def call(net: M.Module, x: Tensor) -> Tensor:
+    return net(x)
+
+
+def in_a_list(nets: list[M.Module], x: Tensor) -> Tensor:
+    return nets[1](nets[0](x))
+
+
+def reading(net: M.Module, x: Tensor) -> Tensor:
+    y = net(x)
+    return y * tensor(float(y.sum()))
+
+
+def step(net: M.Module, opt: O.Optimizer, x: Tensor) -> Tensor:
+    manager = GradManager().attach(net.parameters())
+    with manager:
+        loss = net(x).sum()
+        manager.backward(loss)
+    opt.step().clear_grad()
+    return loss
+
+
+def arguments_for(function: Callable[..., Any]) -> tuple[Any, ...]:
+    net = network()
+    if function is step:
+        return net, O.Adam(net.parameters(), 0.1), tensor(X)
+    if function is in_a_list:
+        return [M.Linear(4, 4), net], tensor(X)
+    return net, tensor(X)
+
+
+def alive(references: list[weakref.ref[Any]]) -> int:
+    gc.collect()
+    return sum(reference() is not None for reference in references)
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [(kind, function) for kind in KINDS for function in (call, in_a_list, step)]
+    + [("trace", reading), ("without_host", reading)],
+)
+def test_networks_that_are_dropped_are_freed(kind: str, function: Callable[..., Any]) -> None:
+    traced = KINDS[kind](function)
+    networks, parameters = [], []
+    for _ in range(12):
+        arguments = arguments_for(function)
+        net = arguments[0][1] if function is in_a_list else arguments[0]
+        for _ in range(3):
+            traced(*arguments)
+        networks.append(weakref.ref(net))
+        parameters.append(weakref.ref(net[0].weight))
+        del net, arguments
+    assert alive(networks) <= 1
+    assert alive(parameters) <= 1
+    assert len(traced.variants()) <= 1
+
+
+@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+def test_networks_that_are_used_stay_served(kind: str) -> None:
+    traced = KINDS[kind](call)
+    networks = [network() for _ in range(12)]
+    for _ in range(3):
+        for net in networks:
+            np.testing.assert_allclose(traced(net, tensor(X)).numpy(), net(tensor(X)).numpy(), rtol=1e-6)
+        gc.collect()
+    assert traced.stats()["records"] == len(networks)
+    assert len(traced.variants()) == len(networks)
+
+
+def test_optimizers_that_are_dropped_are_freed_while_their_network_lives() -> None:
+    traced = xla_trace(step, backend="eager")
+    net, optimizers = network(), []
+    for _ in range(8):
+        opt = O.Adam(net.parameters(), 0.1)
+        traced(net, opt, tensor(X))
+        optimizers.append(weakref.ref(opt))
+        del opt
+    assert alive(optimizers) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_function_that_is_dropped_is_freed_while_its_network_lives(kind: str) -> None:
+    net, functions = network(), []
+    for _ in range(4):
+        traced = KINDS[kind](lambda net, x: net(x))
+        traced(net, tensor(X))
+        traced(net, tensor(X))
+        functions.append(weakref.ref(traced))
+        del traced
+    assert alive(functions) == 0
+    held = vars(net).get("_kept_calls")
+    assert not held
+
+
+@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_a_copy_of_a_network_is_another_network(kind: str, duplicate: Callable[[Any], Any]) -> None:
+    traced, net = KINDS[kind](call), network()
+    expected = traced(net, tensor(X)).numpy()
+    other = duplicate(net)
+    other[0].weight *= 2.0
+    np.testing.assert_array_equal(traced(net, tensor(X)).numpy(), expected)
+    np.testing.assert_allclose(traced(other, tensor(X)).numpy(), other(tensor(X)).numpy(), rtol=1e-6)
+    assert list(net.state_dict()) == list(other.state_dict())
+    assert traced.stats()["records"] == 2
+
+
+def test_a_way_back_is_compiled_though_its_function_is_gone() -> None:
+    net = network()
+    manager = GradManager().attach(net.parameters())
+    with manager:
+        loss = partial_trace(call, backend="eager")(net, tensor(X)).sum()
+        gc.collect()
+        manager.backward(loss)
+    compiled = net[0].weight.grad.numpy()
+    net[0].weight.grad = None
+    with manager:
+        manager.backward(net(tensor(X)).sum())
+    np.testing.assert_allclose(compiled, net[0].weight.grad.numpy(), rtol=1e-6)
+
+
+def test_the_reason_names_another_network() -> None:
+    traced = trace(call, without_host=True, backend="eager")
+    kept = [network(), network()]
+    for net in kept:
+        traced(net, tensor(X))
+    (reason,) = traced.stats()["reasons"]
+    shown = [f"Sequential {id(net):#x}" for net in kept]
+    assert reason == f"argument 0 of call is {shown[1]}, recorded were {shown[0]}"

@@ -1,0 +1,226 @@
+"""`xla_trace` elsewhere: methods, other traces, threads, files; and its parts by `partial_trace`."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import weakref
+from typing import Any
+
+import mgb.functional as F
+import mgb.module as M
+import numpy as np
+import pytest
+from mgb import tensor
+from mgb.autodiff import GradManager
+from mgb.errors import (
+    DumpTrainingError,
+    TraceOutputError,
+    UnknownInputError,
+)
+from mgb.jit import auto, load, partial_trace, trace, xla_trace
+from mgb.optimizer import SGD
+from whole_steps import (
+    LABELS,
+    MAKERS,
+    Net,
+    another_rate,
+    check_same,
+    floats,
+    no_change,
+    run,
+    train,
+    whole_backend,  # noqa: F401 - a fixture
+)
+
+# as an object of Python
+
+
+def test_methods(backend: str) -> None:
+    class Own(M.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = M.Linear(3, 3)
+
+        @xla_trace(backend=backend)
+        def forward(self, x):
+            return self.linear(x)
+
+    class Trainer:
+        def __init__(self, net: M.Module) -> None:
+            self.net, self.opt = net, SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        @xla_trace(backend=backend)
+        def step(self, data, label):
+            return train(data, label, opt=self.opt, net=self.net)
+
+    own = Own()
+    x = floats(2, 3)
+    for _ in range(2):
+        wanted = x.astype(np.float64) @ own.linear.weight.numpy().T + own.linear.bias.numpy()
+        np.testing.assert_allclose(own(tensor(x)).numpy(), wanted, rtol=1e-5, atol=1e-6)
+        own.linear.weight._reset(own.linear.weight * 2)
+    assert own.forward.stats()["records"] == 1
+
+    trainer = Trainer(Net())
+    data, label = tensor(floats(16, 6)), tensor(LABELS)
+    trainer.step(data, label)
+    trainer.net = Net()
+    trainer.opt = SGD(trainer.net.parameters(), lr=0.0)
+    before = trainer.net.first.weight.numpy().copy()
+    trainer.step(data, label)
+    np.testing.assert_array_equal(before, trainer.net.first.weight.numpy())
+    assert "Trainer was changed: net is another object" in trainer.step.stats()["reasons"][0]
+    gone = [weakref.ref(own), weakref.ref(trainer)]
+    del own, trainer
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
+
+
+def test_inside_other_traces(backend: str) -> None:
+    @xla_trace(backend=backend)
+    def inner(x, net):
+        return net(x) * 2
+
+    net = M.Linear(3, 3)
+    wanted = net(tensor(floats(2, 3))).numpy() * 2
+    outer = trace(lambda x, net: inner(x, net) + 1)
+    whole = xla_trace(lambda x, net: inner(x, net) + 1, backend=backend)
+    for function in (outer, whole, auto()(lambda x, net: inner(x, net) + 1)):
+        for _ in range(3):
+            x = tensor(floats(2, 3))
+            np.testing.assert_allclose(function(x, net).numpy(), wanted + 1, rtol=1e-5, atol=1e-6)
+
+
+def test_training_under_auto(backend: str) -> None:
+    step = xla_trace(train, backend=backend)
+    wanted = run(train, MAKERS["SGD"], no_change)
+    check_same(auto()(run)(step, MAKERS["SGD"], no_change), wanted)
+    assert step.stats()["records"] == 1
+
+
+def test_two_threads(backend: str) -> None:
+    @xla_trace(backend=backend)
+    def predict(x, net):
+        return net(x)
+
+    net, found = M.Linear(3, 3), {}
+    xs = [floats(4, 3, seed=n) for n in range(8)]
+
+    def work(first: int) -> None:
+        for n in range(first, 8, 2):
+            found[n] = predict(tensor(xs[n]), net).numpy()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, x in enumerate(xs):
+        wanted = x.astype(np.float64) @ net.weight.numpy().T + net.bias.numpy()
+        np.testing.assert_allclose(found[n], wanted, rtol=1e-5, atol=1e-6)
+    assert predict.stats()["records"] == 1
+
+
+def test_compile_ahead(backend: str) -> None:
+    @xla_trace(backend=backend)
+    def step(data, label, opt, net):
+        return train(data, label, opt=opt, net=net)
+
+    net = Net()
+    opt = SGD(net.parameters(), lr=0.1)
+    before = net.first.weight.numpy().copy()
+    step.compile("f32[16,6]", "i32[16]", opt, net)
+    np.testing.assert_array_equal(net.first.weight.numpy(), before)
+    step(tensor(floats(16, 6)), tensor(LABELS), opt, net)
+    assert step.stats()["records"] == len(step.programs()) == 1
+    with pytest.raises(UnknownInputError):
+        xla_trace(lambda x: net(x), backend=backend).compile("f32[16,6]")
+    kept = []
+    with pytest.raises(TraceOutputError, match="elsewhere than in what it returns"):
+        xla_trace(lambda x: kept.append(x * 2), backend=backend).compile("f32[16,6]")
+
+
+def test_files(backend: str, tmp_path: Any) -> None:
+    @xla_trace(backend=backend, capture_as_const=True)
+    def predict(x, *, net):
+        return F.softmax(net(x), axis=1)
+
+    net, x = M.Linear(3, 2), floats(4, 3)
+    predict(tensor(x), net=net)
+    net.weight._reset(net.weight * 2)
+    wanted = F.softmax(net(tensor(x)), axis=1).numpy()
+    predict.export(tmp_path / "latest.mgb")
+    predict.export(tmp_path / "types.mgb", "f32[4,3]", net=net)
+    predict.dump(tmp_path / "model.onnx")
+    for name in ("latest.mgb", "types.mgb", "model.onnx"):
+        result = load(tmp_path / name)(tensor(x))
+        np.testing.assert_allclose(np.asarray(result.numpy()), wanted, rtol=1e-5, atol=1e-6)
+
+    net = Net()
+    step = xla_trace(train, backend=backend, capture_as_const=True)
+    step(tensor(floats(16, 6)), tensor(LABELS), opt=SGD(net.parameters(), lr=0.1), net=net)
+    for write in (step.export, step.dump):
+        with pytest.raises(DumpTrainingError):
+            write(tmp_path / "step")
+    assert not (tmp_path / "step").exists()
+
+
+def test_profiling(backend: str) -> None:
+    @xla_trace(backend=backend, profiling=True)
+    def double(x):
+        return x * 2
+
+    for _ in range(3):
+        double(tensor(floats(4)))
+    assert "double" in str(double.profile_table())
+
+
+# partial_trace
+
+
+def test_partial_trace_is_one_executable_each_way(backend: str, caplog: Any) -> None:
+    @partial_trace(backend=backend, capture_as_const=True)
+    def backbone(model, inp):
+        return model(inp)
+
+    def partly(data, label, *, opt, net):
+        gm = GradManager()
+        gm.attach(net.parameters())
+        with gm:
+            loss = F.loss.cross_entropy(backbone(net, data), label)
+            gm.backward(loss)
+            opt.step().clear_grad()
+        return loss
+
+    check_same(run(partly, MAKERS["Adam"], another_rate), run(train, MAKERS["Adam"], another_rate))
+    assert backbone.stats()["records"] == 1 and backbone.backend == backend
+    assert [len(program.steps) for program in backbone.programs()] == [1, 1]
+
+
+def test_partial_trace_of_equal_calls_is_equal() -> None:
+    net = M.Sequential(M.Linear(3, 5), M.GELU(), M.Linear(5, 4), M.ReLU(), M.Linear(4, 2))
+    texts = set()
+    for _ in range(8):
+        function = partial_trace(lambda x, net: net(x), backend="eager")
+        with GradManager().attach(net.parameters()) as gm:
+            gm.backward(function(tensor(floats(2, 3)), net).sum())
+        texts.add("\n".join(str(program.recorded) for program in function.programs()))
+    assert len(texts) == 1
+
+
+def test_partial_trace_compiles_new_shapes_with_one_line_in_the_log(backend: str, caplog: Any) -> None:
+    @partial_trace(backend=backend)
+    def squares(x):
+        return (x * x).sum()
+
+    with caplog.at_level(logging.INFO, "mgb.jit"):
+        for count in (2, 3, 2, 3):
+            x = tensor(floats(count))
+            with GradManager().attach(x) as gm:
+                gm.backward(squares(x))
+            np.testing.assert_allclose(x.grad.numpy(), 2 * floats(count), rtol=1e-6)
+    (line,) = caplog.records
+    assert "argument 0 of squares has shape (3,), recorded were (2,)" in line.getMessage()
+    assert squares.stats()["records"] == 2
