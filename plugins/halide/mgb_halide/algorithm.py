@@ -15,6 +15,7 @@ from mgb.codegen import Pass
 from mgb.ir import CONST, Node
 from mgb_native.folds import held, identity, wide
 
+from .division import bound, hidden
 from .frame import Frame, Names, Operand
 from .fused import fuses, marked
 from .schedule import HalideSchedule
@@ -148,7 +149,10 @@ class Algorithm:
         if self.fused and v.op.name == "fma" and v.spec.dtype.kind == "f":
             a, b, c = (memo[i] for i in v.inputs)
             return marked(a, b, self.shape.dim(0).min()) + c
-        return SPELLINGS[v.op.name](v, *(memo[i] for i in v.inputs))
+        operands = [memo[i] for i in v.inputs]
+        if bound(v):
+            operands[0] = hidden(operands[0], self.shape.dim(0).stride())
+        return SPELLINGS[v.op.name](v, *operands)
 
     def _leaf(self, o: Operand, at: Place) -> Expr:
         param, dtype = self.params[o.name], o.node.spec.dtype.name

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mgb.ir import Node
+from mgb_native.folds import held
+
 from .toolchain import hl
 
 Expr = Any
@@ -80,7 +83,8 @@ def _remainder(a: Expr, b: Expr) -> Expr:
 
     Of float32 by a long division in float64, in vectors. It is exact: each step takes a multiple of few bits
     off. For float64 it would take 82 steps, longer than the C library, but Halide has no word for its
-    ``fmod``. It has one for ``atan2``, for which no kernel asks: `machine` binds it to ``fmod``.
+    ``fmod``. It has one for ``atan2``, for which no kernel asks: `machine` binds it to ``fmod``. LLVM
+    is not told, and would compute the ``atan2`` of two constants: where a word is `bound`, `a` is `hidden`.
     """
     type_ = a.type()
     if type_.bits() == 64:
@@ -96,6 +100,17 @@ def _remainder(a: Expr, b: Expr) -> Expr:
     valid = (size != zero) & (b == b) & (start < _special(0x7FF0))
     rest = hl.select(size < _special(0x7FF0), rest, start)
     return _copysign(hl.cast(type_, hl.select(valid, rest, _special(0x7FF8))), a)
+
+
+def bound(node: Node) -> bool:
+    """Whether the word for `node` calls a function of the C library by the name of another."""
+    return node.op.name in ("mod", "floor_div") and held(node) == "float64"
+
+
+def hidden(x: Expr, zero: Expr) -> Expr:
+    """The same float64, of which no compiler knows anything; `zero` is an int32 that is 0 in every call."""
+    nothing = hl.cast(hl.UInt(64), hl.reinterpret(hl.UInt(32), zero))
+    return hl.reinterpret(x.type(), hl.reinterpret(hl.UInt(64), x) ^ nothing)
 
 
 def _special(bits: int) -> Expr:

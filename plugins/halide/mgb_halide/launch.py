@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
@@ -150,7 +152,8 @@ class Unit:
         self.constants = tuple(np.ascontiguousarray(o.node.params["value"]) for o in consts)
         self.hazards = tuple(_hazards(frame, self.exact is None))
         self.plans: dict[Any, Plan] = {}
-        self.making = threading.Lock()
+        self.making = threading.RLock()
+        _units.add(self)
         arrays = [o for o in frame.operands if not o.is_output and not o.is_iota]
         self.places = {o.name: k for k, o in enumerate((*arrays, *frame.outputs))}
 
@@ -170,9 +173,13 @@ class Unit:
         if self.exact is not None and self.exact.sizes == layout.lengths and layout.dense:
             return self.exact
         short = is_short(self.frame, layout, self.schedule)
+        code = self.codes.get(short)  # without the lock, which is held for the seconds that a compiler takes
+        if code is not None:
+            return code
         with self.making:
             if short not in self.codes:
-                self.codes[short] = self.make(short)
+                made = self.make(short)
+                self.codes.setdefault(short, made)  # a signal may have called this meanwhile
             return self.codes[short]
 
     def _dims(self, o: Operand) -> Names:
@@ -236,6 +243,18 @@ class Unit:
             argument.code, argument.bits = _CODES[stored.kind], 8 * stored.itemsize
             kept.append(dims)
         return Plan(memory.ctypes.data, tuple(kept), code)
+
+
+#: All that there are. A child process has no thread that would give their locks back, and gets new ones.
+_units: WeakSet[Unit] = WeakSet()
+
+
+def _after_fork() -> None:
+    for unit in _units:
+        unit.making = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def is_short(frame: Frame, layout: Layout, plan: HalideSchedule) -> bool:

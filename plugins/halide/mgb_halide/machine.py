@@ -84,7 +84,7 @@ def _threads() -> int:
 
 
 _bridge: Bridge | None = None
-_making = threading.Lock()
+_making = threading.RLock()
 
 
 def bridge(image: bytes = b"") -> Bridge:
@@ -93,8 +93,18 @@ def bridge(image: bytes = b"") -> Bridge:
     if _bridge is None:
         with _making:
             if _bridge is None:
-                _bridge = _load(image)
+                made = _load(image)
+                if _bridge is None:  # a signal may have called a kernel meanwhile
+                    _bridge = made
     return _bridge
+
+
+def _after_fork() -> None:
+    global _making
+    _making = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _load(image: bytes) -> Bridge:

@@ -119,6 +119,26 @@ def test_remainders_of_numbers_far_apart(dtype: str) -> None:
     assert np.array_equal(got, np.mod(x, y))
 
 
+@pytest.mark.parametrize("schedule", ["", "auto=Mullapudi2016"])
+@pytest.mark.parametrize("word", ["mod", "floor_div"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_that_a_compiler_could_know(
+    dtype: str, word: str, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM computed the function by whose name kernels call ``fmod``."""
+    monkeypatch.setenv("MGB_HALIDE_SCHEDULE", schedule)
+
+    def group(x: Any) -> Any:
+        zero = apply(OPS["iota"], shape=(1,), dtype=np.dtype(dtype))
+        return tuple(apply(OPS[word], zero + number, 4.0) + x for number in numbers)
+
+    numbers = (7.0, 3.0, -7.0, -3.0)
+    x = np.zeros(1, dtype)  # so that the one element of the iota is known
+    got = Driver(BACKEND).run(of(group, x), [x])
+    numpy = {"mod": np.mod, "floor_div": np.floor_divide}[word]
+    assert [float(y[0]) for y in got] == [numpy(number, 4.0) for number in numbers]
+
+
 def test_values_of_a_row_beside_those_of_its_elements() -> None:
     x = samples("float32", (70, 300))
     checked(of(lambda x: (softmax(x, 1), reduce_max(x, axis=(1,)), reduce_sum(x, axis=(1,))), x), [x])
@@ -301,92 +321,3 @@ def test_both_forms_of_a_kernel_are_kept_on_disk(tmp_path: Any) -> None:
     command = [sys.executable, "-c", BOTH_FORMS]
     runs = [subprocess.run(command, capture_output=True, text=True, env=here) for _ in range(2)]
     assert [r.stdout for r in runs] == ["True\n", "False\n"], runs[-1].stderr
-
-
-WANTED_AT_ONCE = """
-import threading
-import numpy as np
-from mgb.ops.reduce import reduce_sum
-from mgb_conformance.cases import of
-from mgb_halide import HalideBackend
-
-kernel = HalideBackend().compile(of(lambda x: reduce_sum(x, axis=(0,)), np.ones((4, 5), np.float32)))
-unit, make, made = kernel.state, kernel.state.make, []
-together = threading.Barrier(2)
-
-def slowly(short):
-    made.append(short)
-    try:
-        together.wait(2)  # until both are here; one waits in vain where the other waits for its code
-    except threading.BrokenBarrierError:
-        pass
-    return make(short)
-
-def check(rows):
-    x = np.random.default_rng(rows).random((rows, 50), np.float32)
-    y = np.empty((1, 50), np.float32)
-    kernel.run(x, out=(y,))
-    np.testing.assert_allclose(y[0], x.sum(axis=0, dtype=np.float64), rtol=1e-6)
-
-unit.make = slowly
-for _ in range(2):  # the second time with the plans of the first
-    threads = [threading.Thread(target=check, args=(rows,)) for rows in (300, 301)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    check(300)
-    check(301)
-assert made == [False], made
-unit.codes.clear()  # nobody else holds the code
-check(300)
-check(301)
-print("done")
-"""
-
-
-def test_code_that_two_threads_want_at_once_is_made_once_and_kept_with_its_plans() -> None:
-    """The second to be done once took the place of the first, whose memory was given back under its plans."""
-    done = subprocess.run([sys.executable, "-c", WANTED_AT_ONCE], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and done.stdout == "done\n", (done.returncode, done.stderr)
-
-
-THREADS = """
-import threading
-import mgb.functional as F
-import numpy as np
-from mgb import tensor
-from mgb.jit import trace
-
-@trace(without_host=True, backend="halide")
-def f(x):
-    y = F.exp(x * 0.5) + F.sin(x)
-    return y, y.sum(), y.mean(axis=0), F.softmax(y, axis=1)
-
-def check(x):
-    y = np.exp(x * 0.5) + np.sin(x)
-    e = np.exp(y - y.max(axis=1, keepdims=True))
-    for got, true in zip(f(tensor(x)), (y, y.sum(), y.mean(axis=0), e / e.sum(axis=1, keepdims=True))):
-        np.testing.assert_allclose(got.numpy(), true, rtol=3e-4, atol=3e-5)
-
-together, failed = threading.Barrier(6), []
-
-def work(number):
-    together.wait(60)
-    try:
-        for k in range(20):
-            check(every[: 100 + number + 6 * k])
-            check(every)
-    except BaseException as error:
-        failed.append(error)
-
-every = np.random.default_rng(0).standard_normal((700, 333)).astype(np.float32)
-threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-assert not failed, failed[0]
-print("done")
-"""
-
-
-def test_threads_call_a_traced_function_of_several_kernels_with_changing_sizes() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0 and done.stdout == "done\n", (done.returncode, done.stderr)

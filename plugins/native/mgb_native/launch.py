@@ -169,14 +169,16 @@ class Launcher:
     def _show(self, program: Program) -> None:
         """Have native code look at `program` first.
 
-        It may look between any two of these statements, so it is given another list, and the one before
-        lives until it is.
+        It may look between any two of these statements, and so may a call that a signal or a finalizer makes
+        there, which has come here as well: a list that native code is told of lives until it is told of
+        another one, whoever told it.
         """
         with native().changing:
-            before = self.recent
-            others = (p for p in before.programs if p is not program)
-            self.recent = _Recent((program, *others)[:RECENT])
+            others = (p for p in self.recent.programs if p is not program)
+            recent = _Recent((program, *others)[:RECENT])
+            replaced, self.recent = self.recent, recent
             self.site.recent = self.recent.address
+            del replaced
 
     def _build(self, arrays: Sequence[Array], threads: int) -> Program:
         plans = self._plans(arrays)

@@ -87,8 +87,9 @@ class Native:
     ----------
     copies : dict
         The addresses of the functions of `copies.ll`.
-    changing : Lock
-        Held by who changes what all threads share: the workers, the programs of a launcher.
+    changing : RLock
+        Held by who changes what all threads share: the workers, the programs of a launcher. A signal or a
+        finalizer may call a kernel meanwhile, in the same thread.
 
     Raises
     ------
@@ -108,7 +109,7 @@ class Native:
         doc = b"run(*inputs, out)\n--\n\nFill the arrays in the tuple `out`."
         self.method = _Method(b"run", library["run"], _FASTCALL_KEYWORDS, doc)
         self.workers = WORD.from_address(library["workers"])
-        self.changing = threading.Lock()
+        self.changing = threading.RLock()
         library.stay()  # workers sleep in it when Python ends
         os.register_at_fork(after_in_child=lambda: self._after_fork(forget))
 
@@ -130,20 +131,24 @@ class Native:
         with self.changing:
             create = ctypes.CDLL(None).pthread_create
             detach = ctypes.CDLL(None).pthread_detach
-            for index in range(self.workers.value + 1, min(workers + 1, MOST)):
+            most = min(workers, MOST - 1)
+            while self.workers.value < most:
+                # At once and first of all, so that no call that comes between takes the same number.
+                self.workers.value = index = self.workers.value + 1
                 thread = ctypes.c_ulong()
                 if create(ctypes.byref(thread), None, POINTER(self.work), POINTER(index)):
+                    if self.workers.value == index:
+                        self.workers.value = index - 1
                     break  # the system has no more; callers do what is left
                 detach(thread)
-                self.workers.value = index
 
     def _after_fork(self, forget: Callable[[], None]) -> None:
         forget()
-        self.changing = threading.Lock()
+        self.changing = threading.RLock()
 
 
 _native: Native | None = None
-_making = threading.Lock()
+_making = threading.RLock()
 
 
 def native(image: bytes = b"") -> Native:
@@ -159,8 +164,18 @@ def native(image: bytes = b"") -> Native:
     if _native is None:
         with _making:
             if _native is None:
-                _native = _load(image)
+                made = _load(image)
+                if _native is None:  # a signal may have called a kernel meanwhile
+                    _native = made
     return _native
+
+
+def _after_fork() -> None:
+    global _making
+    _making = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _load(image: bytes) -> Native:

@@ -80,6 +80,101 @@ sys.settrace(None)
 assert len(looks) > 10, looks
 """
 
+#: A signal may call the launcher between any two lines of it, with lengths that are new to it.
+INSIDE = """
+from weakref import WeakValueDictionary
+from mgb_native import launch
+turn, events, chosen, kept = 0, 0, 0, WeakValueDictionary()
+
+class Recent(launch._Recent):
+    def __init__(self, programs):
+        super().__init__(programs)
+        kept[self.address] = self
+
+launch._Recent = Recent
+
+def is_kept():
+    return launcher.site.recent in kept
+
+def inside(frame, event, argument):
+    global turn, events
+    if not frame.f_code.co_filename.endswith(("mgb_native/launch.py", "mgb_native/native.py")):
+        return None
+    if event == "line":
+        assert is_kept(), "native code reads a list that was given back"
+        if events == chosen:
+            for turn in range(turn + 1, turn + 3):
+                call(RECENT + turn)
+        events += 1
+    return inside
+
+arrays = [np.zeros(RECENT // 2, np.int64)] * 2
+launcher.program(arrays)
+while events >= chosen:
+    chosen, events = chosen + 1, 0
+    sys.settrace(inside)
+    launcher.program(arrays)
+    sys.settrace(None)
+    assert is_kept() and launcher.site.recent == launcher.recent.address
+assert chosen > 20, chosen
+"""
+
+#: The same for the threads: of each number there is one.
+GROWING = """
+import os
+from mgb_native.native import native
+before, looks = len(os.listdir("/proc/self/task")), []
+
+def inside(frame, event, argument):
+    if not frame.f_code.co_filename.endswith("mgb_native/native.py"):
+        return None
+    if event == "line":
+        looks.append(frame.f_lineno)
+        native().grow(len(looks) - 1)
+    return inside
+
+sys.settrace(inside)
+native().grow(12)
+sys.settrace(None)
+assert len(looks) > 12, looks
+assert len(os.listdir("/proc/self/task")) - before == native().workers.value >= 12
+"""
+
+#: While the native code is loaded, a signal calls a kernel; in a child process nobody loads it any more.
+LOADING = """
+import os, signal
+import mgb_native.native as module
+load, found = module._load, []
+
+def loads(image):
+    if not found:
+        found.append(None)
+        found.append(module.native())
+    return load(image)
+
+module._load, module._native = loads, None
+assert module.native() is found[1]
+
+ready, done = threading.Event(), threading.Event()
+
+def holds():
+    with module._making:
+        ready.set()
+        done.wait(30)
+
+threading.Thread(target=holds).start()
+ready.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    module._native = None
+    module.native()
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+done.set()
+assert status == 0, status
+"""
+
 STRESS = """
 sys.setswitchinterval(1e-6)  # the more often they change places, the more there is to find
 stop, failed, calls = time.monotonic() + 3, [], []
@@ -109,6 +204,12 @@ def run(code: str) -> None:
 def test_native_code_may_look_for_a_program_at_any_moment() -> None:
     """The programs were a linked list, which was a ring while one was moved to the front."""
     run(BETWEEN)
+
+
+@pytest.mark.parametrize("code", [INSIDE, GROWING, LOADING], ids=["launcher", "threads", "loading"])
+def test_a_signal_may_call_a_kernel_at_any_moment(code: str) -> None:
+    """It came to a lock that its own thread held."""
+    run(code)
 
 
 @pytest.mark.parametrize("lengths", ["RECENT + 4", "PROGRAMS + 100"])
