@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -123,10 +122,9 @@ def _mgb(backend: str) -> Callable[[Case, Sequence[Any]], Any]:
         import mgb.functional as F
         from mgb.jit import trace
 
-        os.environ["MGB_JIT_BACKEND"] = f"{backend},eager"
         inputs = [mgb.tensor(a, device="gpu0") for a in arrays]
         words = Words(F)
-        compiled = trace(lambda *xs: case.rule(words, *xs), without_host=True)
+        compiled = trace(lambda *xs: case.rule(words, *xs), without_host=True, backend=f"{backend},eager")
         return lambda: compiled(*inputs), lambda t: t.numpy()
 
     return build

@@ -45,7 +45,7 @@ def machine_lines(results: Results) -> list[str]:
     ]
     lines += [f"- {name}: {version}" for name, version in machine["peers"].items()]
     lines += [f"- **missing: {name}**: {reason}" for name, reason in machine["missing"].items()]
-    lines += [f"- **lost: suite {name}**: {why}" for name, why in machine.get("lost", {}).items()]
+    lines += [f"- **no results of suite {name}**: {why}" for name, why in machine.get("lost", {}).items()]
     if machine.get("quick"):
         lines.append("- a quick run: few rounds, so read differences below a fifth as noise")
     return [*lines, LEGEND]

@@ -115,9 +115,10 @@ def bench(
     Raises
     ------
     ValueError
-        There is no such suite or peer.
+        There is no such suite or peer, or ``gpu`` is not asked for alone.
     """
-    if list(names) == [GPU]:  # it has peers, a clock and a limit of its own
+    if GPU in names:
+        _check_alone(names, {"--backend": backends, "--peers": peers, "--match": match})
         return importlib.import_module(".gpu", __package__).bench(out, quick)  # type: ignore[no-any-return]
     _check("suite", names, suites())
     _check("peer", peers, list(PEERS))
@@ -134,6 +135,8 @@ def bench(
         print(f"nothing was measured; pytest ended with {ended}, see {out / 'log.txt'}", file=sys.stderr)
         return 2
     (out / "results.json").write_text(json.dumps(data, indent=1))
+    for name in names:  # not before: they are all there is of what was measured
+        part(out, name).unlink(missing_ok=True)
     results = parse(data)
     write(results, out)
     status = int(any(code not in (0, NOTHING_CHOSEN) for code in ended.values()))
@@ -159,7 +162,7 @@ def merged(out: Path, ended: Mapping[str, int]) -> dict[str, Any] | None:
     Parameters
     ----------
     out : Path
-        Where their files are; they are removed.
+        Where their files are; they stay.
     ended : mapping of str to int
         How each ended. ``machine_info["mgb_bench"]["lost"]`` says which left no results, and why.
     """
@@ -167,18 +170,25 @@ def merged(out: Path, ended: Mapping[str, int]) -> dict[str, Any] | None:
     lost = {}
     for name, status in ended.items():
         path = part(out, name)
-        if path.exists() and path.stat().st_size:
-            data = json.loads(path.read_text())
-            found = (
-                data if found is None else found | {"benchmarks": found["benchmarks"] + data["benchmarks"]}
-            )
-        elif status != NOTHING_CHOSEN:
-            how = f"killed by signal {-status}" if status < 0 else f"pytest ended with {status}"
-            lost[name] = f"{how}, see log.txt"
-        path.unlink(missing_ok=True)
+        text = path.read_text() if path.exists() else ""
+        try:
+            data = json.loads(text)
+        except ValueError:  # there is none, or it ended while it wrote
+            if text or status != NOTHING_CHOSEN:
+                lost[name] = f"{_ending(status, bool(text))}, see log.txt"
+            continue
+        found = data if found is None else found | {"benchmarks": found["benchmarks"] + data["benchmarks"]}
     if found is not None:
         found["machine_info"]["mgb_bench"]["lost"] = lost
     return found
+
+
+def _ending(status: int, begun: bool) -> str:
+    """How a suite ended of which there are no results, or which had `begun` to write them."""
+    how = f"killed by signal {-status}" if status < 0 else f"pytest ended with {status}"
+    if begun:
+        return f"{how}, its results are half written"
+    return "its tests ran to their end and measured nothing" if status == 0 else how
 
 
 def write(results: Results, out: Path) -> None:
@@ -204,6 +214,19 @@ def _check(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
     for name in given:
         if name not in known:
             raise ValueError(f"no {kind} is called {name!r}; there are {', '.join(known)}")
+
+
+def _check_alone(names: Sequence[str], options: Mapping[str, Sequence[str]]) -> None:
+    """The suite for GPUs has contestants, a clock and a limit of its own."""
+    instead = f"run: mgb bench --suite {GPU}"
+    others = [name for name in names if name != GPU]
+    if others:
+        raise ValueError(f"the suite {GPU!r} runs alone, without {', '.join(others)}; {instead}")
+    given = [option for option, value in options.items() if value]
+    if given:
+        raise ValueError(
+            f"the suite {GPU!r} has contestants and cases of its own, not {', '.join(given)}; {instead}"
+        )
 
 
 def _watch(child: subprocess.Popen[bytes], path: Path, name: str) -> None:
@@ -259,7 +282,7 @@ def _show(results: Results, out: Path, status: int) -> None:
     for name, reason in results.machine["missing"].items():
         console.print(f"missing: {name}: {reason}", markup=False)
     for suite, reason in results.machine.get("lost", {}).items():
-        console.print(f"lost: suite {suite}: {reason}", markup=False)
+        console.print(f"no results of suite {suite}: {reason}", markup=False)
     console.print(f"report: {out / 'report.html'}, {out / 'report.md'}, {out / 'results.json'}", markup=False)
     if status:
         console.print(f"some tests failed: see {out / 'log.txt'}", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mgb import jit
 from mgb_bench import gpu, run
 from scipy import special
 
@@ -35,10 +37,30 @@ def test_what_is_timed_is_right(
 ) -> None:
     build = gpu._cupy(fused=False) if name == "cupy" else gpu._mgb("eager")
     contestant = gpu.Contestant(name, (), build)
+    before = dict(os.environ)
     monkeypatch.setattr(gpu, "seconds", lambda call, rounds: 1e-6)
     (line,) = gpu.measure(case, 1e12, [contestant], 1)
     assert line.problem == "" and line.microseconds == 1.0
     assert line.of_copy == round(case.nbytes() / 1e6, 3)
+    assert dict(os.environ) == before, "whatever is traced later would have this backend too"
+
+
+def test_each_backend_is_timed_under_its_own_name(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builds of all contestants are alive at once; none may decide for another."""
+    monkeypatch.setenv("MGB_JIT_BACKEND", "nobody")
+    (x,) = arrays(SMALL[1])
+    asked: list[str] = []
+    kept = jit.trace
+
+    def noting(function: Any, **options: Any) -> Any:
+        asked.append(options["backend"])
+        return kept(function, **options | {"backend": "eager"})
+
+    monkeypatch.setattr(jit, "trace", noting)
+    calls = [gpu._mgb(name)(SMALL[1], [x])[0] for name in ("nvrtc", "triton")]
+    for call in calls:
+        call()
+    assert asked == ["nvrtc,eager", "triton,eager"]
 
 
 def test_a_wrong_result_is_not_timed(cupy: Any) -> None:

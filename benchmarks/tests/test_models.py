@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from mgb_bench.models import WORKLOADS, Workload, mgb_step
+from mgb_bench.peers import Mgb
+from mgb_bench.plugin import Run
+from mgb_bench.suites import test_steps as steps
 from mgb_bench.suites.test_steps import TOLERANCE, agreeing, curve
 
 TINY = {
@@ -73,3 +78,16 @@ def test_a_wrong_loss_is_told() -> None:
     calls, failed = agreeing({"mgb:here": wrong, "torch": right, "jax": right})
     assert list(calls) == ["torch", "jax"]
     assert "1.1" in failed["mgb:here"]
+
+
+def test_where_nobody_has_a_step_the_reasons_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no such layer")
+
+    assert agreeing({}) == ({}, {})
+    assert agreeing({"torch": broken}) == ({}, {"torch": "RuntimeError: no such layer"})
+    monkeypatch.setattr(mgb_step, "make", broken)
+    benchmark = SimpleNamespace(extra_info={}, pedantic=lambda call, **_: call())
+    with pytest.raises(AssertionError, match="RuntimeError: no such layer"):
+        steps.test_steps(benchmark, Run({"mgb:eager": Mgb("eager")}, {}, quick=True), "MLP")
+    assert benchmark.extra_info["failed"] == {"mgb:eager": "RuntimeError: no such layer"}

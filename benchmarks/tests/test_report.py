@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb_bench import limits_page
+from mgb_bench import limits_page, run
 from mgb_bench.page import page
 from mgb_bench.plots import _marks, bars, lines
 from mgb_bench.report import duration, markdown
@@ -181,14 +181,49 @@ def test_a_suite_that_dies_loses_its_own_results_alone(tmp_path: Path) -> None:
     whole = {"machine_info": {"mgb_bench": dict(MACHINE)}, "benchmarks": [{"extra_info": {}}]}
     part(tmp_path, "updates").write_text(json.dumps(whole))
     part(tmp_path, "steps").write_text("")
-    data = merged(tmp_path, {"steps": -6, "updates": 0, "overhead": 5})
+    part(tmp_path, "compile").write_text(json.dumps(whole)[:-40])
+    data = merged(tmp_path, {"steps": -6, "updates": 0, "compile": -9, "growth": 0, "overhead": 5})
     assert data is not None and len(data["benchmarks"]) == 1
-    assert data["machine_info"]["mgb_bench"]["lost"] == {"steps": "killed by signal 6, see log.txt"}
+    assert data["machine_info"]["mgb_bench"]["lost"] == {
+        "steps": "killed by signal 6, see log.txt",
+        "compile": "killed by signal 9, its results are half written, see log.txt",
+        "growth": "its tests ran to their end and measured nothing, see log.txt",
+    }
     results = parse(data)
     for text in (markdown(results), page(results)):
-        assert "lost: suite steps" in text
-    assert not list(tmp_path.iterdir())
-    assert merged(tmp_path, {"steps": -6}) is None
+        for name in ("steps", "compile", "growth"):
+            assert f"no results of suite {name}" in text
+    assert merged(tmp_path, {"steps": -6, "compile": -9}) is None
+
+
+@pytest.mark.parametrize("disk_is_full", [False, True])
+def test_the_parts_stay_until_the_whole_is_written(
+    disk_is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {"machine_info": {"mgb_bench": dict(MACHINE)}, "benchmarks": [{"extra_info": {}}]}
+
+    def ran(words: Any, out: Path, log: Any, name: str) -> int:
+        part(out, name).write_text(json.dumps(whole) if name != "steps" else '{"machine_info": {')
+        return 0 if name != "steps" else -9
+
+    write = Path.write_text
+
+    def full(path: Path, *text: Any, **options: Any) -> int:
+        if disk_is_full and path.name == "results.json":
+            raise OSError("no space left")
+        return write(path, *text, **options)
+
+    monkeypatch.setattr(run, "_run", ran)
+    monkeypatch.setattr(Path, "write_text", full)
+    names = ["updates", "steps", "overhead"]
+    if disk_is_full:
+        with pytest.raises(OSError, match="no space left"):
+            run.bench(names, out=tmp_path)
+        assert all(part(tmp_path, name).exists() for name in names)
+    else:
+        assert run.bench(names, out=tmp_path) == 1
+        assert len(json.loads((tmp_path / "results.json").read_text())["benchmarks"]) == 2
+        assert not list(tmp_path.glob("results.*.json"))
 
 
 def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
@@ -196,6 +231,15 @@ def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
     assert "no suite is called 'nothing'; there are elementwise" in text
     text = _mgb("bench", "--peers", "nobody", "--out", str(tmp_path), status=2)
     assert "no peer is called 'nobody'" in text
+    text = _mgb("bench", "--suite", "gpu,steps", "--out", str(tmp_path), status=2)
+    assert "the suite 'gpu' runs alone, without steps; run: mgb bench --suite gpu" in text
+
+
+@pytest.mark.parametrize("option", ["backends", "peers", "match"])
+def test_the_suite_for_gpus_ignores_nothing_that_was_asked_for(option: str, tmp_path: Path) -> None:
+    word = "--backend" if option == "backends" else f"--{option}"
+    with pytest.raises(ValueError, match=f"'gpu' has contestants and cases of its own, not {word};"):
+        run.bench(["gpu"], out=tmp_path, **{option: "numpy" if option == "match" else ["numpy"]})
 
 
 def test_without_the_benchmarks_the_command_says_what_to_install() -> None:
@@ -224,12 +268,12 @@ def test_a_terminated_run_ends_its_child(tmp_path: Path) -> None:
         "--out",
         str(tmp_path),
     ]
-    run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not (tmp_path / "progress").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    run.terminate()
-    assert run.wait(timeout=60) == 143
+    child.terminate()
+    assert child.wait(timeout=60) == 143
     assert not (tmp_path / "results.json").exists() or not (tmp_path / "results.json").stat().st_size
 
 

@@ -1,8 +1,9 @@
 """The on-disk cache of compiled kernels.
 
-One entry is one file, ``<folder>/v1/<backend>/<2 hex digits>/<key>``: a header with the length and the
-checksum of the bytes that follow. An entry is published by one rename, so a reader sees all of it or nothing;
-what is damaged or belongs to somebody else counts as absent. A cache that cannot be used costs one warning.
+One entry is one file, ``<folder>/v2/<backend>/<2 hex digits>/<key>``: a header with the length of the bytes
+that follow and a checksum of them, of the backend and of the key, so that a file in the place of another is
+found as damage is. An entry is published by one rename, so a reader sees all of it or nothing; what is
+damaged or belongs to somebody else counts as absent. A cache that cannot be used costs one warning.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ try:
 except ImportError:  # Windows: two processes may compile the same kernel, and the last rename wins
     fcntl = None  # type: ignore[assignment]
 
-SCHEMA = "v1"
-_MAGIC = b"MGBKERN1"
+SCHEMA = "v2"
+_MAGIC = b"MGBKERN2"
 _HEADER = struct.Struct("<8sQ32s")
 _POLL = 0.01
 
@@ -78,7 +79,7 @@ def load(backend: str, key: str) -> bytes | None:
         with path.open("rb") as file:
             if not _is_mine(os.fstat(file.fileno())):
                 return None
-            return _unpack(file.read())
+            return _unpack(file.read(), backend, key)
     except OSError:
         return None
 
@@ -89,7 +90,7 @@ def store(backend: str, key: str, blob: bytes) -> None:
     if path is None:
         return
     try:
-        _publish(path, _HEADER.pack(_MAGIC, len(blob), hashlib.sha256(blob).digest()) + blob)
+        _publish(path, _HEADER.pack(_MAGIC, len(blob), _digest(backend, key, blob)) + blob)
     except OSError as error:
         _give_up(folder(), str(error))
 
@@ -147,12 +148,19 @@ def clear() -> int:
 # entries
 
 
-def _unpack(content: bytes) -> bytes | None:
+def _digest(backend: str, key: str, blob: bytes) -> bytes:
+    """The checksum of an entry, its place included; no name has a NUL in it."""
+    checksum = hashlib.sha256(f"{backend}\0{key}\0".encode())
+    checksum.update(blob)
+    return checksum.digest()
+
+
+def _unpack(content: bytes, backend: str, key: str) -> bytes | None:
     if len(content) < _HEADER.size:
         return None
     magic, length, digest = _HEADER.unpack_from(content)
     blob = content[_HEADER.size :]
-    intact = magic == _MAGIC and length == len(blob) and digest == hashlib.sha256(blob).digest()
+    intact = magic == _MAGIC and length == len(blob) and digest == _digest(backend, key, blob)
     return blob if intact else None
 
 

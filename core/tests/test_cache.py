@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def entry(folder: Path) -> Path:
-    return folder / "v1" / "b" / KEY[:2] / KEY
+    return folder / cache.SCHEMA / "b" / KEY[:2] / KEY
 
 
 def test_what_is_stored_is_found(folder: Path) -> None:
@@ -80,6 +80,31 @@ def test_a_damaged_entry_is_absent_and_replaced(folder: Path, damage: Callable[[
     assert cache.load("b", KEY) == BLOB
 
 
+@pytest.mark.parametrize("place", [("b", hashlib.sha256(b"another").hexdigest()), ("other", KEY)])
+def test_an_entry_in_the_place_of_another_is_absent(folder: Path, place: tuple[str, str]) -> None:
+    """Both are whole and equally long; run as the other, a kernel would give the wrong results."""
+    places = (("b", KEY), place)
+    for number, at in enumerate(places):
+        cache.store(*at, BLOB + bytes([number]))
+    first, second = (folder / cache.SCHEMA / name / key[:2] / key for name, key in places)
+    contents = first.read_bytes(), second.read_bytes()
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    assert [cache.load(*at) for at in places] == [None, None]
+    for number, at in enumerate(places):
+        cache.store(*at, BLOB + bytes([number]))
+    assert [cache.load(*at) for at in places] == [BLOB + b"\0", BLOB + b"\1"]
+
+
+def test_entries_of_an_older_form_are_not_read_and_go(folder: Path) -> None:
+    old = folder / "v1" / "b" / KEY[:2] / KEY
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"MGBKERN1" + bytes(40))
+    assert cache.load("b", KEY) is None
+    cache.clear()
+    assert not old.exists()
+
+
 def test_an_entry_that_is_a_folder_is_absent(folder: Path) -> None:
     entry(folder).mkdir(parents=True)
     assert cache.load("b", KEY) is None
@@ -87,13 +112,13 @@ def test_an_entry_that_is_a_folder_is_absent(folder: Path) -> None:
 
 def test_the_folder_is_private(folder: Path) -> None:
     cache.store("b", KEY, BLOB)
-    assert (folder / "v1").stat().st_mode & 0o777 == 0o700
+    assert (folder / cache.SCHEMA).stat().st_mode & 0o777 == 0o700
     assert entry(folder).stat().st_mode & 0o077 == 0
 
 
 def test_a_folder_of_somebody_else_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "v1").mkdir(parents=True)
-    monkeypatch.setattr(os, "getuid", lambda: (folder / "v1").stat().st_uid + 1)
+    (folder / cache.SCHEMA).mkdir(parents=True)
+    monkeypatch.setattr(os, "getuid", lambda: (folder / cache.SCHEMA).stat().st_uid + 1)
     with pytest.warns(CacheWarning, match="belongs to another user.*MGB_CACHE_DIR"):
         cache.store("b", KEY, BLOB)
     assert not entry(folder).exists()
@@ -110,7 +135,7 @@ def test_an_entry_of_somebody_else_is_absent(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_link_in_place_of_the_folder_is_not_used(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     folder.mkdir()
-    (folder / "v1").symlink_to(tmp_path / "elsewhere")
+    (folder / cache.SCHEMA).symlink_to(tmp_path / "elsewhere")
     with pytest.warns(CacheWarning, match="is not a folder"):
         cache.store("b", KEY, BLOB)
     assert list((tmp_path / "elsewhere").iterdir()) == []

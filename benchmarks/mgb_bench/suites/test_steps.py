@@ -66,6 +66,8 @@ def agreeing(steps: Mapping[str, Step]) -> tuple[dict[str, Step], dict[str, str]
             curves[name] = curve(step)
         except Exception as error:
             failed[name] = told(error)
+    if not curves:
+        return {}, failed
     reference = next((curves[n] for n in curves if n == "torch"), None) or list(curves.values())[-1]
     for name, losses in curves.items():
         if not np.allclose(losses, reference, rtol=TOLERANCE, atol=0):

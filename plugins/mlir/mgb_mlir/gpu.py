@@ -61,14 +61,17 @@ class GridBackend(Generated):
 
     def version(self) -> str:
         own = f"{package(Path(__file__).parent)} {text_version()}"
-        return f"{own} {Toolchain().version()} {self.target()}"
+        return f"{own} {Toolchain().version()}"
 
 
 class MlirPtx(GridBackend, OnGpus):
     """Kernels for NVIDIA's GPUs."""
 
     name = "mlir_ptx"
-    traits = replace(TRAITS, devices=frozenset({"gpu"}))
+    traits = replace(TRAITS, devices=frozenset({"gpu"}), launch_graphs=True)
+
+    def version(self) -> str:
+        return f"{super().version()} {self.target()}"
 
     def gpu(self, ordinal: int) -> Device:
         return driver.CudaDevice(ordinal, Toolchain())

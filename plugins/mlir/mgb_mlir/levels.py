@@ -67,7 +67,8 @@ def _for_gpus() -> Any:
     try:
         from . import ptx
     except ImportError as error:
-        raise ValueError(f"{error.name} is not installed; python -m pip install 'mgb-mlir[ptx]'") from error
+        package = (error.name or str(error)).partition(".")[0].replace("_", "-")
+        raise ValueError(f"{package} is not installed; python -m pip install 'mgb-mlir[ptx]'") from error
     return ptx
 
 
@@ -104,10 +105,17 @@ def lower(frame: Frame, stop: str) -> str:
 
 
 def shown(frame: Frame, compiled: str) -> str:
-    """What ``explain`` shows: the level that ``MGB_MLIR_STOP`` names, else the one that is compiled."""
+    """What ``explain`` shows: the level that ``MGB_MLIR_STOP`` names, else the one that is compiled.
+
+    A level that cannot be had is the reason, above the one that is compiled: what is shown decides nothing.
+    """
     level = os.environ.get("MGB_MLIR_STOP", "").strip().lower() or "vector"
     if level == "vector":
         return compiled
     if level not in LEVELS:
         return f"// MGB_MLIR_STOP={level} is no level; set it to one of {', '.join(LEVELS)}\n{compiled}"
-    return lower(frame, level)
+    try:
+        return lower(frame, level)
+    except Exception as error:  # the kernel is compiled already, and is right without that text
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return f"// MGB_MLIR_STOP={level} cannot be shown: {reason}\n{compiled}"

@@ -222,3 +222,14 @@ def test_layouts(transposed: bool) -> None:
     out = cupy.full(WIDE.shape, 77, np.float32)
     gpu.MlirPtx().compile(graph).run(x, out=(out,))
     check((out.get(),), (wanted,))
+
+
+class Elsewhere(gpu.GridBackend):
+    """On a device that has no architecture of NVIDIA's."""
+
+    name = "elsewhere"
+
+
+def test_a_backend_for_another_device_has_a_version() -> None:
+    assert "torch-mlir" in Elsewhere().version()
+    assert Elsewhere().target() == Elsewhere().version()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +85,52 @@ def test_explain_shows_the_level_that_is_asked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MGB_MLIR_STOP", "assembly")
     text = BACKEND.compile(graph).source
     assert "assembly is no level; set it to one of mgb, linalg" in text and "vector.store" in text
+
+
+#: Compiles without the package of the GPUs' launcher, and prints what it computes and what is shown.
+ALONE = """
+import sys
+sys.modules["mgb_cuda"] = None
+import numpy as np
+from mgb import tensor
+from mgb.jit import trace
+from mlir_helpers import BACKEND, traced
+x = np.ones(50, np.float32)
+print(trace(lambda x: x * 2.0 + 1.0, backend="mlir")(tensor(x)).numpy().sum())
+print(BACKEND.compile(traced(lambda x: x * 2.0 + 1.0, [x])).source)
+"""
+
+
+@pytest.mark.parametrize("level", ["gpu", "nvvm", "ptx"])
+def test_a_level_that_cannot_be_had_decides_nothing(level: str) -> None:
+    environment = os.environ | {"MGB_MLIR_STOP": level, "MGB_CACHE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        cwd=Path(__file__).parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    total, reason, text = done.stdout.split("\n", 2)
+    assert float(total) == 150.0
+    assert reason == (
+        f"// MGB_MLIR_STOP={level} cannot be shown: mgb-cuda is not installed; "
+        "python -m pip install 'mgb-mlir[ptx]'"
+    )
+    assert "vector.store" in text
+
+
+def test_a_level_whose_passes_fail_is_a_reason_above_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(frame: Frame) -> str:
+        raise passes.LoweringError("the pass gpu-kernel-outlining failed\nin a folder")
+
+    monkeypatch.setitem(levels.LEVELS, "nvvm", refused)
+    monkeypatch.setenv("MGB_MLIR_STOP", "nvvm")
+    reason, text = BACKEND.compile(case("compare")[0]).source.split("\n", 1)
+    assert reason == "// MGB_MLIR_STOP=nvvm cannot be shown: the pass gpu-kernel-outlining failed in a folder"
+    assert "vector.store" in text
 
 
 def test_a_graph_outside_of_the_dialect_is_named() -> None:

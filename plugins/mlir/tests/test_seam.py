@@ -98,19 +98,25 @@ print(json.dumps([stats.compiles, stats.disk_hits, {HEAVY}, out.tobytes().hex()]
 """
 
 
+def entries(folder: Path) -> list[Path]:
+    """The files of the kernels that were kept."""
+    return [p for p in (folder / "cache").rglob("*") if p.is_file() and not p.name.startswith(".")]
+
+
 @pytest.mark.parametrize("damage", ["emptied", "cut short", "a byte turned", "two entries exchanged"])
 def test_a_damaged_entry_costs_only_time(damage: str, tmp_path: Path) -> None:
     """Whatever an entry holds, no process crashes; the kernel is compiled again, and kept again."""
     compiles, hits, _, wanted = answer(process(KERNEL, tmp_path))
     assert (compiles, hits) == (1, 0)
-    (entry,) = [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and not p.name.startswith(".")]
+    (entry,) = entries(tmp_path)
     whole = entry.read_bytes()
     for place in (20, len(whole) // 3, len(whole) - 7) if damage == "a byte turned" else (len(whole) // 2,):
         other = KERNEL.replace("F.softmax(x, 1)", "F.exp(x) * 2.0")
         if damage == "two entries exchanged":
             answer(process(other, tmp_path))
-            (second,) = [p for p in entry.parent.parent.rglob("*") if p.is_file() and p not in (entry,)]
-            entry.write_bytes(second.read_bytes()[: len(whole) // 2])
+            (second,) = [p for p in entries(tmp_path) if p != entry]
+            entry.write_bytes(second.read_bytes())
+            second.write_bytes(whole)
         else:
             turned = bytes([whole[place] ^ 0x40])
             changed = {"emptied": b"", "cut short": whole[:place]}

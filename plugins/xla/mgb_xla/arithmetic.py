@@ -61,12 +61,13 @@ def _mod(a: Value, b: Value) -> Value:
 def _float_floor_div(a: Value, b: Value) -> Value:
     """As NumPy: from the exact remainder, so that ``1 // 0.1`` is 9."""
     rest = lax.rem(a, b)
-    quotient = lax.div(lax.sub(a, rest), b)
+    quotient = _div(lax.sub(a, rest), b)
     quotient = lax.select(_other_sign(rest, b), lax.sub(quotient, like(a, 1)), quotient)
     whole = lax.floor(quotient)
     whole = lax.select(lax.gt(lax.sub(quotient, whole), like(a, 0.5)), lax.add(whole, like(a, 1)), whole)
-    whole = lax.select(lax.eq(quotient, like(a, 0)), _copysign(like(a, 0), lax.div(a, b)), whole)
-    return lax.select(lax.eq(b, like(b, 0)), lax.div(a, b), whole)
+    ratio = _div(a, b)
+    whole = lax.select(lax.eq(quotient, like(a, 0)), _copysign(like(a, 0), ratio), whole)
+    return lax.select(lax.eq(b, like(b, 0)), ratio, whole)
 
 
 def _quotient(a: Value, b: Value) -> Value:

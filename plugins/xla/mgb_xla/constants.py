@@ -25,16 +25,23 @@ from .shapes import Value, number, spread
 _SUMS = {"add": (0, 1), "sub": (0, 1), "fma": (2,)}
 _PRODUCTS = {"mul": (0, 1), "div": (0, 1), "fma": (0, 1)}
 
+#: Ops that add what they read, each with the operands that must be rounded before; of the arms of a `where`,
+#: ``a * c`` and ``b * c``, LLVM makes one product, which it joins with a sum that follows.
+_ADDENDS = {
+    "add": (0, 1), "sub": (0, 1), "where": (1, 2), "reduce_sum": (0,), "floor_div": (0,), "mod": (1,),
+}  # fmt: skip
+
 
 def hidden(node: Node, xs: Sequence[Value], one: Value) -> Sequence[Value]:
     """The operands of `node`, times `one` where XLA would calculate with them."""
     if node.spec.dtype.kind not in "fV":
         return xs
     places = {k for family in (_SUMS, _PRODUCTS) for k in _after_another(node, family)}
-    products = set()
+    products = {k for k in _ADDENDS.get(node.op.name, ()) if _is_product(node.inputs[k])}
+    if node.op.name == "reduce_sum" and _is_square(node.inputs[0]):
+        products = set()
     if node.op.name in ("add", "sub"):
         places |= {k for k, operand in enumerate(node.inputs) if _is_unit(operand)}
-        products = {k for k, operand in enumerate(node.inputs) if _is_product(operand)}
     if node.op.name == "div" and node.inputs[0].op is CONST:  # `arithmetic` hides the divisor behind it
         places.add(0)
     if node.op.name == "fma" and _is_rest(node):
@@ -59,10 +66,27 @@ def _is_unit(node: Node) -> bool:
     return node.op is CONST and bool((np.abs(node.params["value"].astype(np.float64)) == 1).all())
 
 
+def _moved(node: Node) -> set[Node]:
+    """What the elements of `node` are but for signs and layout; joined arrays are several."""
+    found, waiting, seen = set(), [node], {node}
+    while waiting:
+        here = waiting.pop()
+        if (here.op.kind is Kind.LAYOUT or here.op.name == "neg") and here.inputs:
+            waiting += [n for n in here.inputs if n not in seen]
+            seen |= {*here.inputs}
+        else:
+            found.add(here)
+    return found
+
+
 def _is_product(node: Node) -> bool:
-    while node.op.kind is Kind.LAYOUT and node.inputs:
-        node = node.inputs[0]
-    return node.op.name == "mul"
+    return any(n.op.name == "mul" for n in _moved(node))
+
+
+def _is_square(node: Node) -> bool:
+    """XLA has a kernel for sums of squares, twice as fast. They have one sign: no overflow is lost in it."""
+    moved = _moved(node)
+    return len(moved) == 1 and all(n.op.name == "mul" and n.inputs[0] is n.inputs[1] for n in moved)
 
 
 def _is_rest(node: Node) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from mgb import functional as F
-from mgb.ops.primitives import fma, neg
+from mgb.ops.primitives import floor_div, fma, mod, neg
 from xla_helpers import program
 
 Function = Callable[..., Any]
@@ -31,7 +33,39 @@ FORMULAS: dict[str, Callable[[Any, Any], Function]] = {
     ),
     "sum with a transposed product": lambda c, sqrt: lambda a, b, r: (a * b).reshape(60, 50).T + a,
     "sum with a product of rows": lambda c, sqrt: lambda a, b, r: a + r * r,
+    "difference with a product that was negated": lambda c, sqrt: lambda a, b, r: r - (-(a * b)),
+    "sums of two products": lambda c, sqrt: lambda a, b, r: (a * b).reshape(1500, 2).sum(axis=1),
+    "sums of two products far apart": lambda c, sqrt: lambda a, b, r: (a * b).reshape(2, 1500).sum(axis=0),
+    "sums of two products that were negated": lambda c, sqrt: (
+        lambda a, b, r: (-(a * b)).reshape(1500, 2).sum(axis=1)
+    ),
 }
+
+#: The same in words that are functions: `f` is this library or NumPy.
+WORDS: dict[str, Callable[[Any, Any], Function]] = {
+    "sum with one of two products": lambda c, f: lambda a, b, r: f.where(a > c(0), a * b, b * r) + r,
+    "sum with one of three products": lambda c, f: (
+        lambda a, b, r: f.where(a > c(0), f.where(b > c(0), a * b, b * r), b * c(3)) + r
+    ),
+    "sum with one of two negated products": lambda c, f: (
+        lambda a, b, r: f.where(a > c(0), -(a * b), -(b * r)) + r
+    ),
+    "sums of two of two products": lambda c, f: (
+        lambda a, b, r: f.where(a > c(0), a * b, b * r).reshape(1500, 2).sum(axis=1)
+    ),
+    "sum of numbers and products": lambda c, f: lambda a, b, r: f.stack([b, a * r]).sum(axis=0),
+    "sum of squares and products": lambda c, f: lambda a, b, r: f.stack([a * a, b * r]).sum(axis=0),
+    "sum with numbers and products": lambda c, f: (
+        lambda a, b, r: f.concatenate([a, a * b]) + f.concatenate([b, b])
+    ),
+    "whole quotient by a constant": lambda c, f: lambda a, b, r: f.floor_divide(a, c(3e-17)),
+    "whole quotient by a row": lambda c, f: lambda a, b, r: f.floor_divide(a, r * c(3e-17)),
+    "whole quotient of a product": lambda c, f: lambda a, b, r: f.floor_divide(a * c(1e5), c(3e-12)),
+    "whole quotient of a product by a row": lambda c, f: lambda a, b, r: f.floor_divide(a * b, r * c(3e-17)),
+    "rest of a product by a product": lambda c, f: lambda a, b, r: f.mod(a * c(1e5), b * r),
+}
+
+OURS = SimpleNamespace(stack=F.stack, concatenate=F.concat, where=F.where, floor_divide=floor_div, mod=mod)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -39,12 +73,16 @@ def test_the_bits_are_those_of_numpy(dtype: str) -> None:
     kind = np.dtype(dtype).type
     draw = np.random.default_rng(0).standard_normal
     arrays = [draw(shape).astype(dtype) for shape in ((50, 60), (50, 60), (50, 1))]
-    functions = [of(float, F.sqrt) for of in FORMULAS.values()]
+    ours = {n: of(float, F.sqrt) for n, of in FORMULAS.items()} | {
+        n: of(float, OURS) for n, of in WORDS.items()
+    }
+    numpys = [of(kind, np.sqrt) for of in FORMULAS.values()] + [of(kind, np) for of in WORDS.values()]
+    functions = list(ours.values())
     alone = [program(f, *arrays).run(*arrays)[0] for f in functions]
     together = program(lambda *xs: [f(*xs) for f in functions], *arrays).run(*arrays)
-    for name, of, *found in zip(FORMULAS, FORMULAS.values(), alone, together):
+    for name, numpys_own, *found in zip(ours, numpys, alone, together, strict=True):
         for got in found:
-            np.testing.assert_array_equal(got, of(kind, np.sqrt)(*arrays), err_msg=name, strict=True)
+            np.testing.assert_array_equal(got, numpys_own(*arrays), err_msg=name, strict=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -53,13 +91,38 @@ def test_a_product_that_overflows_does_so_before_it_is_added(dtype: str) -> None
     a = np.array([most, most, most, 0.0, -0.0, 1.0], dtype)
     b = np.array([2.0, 2.0, -2.0, -1.0, 1.0, np.nan], dtype)
     c = np.array([-np.inf, -most, most, -0.0, -0.0, 1.0], dtype)
-    found = program(lambda a, b, c: [a * b + c, c - a * b, a * b + c * b], a, b, c).run(a, b, c)
+
+    def formulas(a: Any, b: Any, c: Any, p: Any, q: Any, where: Any) -> list[Any]:
+        sums = [(p * q).sum(axis=0), (p.T * q.T).sum(axis=1), (-(p * q)).sum(axis=0)]
+        arms = [where(p[0] > p[1], a * b, c * b) + c, c - where(p[0] > p[1], a * b, c * b)]
+        return [a * b + c, c - a * b, a * b + c * b, *sums, *arms]
+
+    arrays = a, b, c, np.stack([a, c]), np.stack([b, b / 2])
+    found = program(lambda *xs: formulas(*xs, F.where), *arrays).run(*arrays)
     with np.errstate(all="ignore"):
-        wants = [a * b + c, c - a * b, a * b + c * b]
+        wants = formulas(*arrays, np.where)
     for got, want in zip(found, wants, strict=True):
         np.testing.assert_array_equal(got, want)
         is_number = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(got)[is_number], np.signbit(want)[is_number])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_of_squares_are_as_near_as_those_of_numpy(dtype: str) -> None:
+    """XLA may leave their products as they are; NumPy rounds each, and the sum, by half a unit at most."""
+    draw = np.random.default_rng(2).standard_normal
+    x = draw((3000, 2)).astype(dtype)
+    most = float(np.finfo(dtype).max)
+    y = np.array([[most, 1.0], [1.0, most], [most, most], [np.nan, most], [np.inf, 2.0]], dtype)
+    for sign in (1, -1):
+        found = program(lambda x, s=sign: s * (x * x).sum(axis=1), x).run(x)[0]
+        exact = [sign * (Fraction(float(a)) ** 2 + Fraction(float(b)) ** 2) for a, b in x]
+        for got, want in zip(found, exact, strict=True):
+            assert abs(Fraction(float(got)) - want) <= Fraction(3, 2) * Fraction(
+                float(np.spacing(np.abs(got)))
+            )
+        (over,) = program(lambda y, s=sign: (s * (y * y)).sum(axis=1), y).run(y)
+        np.testing.assert_array_equal(over, np.array([np.inf, np.inf, np.inf, np.nan, np.inf], dtype) * sign)
 
 
 def test_what_a_product_lost() -> None:
