@@ -100,15 +100,15 @@ def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str 
         Where the result is to lie when `arrays` are constants alone.
     """
     if (devices.gpu_module is None and device[:3] != "gpu") or op.name == "transfer":
-        return _evaluate(op, arrays, params)
+        return _evaluate(op, arrays, params, device)
     return _evaluate_there(op, arrays, params, device)
 
 
 def _evaluate_there(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
     """As `evaluate`, with the GPU as the current one that the arrays or, without any, `device` name."""
-    where = next((devices.of_array(a) for a in arrays if not isinstance(a, np.ndarray | np.generic)), device)
+    where = next((devices.where(a) for a in arrays if not isinstance(a, np.ndarray | np.generic)), device)
     if not devices.is_gpu(where):
-        return _evaluate(op, arrays, params)
+        return _evaluate(op, arrays, params, where)
     try:
         return _evaluate_on(op, arrays, params, where)
     except MemoryError:
@@ -127,13 +127,13 @@ def _evaluate_on(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: 
             if isinstance(a, np.ndarray):
                 a = a[()] if some and not a.ndim else devices.place(a, device)
             placed.append(a)
-        return devices.place(_evaluate(op, placed, params), device)
+        return devices.place(_evaluate(op, placed, params, device), device)
 
 
-def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
     eager = op.eager
     if eager is None:
-        return _evaluate_body(op, arrays, params)
+        return _evaluate_body(op, arrays, params, device or devices.HOST)
     try:
         if op.kind is Kind.LAYOUT:
             value = eager(*arrays, **params)
@@ -188,12 +188,10 @@ def _widened(arrays: Sequence[Any]) -> list[Any]:
     return [a.astype(np.float32) if a.dtype in _HALVES else a for a in arrays]
 
 
-def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
     assert op.body is not None
     token = ACTIVE.set(None)
     try:
-        there = (devices.of_array(a) for a in arrays if not isinstance(a, np.ndarray | np.generic))
-        device = next(there, "xpux:0")
         out = op.body(*(wrap(a, device) for a in _widened(arrays)), **params)._data
     finally:
         ACTIVE.reset(token)
@@ -223,7 +221,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             operands.append(a._data.dtype if a._data is not None else a.spec.dtype)
             if device is None:
                 device = a._device
-            elif device != a._device:
+            elif device != a._device and not devices.same_place(device, a._device):
                 message = f"{op.name}: ambiguous device: {device} and {a._device}; move one with .to(device)"
                 raise DeviceMismatchError(message)
         elif type(a) in _SCALARS:

@@ -64,6 +64,8 @@ class Traits:
         See `Scope`, `Specialize`, `Strided`.
     joins : bool
         It has `Backend.join`: small independent groups then share a call instead of a kernel.
+    launch_graphs : bool
+        Its `Backend.chain` can start kernels in a row as one graph of launches.
     hands_over : bool
         Its kernels have `Kernel.results`, which are arrays of their own: the core gives them no memory.
     min_ops : int
@@ -88,6 +90,7 @@ class Traits:
     specialize: Specialize = Specialize.SHAPE
     strided: Strided = Strided.CONTIGUOUS
     joins: bool = False
+    launch_graphs: bool = False
     hands_over: bool = False
     min_ops: int = 2
     max_inputs: int = 64
@@ -190,6 +193,7 @@ class Backend(ABC):
         kernels: Sequence[Kernel],
         wiring: Sequence[tuple[Sequence[int], Sequence[int]]],
         varying: Sequence[int],
+        launch_graph: bool | None = None,
     ) -> Callable[[Sequence[Any]], None] | None:
         """One call for kernels that run one after the other on one device, where starting each costs time.
 
@@ -202,6 +206,9 @@ class Backend(ABC):
         varying : sequence of int
             Which of these arrays may have other strides in another call. All others are row-major, and every
             one always has the same shape.
+        launch_graph : bool or None
+            Are they to be started as one graph of launches? None: where that pays. True is given to backends
+            with the trait `launch_graphs` alone.
 
         Returns
         -------

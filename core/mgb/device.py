@@ -1,5 +1,6 @@
 """Devices by name: ``xpux`` (the default one), ``cpux``, ``gpu0``, ``gpu1``, ...
 
+A name with its stream is canonical and means the same whatever the default is: ``xpux:0`` is the host's.
 Arrays of a GPU are CuPy's. CuPy is imported when the first of them is wanted.
 """
 
@@ -19,6 +20,9 @@ from .errors import DeviceError, DeviceMemoryError, DeviceUnavailableError
 _NAME = re.compile(r"(xpu|cpu|gpu)(x|\d+)(?::(\d+))?")
 _default = "xpux"
 
+#: The name of what is made in the host's memory when no device is given, whatever the default was then.
+HOST = "xpux:0"
+
 #: CuPy, once an array of a GPU was asked for.
 gpu_module: ModuleType | None = None
 
@@ -28,7 +32,7 @@ INSTALL = "pip install 'mgb[cuda13]' (or 'mgb[cuda12]', as your driver has it)"
 def canonical(name: str) -> str:
     """`name` with its stream, as tensors print it: ``"gpu0"`` -> ``"gpu0:0"``.
 
-    Where the default device has another name, ``"xpux"`` stands for that.
+    Without a stream, ``"xpux"`` stands for the default device; ``"xpux:0"`` is the host wherever that is.
 
     Raises
     ------
@@ -43,7 +47,7 @@ def _canonical(name: str, default: str) -> str:
     match = _NAME.fullmatch(name)
     if match is None:
         raise DeviceError(f"{name!r} is not a device; use 'xpux', 'cpux' or 'gpu0', 'gpu1', ...")
-    if match[1] == "xpu" and not default.startswith("xpu"):
+    if match[1] == "xpu" and match[3] is None and is_gpu(default):
         return _canonical(default, default)
     number = "0" if match[1] == "gpu" and match[2] == "x" else match[2]
     return f"{match[1]}{number}:{match[3] or 0}"
@@ -68,13 +72,18 @@ def get_default_device() -> str:
 
 
 def default() -> str:
-    """The same, canonical."""
-    return _canonical(_default, _default)
+    """The same, canonical. A host by any name is `HOST` here, so that traces go on when it is named."""
+    return canonical("xpux")
 
 
 def is_gpu(device: str) -> bool:
-    """Does data on `device` live in a GPU's memory? The ``xpux`` of a Tensor never does: it is canonical."""
-    return device.startswith("gpu") or (device.startswith("xpu") and _default.startswith("gpu"))
+    """Does data on `device`, which is canonical, live in a GPU's memory?"""
+    return device.startswith("gpu")
+
+
+def same_place(one: str, other: str) -> bool:
+    """Do arrays on both meet in one op? The host is one place under all its names."""
+    return one == other or not (is_gpu(one) or is_gpu(other))
 
 
 def ordinal(device: str) -> int:
@@ -147,10 +156,13 @@ def on(device: str) -> AbstractContextManager[Any]:
 
 
 def of_array(array: Any) -> str:
-    """Where a Tensor of `array` lies when no device is named: NumPy's go to the default one."""
-    if isinstance(array, np.ndarray | np.generic):
-        return default()
-    return f"gpu{array.device.id}:0"
+    """Where a Tensor of `array` is made when no device is named: NumPy's go to the default one."""
+    return default() if isinstance(array, np.ndarray | np.generic) else where(array)
+
+
+def where(array: Any) -> str:
+    """Where `array` lies."""
+    return HOST if isinstance(array, np.ndarray | np.generic) else f"gpu{array.device.id}:0"
 
 
 def place(array: Any, device: str) -> Any:

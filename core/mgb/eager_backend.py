@@ -44,7 +44,7 @@ class EagerBackend(Backend):
                 values = tuple(v.copy() for v in values)
             for target, value in zip(out, values, strict=True):
                 target[...] = (
-                    value if type(value) is type(target) else devices.place(value, devices.of_array(target))
+                    value if type(value) is type(target) else devices.place(value, devices.where(target))
                 )
 
         return Kernel(run, source=str(graph))

@@ -69,6 +69,10 @@ class CompileError(BackendError, RuntimeError):
     """A backend failed to compile a graph that its traits accept."""
 
 
+class LaunchGraphError(BackendError, NotImplementedError):
+    """A graph of launches was asked for, and nothing that runs the function makes one."""
+
+
 class LibraryError(MgbError, RuntimeError):
     """A library that implements an op failed at it."""
 

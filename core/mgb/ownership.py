@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import device
 from .memory import BYTE, Array, Block
 
 
@@ -99,7 +100,9 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
       NumPy gives to each of its views, ``Tensor.numpy()`` among them, and to views of views, and a base is
       a reference;
     * memoryviews and DLPack capsules of an array refer to it as well;
-    * an array that is a view, of a user's array perhaps, is never owned.
+    * an array that is a view, of a user's array perhaps, is never owned;
+    * an array of a GPU is no view, and alone on memory that CuPy itself has allocated for it: views, and
+      arrays that are made on its pointer, refer to the array, the pointer or the memory.
 
     What no count can show is a bare address, ``array.ctypes.data``, and a thread that comes to the owner
     after the answer: what one thread updates, another must not read at the same time.
@@ -114,12 +117,14 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
     Returns
     -------
     bool
-        True only for a writable row-major NumPy array.
+        True only for a writable row-major array.
     """
     return _references(arrays, index) <= _LISTED + 1 and _is_whole(arrays[index])
 
 
 def _is_whole(array: Any) -> bool:
+    if _is_on_gpu(array):
+        return _is_whole_on_gpu(array)
     if type(array) is not np.ndarray or not (array.flags.writeable and array.flags.c_contiguous):
         return False
     if array.flags.owndata:
@@ -129,6 +134,39 @@ def _is_whole(array: Any) -> bool:
 
 #: What stands between an array and memory that is not its own.
 _BASES = (Block, Adopted)
+
+# arrays of a GPU
+
+_pointer, _allocated = attrgetter("data"), attrgetter("data.mem")
+
+
+def _is_on_gpu(array: Any) -> bool:
+    return device.gpu_module is not None and type(array) is device.gpu_module.ndarray
+
+
+def _is_whole_on_gpu(array: Any) -> bool:
+    kind, *_ = _fresh_on_gpu(device.gpu_module)
+    whole = array.flags.owndata and array.flags.c_contiguous and type(_allocated(array)) is kind
+    return whole and _alone_on_gpu([array])
+
+
+def _alone_on_gpu(arrays: Sequence[Any]) -> bool:
+    """Does nothing but each of `arrays` refer to its pointer, and nothing but that to its memory?"""
+    _, pointer, allocated = _fresh_on_gpu(device.gpu_module)
+    return _most_references(_pointer, arrays) <= pointer and _most_references(_allocated, arrays) <= allocated
+
+
+def _most_references(part: Callable[[Any], Any], arrays: Sequence[Any]) -> int:
+    return max(map(sys.getrefcount, map(part, arrays)))
+
+
+@lru_cache(2)
+def _fresh_on_gpu(xp: Any) -> tuple[type, int, int]:
+    """The class of what CuPy allocates; the references to pointer and memory of an array that is alone."""
+    fresh = [xp.empty(8, np.uint8)]
+    kind = type(_allocated(fresh[0]))
+    return kind, _most_references(_pointer, fresh), _most_references(_allocated, fresh)
+
 
 # the same questions about hundreds of arrays at once: they cost a tenth when C asks them
 
@@ -184,7 +222,8 @@ class Updates:
     def __init__(self, positions: Sequence[int], fresh: Sequence[Callable[[], Any]] = ()) -> None:
         self._positions, self._fresh = tuple(positions), tuple(fresh)
         self._pick = picker(positions)
-        self._last = Seen(), picker(())  # the arrays, and what picks those of them that lie on blocks
+        # The arrays, what picks those of them that lie on blocks, and those on GPUs.
+        self._last = Seen(), picker(()), picker(())
         self._all = (True,) * len(self._positions)
 
     def targets(self, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -193,8 +232,7 @@ class Updates:
             return self._pick(arrays)
         pairs = zip(self._positions, self._fresh, strict=True)
         targets = [arrays[i] if owned_alone(arrays, i) else fresh() for i, fresh in pairs]
-        if all(type(target) is np.ndarray for target in targets):
-            self._remember(tuple(targets))
+        self._remember(tuple(targets))
         return targets
 
     def spare(self, arrays: Sequence[Any]) -> tuple[bool, ...]:
@@ -209,14 +247,18 @@ class Updates:
     def _as_before(self, arrays: Sequence[Any]) -> bool:
         """Are they the arrays that were whole when last looked at, and is each still its owner's alone?"""
         found = self._pick(arrays)
-        seen, pick_blocks = self._last
-        return seen.same(found) and _alone(found, pick_blocks)
+        seen, pick_blocks, pick_gpu = self._last
+        if not (seen.same(found) and _alone(found, pick_blocks)):
+            return False
+        on_gpu = pick_gpu(found)
+        return not on_gpu or _alone_on_gpu(on_gpu)
 
     def _remember(self, arrays: tuple[Any, ...]) -> None:
         seen = Seen()
         seen.remember(arrays)
+        on_gpu = [i for i, array in enumerate(arrays) if _is_on_gpu(array)]
         blocks = [i for i, array in enumerate(arrays) if isinstance(_base(array), _BASES)]
-        self._last = seen, picker(blocks)
+        self._last = seen, picker(blocks), picker(on_gpu)
 
 
 def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

@@ -468,7 +468,11 @@ def from_dlpack(data: Any) -> Tensor:
         dtypes.as_dtype(array.dtype)
     except (TypeError, ValueError) as error:
         raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
-    return wrap(array, devices.of_array(array))
+    tensor = wrap(array, devices.where(array))
+    session = ACTIVE.get()
+    if session is not None:
+        session.created(tensor)
+    return tensor
 
 
 def tensor(

@@ -14,6 +14,7 @@ import mgb.module as M
 import numpy as np
 import pytest
 from mgb import Parameter, errors, tensor
+from mgb.apply import literal
 from mgb.autodiff import GradManager
 from mgb.errors import ConversionError, ShapeError
 from mgb.jit import trace
@@ -93,8 +94,8 @@ OPS = {
     "astype name": (lambda a, b: a.astype("flaot32"),
                     ConversionError, "'flaot32' is not a dtype; choose one of"),
     "device": (lambda a, b: a.to("tpu0"), errors.DeviceError, "'tpu0' is not a device; use 'xpux'"),
-    "devices": (lambda a, b: a + a.to("cpu0"),
-                errors.DeviceError, "add: ambiguous device: xpux:0 and cpu0.*to"),
+    "devices": (lambda a, b: a + literal(1.0, device="gpu0:0"),
+                errors.DeviceMismatchError, "add: ambiguous device: xpux:0 and gpu0:0.*to"),
     "linspace": (lambda a, b: F.linspace(0, 1, -1), ShapeError, "linspace: a length of -1 is negative"),
     "eye": (lambda a, b: F.eye(-1), ShapeError, "eye: a length of -1 is negative"),
     "full": (lambda a, b: F.full((-1,), 0.0), ShapeError, r"does not broadcast to \(-1,\)"),

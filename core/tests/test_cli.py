@@ -85,7 +85,7 @@ def test_demo_agrees_with_eager(backend: str) -> None:
 
 def test_a_backend_that_is_not_there_is_one_line() -> None:
     text = mgb("demo", "--quick", status=2, MGB_JIT_BACKEND="NVRCT")
-    assert "mgb demo: no backend is called 'nvrct'; did you mean 'nvrtc'?" in text
+    assert "mgb demo: MGB_JIT_BACKEND='NVRCT': no backend is called 'nvrct'; did you mean 'nvrtc'?" in text
     assert "Traceback" not in text
 
 

@@ -77,6 +77,75 @@ class TestMaking:
             np.testing.assert_array_equal(other.numpy(), X)
 
 
+def exponential(x: Tensor) -> Tensor:
+    return F.exp(x) * 2 + 1
+
+
+class TestTensorsOfTheHost:
+    """They stay what they are, whatever the default device becomes."""
+
+    @pytest.mark.parametrize("default", ["cpux", "cpu0", "xpux"])
+    def test_the_host_is_one_place(self, default: str) -> None:
+        before = Tensor(X)
+        mgb.set_default_device(default)
+        after = [Tensor(X), Tensor(X, device="cpux"), Tensor(X, device="cpu0"), Tensor(X, device="xpux")]
+        after += [Tensor(X, device=default), Tensor(X, device=before.device), F.ones_like(before) * X]
+        for t in (*after, F.ones((3, 4)) * X, [[1.0] * 4] * 3 * Tensor(X)):
+            for found in (before + t, t + before, trace(lambda a, b: a + b)(before, t)):
+                np.testing.assert_array_equal(found.numpy(), X + X)
+        assert {t.device for t in (before, Tensor(X), F.zeros(2), mgb.random.uniform(size=(2,)))} == {
+            "xpux:0"
+        }
+
+    @pytest.mark.parametrize("default", ["cpux", "gpu0"])
+    def test_a_trace_goes_on(self, default: str) -> None:
+        x, function = Tensor(X), trace(exponential)
+        want = function(x).numpy()
+        mgb.set_default_device(default)
+        for argument in (x, x * 1, mgb.from_dlpack(X)):
+            found = function(argument)
+            assert found.device == "xpux:0" and isinstance(found._data, np.ndarray)
+            np.testing.assert_allclose(found.numpy(), want, rtol=1e-6)
+
+    def test_a_step_of_training_goes_on(self) -> None:
+        from mgb.autodiff import GradManager
+        from mgb.module import Linear
+        from mgb.optimizer import SGD
+
+        layer, x = Linear(4, 2), Tensor(X)
+        for default in ("xpux", "cpux", "gpu0"):
+            mgb.set_default_device(default)
+            optimizer = SGD(layer.parameters(), lr=0.5, momentum=0.9)
+            before = layer.weight.numpy().copy()
+            with GradManager().attach(layer.parameters()) as manager:
+                manager.backward(layer(x).sum())
+            optimizer.step()
+            assert layer.weight.device == "xpux:0" and isinstance(layer.weight._data, np.ndarray)
+            want = before - 0.5 * X.sum(0)
+            np.testing.assert_allclose(layer.weight.numpy(), want, rtol=1e-5)
+            layer.weight.grad = layer.bias.grad = None
+
+    @pytest.mark.parametrize("device", ["xpux", "cpux"])
+    def test_ops_run_there_though_the_default_is_a_gpu(self, device: str) -> None:
+        x = Tensor(X, device=device)
+        mgb.set_default_device("gpu0")
+        half = x.astype("float16")
+        found = [x * 2, F.exp(x), F.softplus(x), F.gelu(x), F.softmax(x, 1), F.argmax(x, 1), F.sort(x)[1]]
+        found += [F.softmax(half, 1), F.zeros_like(x), x + [1.0], copy.deepcopy(x), F.cumsum(x, 0)]
+        found += [
+            pickle.loads(pickle.dumps(x)),
+            F.logsigmoid(x),
+            F.dropout(x, 0.5),
+            Tensor(X, device=x.device),
+        ]
+        for t in found:
+            assert t.device == x.device and isinstance(t._data, np.ndarray)
+            assert t.__dlpack_device__() == (1, 0)
+        np.testing.assert_allclose(found[2].numpy(), np.log1p(np.exp(X.astype(np.float64))), rtol=1e-6)
+        with pytest.raises(errors.DeviceMismatchError, match=f"{x.device} and gpu0:0"):
+            x + Tensor(X)
+
+
 class TestMoving:
     def test_every_way(self) -> None:
         t = Tensor(X)
@@ -127,10 +196,13 @@ class TestSharing:
         assert t._data.data.ptr == array.data.ptr and t.shape == X.shape
         assert Tensor(foreign)._data.data.ptr != array.data.ptr
 
-    def test_on_the_cpu_too(self) -> None:
+    @pytest.mark.parametrize("default", ["xpux", "cpux", "gpu1"])
+    def test_on_the_cpu_too(self, default: str) -> None:
+        mgb.set_default_device(default)
         t = mgb.from_dlpack(X)
         assert t.device == "xpux:0" and np.shares_memory(t.numpy(), X)
-        assert not hasattr(Tensor(X), "__cuda_array_interface__")
+        assert t.__dlpack_device__() == (1, 0)
+        assert not hasattr(t, "__cuda_array_interface__")
         with pytest.raises(errors.ConversionError, match="complex64"):
             mgb.from_dlpack(np.ones(3, np.complex64))
 

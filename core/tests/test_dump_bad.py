@@ -142,7 +142,9 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message:
         traced(add, A, B).dump(io.BytesIO(), **options)
 
 
-@pytest.mark.parametrize("file", [5, None, "", b"f.onnx", "a\0b", "/", io.StringIO()], ids=repr)
+@pytest.mark.parametrize(
+    "file", [5, None, "", b"f.onnx", "a\0b", "/", io.StringIO()], ids=lambda file: type(file).__name__
+)
 def test_what_is_no_file_is_refused(file: Any) -> None:
     with pytest.raises(DumpOptionError, match="give a path, or a binary file open for writing"):
         traced(add, A, B).dump(file)

@@ -235,3 +235,18 @@ def test_in_place_with_reductions() -> None:
     assert not reads_in_place(*group(lambda w, g: [w - total(w) * g]))
     assert not reads_in_place(*group(lambda w, g: [w - total(w * g)]))
     assert not reads_in_place(*group(lambda b, x: [b * 2.0 - 1.0, x + b * 2.0], spec(1, 8), S))
+
+
+def test_in_place_beside_what_has_another_shape() -> None:
+    """Parameters of many shapes may be updated by one group; what reads one in another shape still counts."""
+    shapes = spec(1, 8), S, spec(5, 3)
+
+    def group(function: Callable[..., Any]) -> tuple[Graph, Node, Node]:
+        graph = graph_of(function, *shapes)
+        return graph, graph.inputs[0], graph.outputs[0]
+
+    assert reads_in_place(*group(lambda a, b, c: [a * 0.5, b * 0.5, c * 0.5]))
+    assert reads_in_place(*group(lambda a, b, c: [a * 0.5, b * 0.5 + c.sum(), c * 0.5 + b.sum()]))
+    assert not reads_in_place(*group(lambda a, b, c: [a * 0.5, b * a, c * 0.5]))
+    assert not reads_in_place(*group(lambda a, b, c: [a * 0.5, b * (a + 1.0), c * 0.5]))
+    assert not reads_in_place(*group(lambda a, b, c: [a * 0.5, b * 0.5, c + a.sum()]))

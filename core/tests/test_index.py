@@ -15,6 +15,7 @@ from mgb.errors import ConversionError, ShapeError
 from mgb.ir import Spec
 from mgb.ops.getitem import updated
 from mgb.ops.index import index_add, scatter_add
+from mgb.ops.layout import unslice
 from mgb.tracing import graph_of
 
 
@@ -169,6 +170,16 @@ def test_gradients_of_getitem_and_setitem(key: Any, check_gradient: Any) -> None
         len(np.unique(np.arange(12).reshape(4, 3)[key])) == value.size
     ):  # of equal indices the last value stays
         check_gradient(lambda t, v: updated(t, key, v), x, value)
+
+
+def test_results_of_transposed_operands_are_row_major() -> None:
+    x = Tensor(numbers(3, 5)).T
+    for found in (
+        index_add(x, Tensor([1.0]), Tensor([0]), axes=(0,), place=0),
+        unslice(x, shape=(6, 4), window=((0, 5, 1), (0, 3, 1))),
+    ):
+        assert found._data.flags.c_contiguous
+        np.testing.assert_array_equal(found.numpy()[1:5, :3], x.numpy()[1:])
 
 
 def test_gradients_of_the_index_ops(check_gradient: Any) -> None:

@@ -60,9 +60,16 @@ def test_topk(x: Any, descending: bool, data: Any) -> None:
     np.testing.assert_array_equal(kth.numpy(), want[..., -1])
 
 
-def test_topk_of_too_many() -> None:
-    with pytest.raises(ShapeError, match="k = 4 of an axis of length 3"):
-        F.topk(Tensor([1.0, 2.0, 3.0]), 4)
+@pytest.mark.parametrize("kth_only", [False, True])
+@pytest.mark.parametrize("k", [4, -1, -3])
+def test_topk_of_too_many_or_a_negative_number(k: int, kth_only: bool) -> None:
+    with pytest.raises(ShapeError, match=f"k = {k} of an axis of length 3"):
+        F.topk(Tensor([1.0, 2.0, 3.0]), k, kth_only=kth_only)
+
+
+def test_indices_of_topk_keep_no_more_than_themselves() -> None:
+    array = F.topk(Tensor(np.arange(1000)), 1)[1]._data
+    assert (array if array.base is None else array.base).nbytes == 4
 
 
 @settings(max_examples=60, deadline=None)

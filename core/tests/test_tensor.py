@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mgb import Parameter, Tensor
+from mgb.apply import literal
 from mgb.errors import ConversionError, DeviceError, ShapeError
 
 FLOATS = st.floats(-100, 100, width=32)
@@ -153,7 +154,7 @@ def test_operands_that_no_op_takes() -> None:
     with pytest.raises(ShapeError, match=r"add.*\(2,\) and \(3,\)"):
         Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
     with pytest.raises(DeviceError, match="ambiguous device"):
-        t + Tensor([1.0], device="cpux")
+        t + literal(1.0, device="gpu0:0")
 
 
 def test_no_warning_leaves_an_op(recwarn: pytest.WarningsRecorder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mgb import Parameter, Tensor, random, tensor
+from mgb import Parameter, Tensor, from_dlpack, random, tensor
 from mgb.errors import (
     TraceError,
     TraceMismatchError,
@@ -51,13 +51,19 @@ def test_without_host_keys_on_python_values_and_on_shared_arguments() -> None:
     assert function(x, x, 2).item() == 3
 
 
-def test_without_host_refuses_what_only_the_body_could_supply() -> None:
+@pytest.mark.parametrize("make", [tensor, from_dlpack])
+def test_without_host_refuses_what_only_the_body_could_supply(make) -> None:
+    data = np.ones(2, np.float32)
+
     @trace(without_host=True)
     def made_inside(x):
-        return x + tensor(np.ones(2, np.float32))
+        return x + make(data)
 
-    with pytest.raises(UnknownInputError, match="have some unknown input tensors in trace result"):
+    with pytest.raises(UnknownInputError, match="made of data inside the function"):
         made_inside(tensor([1.0, 2.0]))
+
+
+def test_without_host_refuses_what_only_the_body_could_read() -> None:
 
     @trace(without_host=True)
     def number(x):

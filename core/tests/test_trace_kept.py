@@ -5,8 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import random
+import sys
+import threading
+import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,7 @@ from mgb import module as M
 from mgb import optimizer as O
 from mgb.autodiff import GradManager
 from mgb.jit import partial_trace, trace, xla_trace
+from mgb.jit.kept import Kept
 
 KINDS: dict[str, Callable[..., Any]] = {
     "trace": lambda f: trace(f, backend="eager"),
@@ -150,6 +156,108 @@ def test_a_way_back_is_compiled_though_its_function_is_gone() -> None:
     with manager:
         manager.backward(net(tensor(X)).sum())
     np.testing.assert_allclose(compiled, net[0].weight.grad.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+def test_shallow_copies_do_not_keep_the_originals(kind: str) -> None:
+    traced, copies, originals = KINDS[kind](call), [], []
+    for _ in range(6):
+        net = network()
+        traced(net, tensor(X))
+        copies.append(copy.copy(net))
+        originals.append(weakref.ref(net))
+        del net
+    assert alive(originals) <= 1
+    for other in copies:
+        np.testing.assert_allclose(traced(other, tensor(X)).numpy(), other(tensor(X)).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+def test_the_last_of_two_networks_is_freed_while_the_first_lives(kind: str) -> None:
+    traced, teacher, students = KINDS[kind](in_a_list), M.Linear(4, 4), []
+    for _ in range(6):
+        student = network()
+        traced([teacher, student], tensor(X))
+        students.append(weakref.ref(student))
+        del student
+    assert alive(students) <= 1
+
+
+@pytest.mark.parametrize("kind", ["without_host", "xla_trace"])
+def test_a_call_does_not_change_what_is_pickled(kind: str) -> None:
+    net = network()
+    opt = O.Adam(net.parameters(), 0.1)
+    before = pickle.dumps(net)
+    KINDS[kind](call)(net, tensor(X))
+    assert pickle.dumps(net) == before
+    KINDS[kind](step)(net, opt, tensor(X))
+    assert b"Holdings" not in pickle.dumps((net, opt))
+
+
+@dataclass
+class Scaled(M.Module):
+    """Without a hash, and equal to others."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+class Hashed(Scaled):
+    """All are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hashed)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+@pytest.mark.parametrize("module", [Scaled, Hashed])
+def test_modules_are_told_apart_by_what_they_are(kind: str, module: type[Scaled]) -> None:
+    traced = KINDS[kind](call)
+    modules = [module(2.0), module(3.0), module(2.0)]
+    for _ in range(3):
+        for net in modules:
+            np.testing.assert_allclose(traced(net, tensor(X)).numpy(), net.factor * X, rtol=1e-6)
+    assert traced.stats()["records"] == len(modules)
+
+
+def test_calls_are_kept_and_forgotten_by_several_threads() -> None:
+    kept: Kept[Any] = Kept()
+    errors: list[BaseException] = []
+    ends = time.monotonic() + 1.0
+
+    def work(number: int) -> None:
+        rng, living = random.Random(number), []
+        while time.monotonic() < ends and not errors:
+            owner = network() if rng.random() < 0.5 else object()
+            try:
+                kept.keep(rng.randint(0, 40), [owner], [owner], 8)
+                kept.values()
+            except Exception as error:
+                errors.append(error)
+            living = [*living, owner][-rng.randint(1, 8) :]
+            if rng.random() < 0.02:
+                gc.collect(0)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert errors == []
+    assert len(kept) <= 8 + len(threads)
 
 
 def test_the_reason_names_another_network() -> None:

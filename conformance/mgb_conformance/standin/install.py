@@ -6,21 +6,25 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+import mgb.random
+from mgb import device as devices
+
 from .cuda import State, state
 from .functions import MODULE, SPECIAL
 
 _before: dict[str, ModuleType | None] = {}
 
 
-def install(devices: int = 1) -> ModuleType:
-    """Make ``import cupy`` give the stand-in, with so many devices, until `uninstall`.
+def install(number: int = 1) -> ModuleType:
+    """Make ``import cupy`` give the stand-in, with this number of devices, until `uninstall`.
 
     Returns
     -------
     module
     """
-    State.devices, State.largest, state.device = devices, None, 0
+    State.devices, State.largest, state.device = number, None, 0
     state.streams.clear()
+    _forget()
     scipy = ModuleType("cupyx.scipy")
     cupyx = ModuleType("cupyx")
     cupyx.scipy, scipy.special = scipy, SPECIAL  # type: ignore[attr-defined]
@@ -33,10 +37,19 @@ def install(devices: int = 1) -> ModuleType:
 
 
 def uninstall() -> None:
-    """Give ``import cupy`` back what it was."""
+    """Give ``import cupy`` back what it was; no GPU is known any more."""
+    _forget()
     for name, module in _before.items():
         if module is None:
             sys.modules.pop(name, None)
         else:
             sys.modules[name] = module
     _before.clear()
+
+
+def _forget() -> None:
+    """What is kept for each device, and what was found out about them."""
+    for name in [name for name in mgb.random._generators if devices.is_gpu(name)]:
+        del mgb.random._generators[name]
+    devices.gpu_module = None
+    devices._has.cache_clear()

@@ -38,10 +38,10 @@ class Flags:
 
 
 class Pointer:
-    """Where an array begins."""
+    """Where an array begins, and the memory that it is a part of."""
 
-    def __init__(self, ptr: int) -> None:
-        self.ptr = ptr
+    def __init__(self, ptr: int, mem: Any) -> None:
+        self.ptr, self.mem = ptr, mem
 
 
 class ndarray:
@@ -66,7 +66,8 @@ class ndarray:
 
     @property
     def data(self) -> Pointer:
-        return Pointer(int(self._host.ctypes.data))
+        host = self._host
+        return Pointer(int(host.ctypes.data), host if host.base is None else host.base)
 
     @property
     def device(self) -> cuda.Device:

@@ -8,21 +8,19 @@ from dataclasses import replace
 from .. import config, passes, plugins
 from ..backend import Backend, Kernel, Scope
 from ..device import device_type
-from ..errors import CompileError
+from ..errors import CompileError, LaunchGraphError
 from ..fusion import FusionConfig, Step, detect, duplicate, place_extents, recompute
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
 from .collector import resting
 from .generate import generate
 from .kernels import Pairs, kernel_for
-from .options import Options
+from .options import DEFAULT, Options
 from .peak import Arrangement
 from .plan import plan_memory, replacements
 from .program import Program
 from .rematerialize import rematerialize
 from .schedule import schedule
-
-DEFAULT = Options()
 
 
 def compile_program(
@@ -47,7 +45,7 @@ def compile_program(
     Raises
     ------
     BackendError
-        No backend, or it failed.
+        No backend, it failed, or it does not make the graph of launches that was asked for.
     GraphError
         With ``MGB_VERIFY=1``: a graph breaks the rules of the IR.
     MemoryBudgetError
@@ -103,7 +101,7 @@ def assemble(
     plain = found = arrange(steps)
     if options.memory is not None:
         found = rematerialize(plain, arrange.updated, options.memory, arrange)
-    source, call = generate(simplified, found.calls, found.plan, backend, options.profiling)
+    source, call = generate(simplified, found.calls, found.plan, backend, options)
     return Program(
         graph,
         simplified,
@@ -154,10 +152,16 @@ def _simplify(graph: Graph, options: Options) -> Graph:
 
 
 def _backend(graph: Graph, options: Options) -> Backend | None:
-    if not options.fuses:
-        return None
     nodes = (*graph.outputs, *graph.inputs)
-    return plugins.choose_backend(device_type(nodes[0].spec.device if nodes else "xpux:0"), options.backend)
+    kind = device_type(nodes[0].spec.device if nodes else "xpux:0")
+    found = plugins.choose_backend(kind, options.backend) if options.fuses else None
+    if options.launch_graph and (found is None or not found.traits.launch_graphs):
+        named = f"opt_level={options.opt_level}" if found is None else f"backend {found.name!r}"
+        raise LaunchGraphError(
+            f"cuda_graph=True: {named} makes no graph of launches on the {kind}; leave cuda_graph out, or "
+            "take opt_level=3, Tensors on a GPU and a backend for GPUs: `python -m mgb backends` lists them"
+        )
+    return found
 
 
 def _allowed(options: Options) -> FusionConfig:

@@ -20,23 +20,23 @@ from ..device import array_module, get_device_count, is_gpu, on, out_of_memory, 
 from ..dtypes import HALVES
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
+from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock
-from .program import Workspaces, allocator
+from .program import allocator, fresh_on, workspaces
 from .schedule import Call
 
 _numbers = itertools.count()
 
 
 def generate(
-    graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None, profiling: bool = False
+    graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None, options: Options = DEFAULT
 ) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
-    """The text of the function that makes `calls`, and the function.
+    """The text of the function that makes `calls` of the kernels of `backend`, and the function.
 
-    `graph` is the whole program, and `backend` made the kernels. With `profiling` it notes the time before
-    and after each call: see `profile.Run`.
+    `graph` is the whole program. When profiling, it notes the time before and after each call.
     """
-    writer = (_ProfiledWriter if profiling else _Writer)(graph, plan, backend)
+    writer = (_ProfiledWriter if options.profiling else _Writer)(graph, plan, backend, options.launch_graph)
     writer.ask_spare(calls)
     writer.begin(calls)
     for row in writer.rows(calls):
@@ -68,6 +68,7 @@ class _Writer:
     graph: Graph
     plan: MemoryPlan
     backend: Backend | None
+    launch_graph: bool | None = None
     lines: list[str] = field(default_factory=list)
     bound: dict[str, Any] = field(default_factory=dict)
     names: dict[Node, str] = field(default_factory=dict)
@@ -101,16 +102,16 @@ class _Writer:
         given = {n for call in calls if is_given_memory(call) for n in call.writes}
         updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
         if updated:
-            fresh = [partial(allocator(n.spec.device), n.spec.shape, n.spec.dtype) for n in updated]
+            fresh = [fresh_on(n.spec.device, n.spec.shape, n.spec.dtype) for n in updated]
             targets = self.bind("targets", ownership.Updates(tuple(updated.values()), fresh).targets)
             self.line(f"{packed(self.name(n, 'o') for n in updated)} = {targets}(arrays)")
         self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
         if self.temporaries:
             layout = [(self.plan.places[n].offset or 0, n.spec) for n in self.temporaries]
-            workspaces = Workspaces(self.plan.arena_bytes, layout, self.device)
+            arenas = workspaces(self.plan.arena_bytes, layout, self.device)
             targets = packed(self.name(n, "t") for n in self.temporaries)
-            self.line(f"{targets} = workspace = {self.bind('take', workspaces.take)}()")
-            self.bind("give", workspaces.give)
+            self.line(f"{targets} = workspace = {self.bind('take', arenas.take)}()")
+            self.bind("give", arenas.give)
 
     def call(self, call: Call) -> None:
         """One call, and the memory that it writes to, with its GPU as the current one."""
@@ -142,7 +143,8 @@ class _Writer:
         wiring = [([place[n] for n in c.reads], [place[n] for n in c.writes]) for c in calls]
         written = self.row_major.union(*(call.writes for call in calls))
         varying = [i for i, n in enumerate(arrays) if n not in written]
-        chain = self.backend.chain([c.kernel for c in calls if c.kernel is not None], wiring, varying)
+        kernels = [c.kernel for c in calls if c.kernel is not None]
+        chain = self.backend.chain(kernels, wiring, varying, self.launch_graph)
         if chain is None:
             return False
         begin = len(self.lines)

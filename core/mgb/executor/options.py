@@ -25,6 +25,8 @@ class Options:
         Compute some values twice, to keep fewer.
     profiling : bool
         Measure each step at each call.
+    launch_graph : bool or None
+        Kernels in a row start as one graph of launches, on backends that have such; None: where that pays.
     """
 
     opt_level: int = 3
@@ -34,8 +36,12 @@ class Options:
     backend: str | None = None
     memory: SublinearMemoryConfig | DTRConfig | None = None
     profiling: bool = False
+    launch_graph: bool | None = None
 
     @property
     def fuses(self) -> bool:
         """Is anything fused at all?"""
         return self.opt_level >= 3 or self.fuse_reduce is not None or self.fuse_dimshuffle is not None
+
+
+DEFAULT = Options()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import memory
-from ..device import is_gpu
 from ..dtypes import HALVES
 from ..fusion import Step
 from ..ir import Graph, Kind, Node
@@ -155,7 +154,7 @@ def is_given_memory(call: Call) -> bool:
 def _is_ufunc(step: Step) -> bool:
     node = step.graph.outputs[0]
     exact = all(n.spec.dtype not in HALVES for n in (node, *node.inputs))
-    return isinstance(node.op.eager, np.ufunc) and exact and not is_gpu(node.spec.device)
+    return isinstance(node.op.eager, np.ufunc) and exact
 
 
 class _Lives:
@@ -236,10 +235,13 @@ def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
 
     So it is when `old` is read by element-wise nodes of its own, full shape, and when `group` has one pass.
     With reductions it has several, and a later pass could read what an earlier one wrote: then `old` may lead
-    to `new` alone.
+    to `new` alone. What has nothing to do with `old` may have any shape.
     """
     nodes = group.nodes
-    if any(n.op.kind not in _IN_DOMAIN or not stretches(n.spec.shape, old.spec.shape) for n in nodes):
+    if any(
+        n.op.kind not in _IN_DOMAIN or not stretches(n.spec.shape, old.spec.shape)
+        for n in _around(group, old, new)
+    ):
         return False
     if any(r.op.kind is not Kind.ELEMENTWISE or r.spec.shape != old.spec.shape for r in group.readers[old]):
         return False
@@ -251,3 +253,17 @@ def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
         if not reached.isdisjoint(node.inputs):
             reached.add(node)
     return reached.isdisjoint(folds) and reached.isdisjoint(set(group.outputs) - {new})
+
+
+def _around(group: Graph, *nodes: Node) -> set[Node]:
+    """The nodes of `group` that these lead to, and all that those are computed with, from and for."""
+    around, waiting = set(nodes), list(nodes)
+    while waiting:
+        node = waiting.pop()
+        # An operand that others read as well is no tie between them.
+        is_operand = node.op.kind is Kind.LEAF and node not in nodes
+        for n in (*node.inputs, *(() if is_operand else group.readers[node])):
+            if n not in around:
+                around.add(n)
+                waiting.append(n)
+    return around

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import memory
 from ..backend import Backend, Kernel
-from ..device import array_module, is_gpu, memory_explained, on
+from ..device import array_module, is_gpu, memory_explained, on, ordinal
 from ..fusion import Step
 from ..ir import Graph, Spec
 from .plan import MemoryPlan
@@ -141,6 +142,36 @@ class Workspaces:
         return tuple(part.view(spec.dtype).reshape(spec.shape) for part, spec in parts)
 
 
+class StreamWorkspaces(Workspaces):
+    """Those on a GPU: an arena serves one stream, whose work may go on when a call has returned."""
+
+    def __init__(self, nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> None:
+        self._current = partial(array_module(device).cuda.get_current_stream, ordinal(device))
+        self._of_streams: dict[int, list[tuple[Any, ...]]] = {}
+        super().__init__(nbytes, layout, device)
+
+    def take(self) -> tuple[Any, ...]:
+        try:
+            return self._of_streams[self._current().ptr].pop()
+        except (KeyError, IndexError):
+            return self._new()
+
+    def give(self, workspace: tuple[Any, ...]) -> None:
+        self._of_streams.setdefault(self._current().ptr, []).append(workspace)
+        self.used = memory.next_use()
+
+    def idle_bytes(self) -> int:
+        return self._nbytes * sum(map(len, list(self._of_streams.values())))
+
+    def release(self) -> None:
+        self._of_streams.clear()
+
+
+def workspaces(nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> Workspaces:
+    """The arenas of a program on `device`."""
+    return (StreamWorkspaces if is_gpu(device) else Workspaces)(nbytes, layout, device)
+
+
 def allocator(device: str) -> Callable[..., Any]:
     """``empty(shape, dtype)`` for arrays on `device`."""
     if not is_gpu(device):
@@ -157,3 +188,14 @@ def allocator(device: str) -> Callable[..., Any]:
             return empty(shape, dtype)
 
     return allocate
+
+
+def fresh_on(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+    """What makes an array on `device`, whichever GPU is the current one."""
+    make = allocator(device)
+
+    def fresh() -> Any:
+        with on(device):
+            return make(shape, dtype)
+
+    return fresh if is_gpu(device) else partial(make, shape, dtype)

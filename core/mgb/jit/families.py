@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from ..tensor import Tensor
 from .record import CUTS, Entry, Literal, Ref
 from .variant import Variant
 from .variants import Variants, most_like
@@ -18,13 +21,14 @@ class Families:
 
     A function that does not ask for a shape may still do other ops for another one: a sum drops axes if there
     are any, the gradient of a broadcast operand is summed. Such calls are another family. Arguments of new
-    shapes are taken for a call of the family that is likeliest to fit; one that turns out to do other ops is
-    recorded at the next call.
+    shapes are taken for a call of the family that knows the nearest ones. If it turns out to do other ops,
+    the next call with these shapes is recorded, or with some to which they are nearer than all known ones.
+    Where shapes are known that takes several such calls running.
     """
 
     def __init__(self) -> None:
         self._families: tuple[Variants, ...] = ()  # the oldest first
-        self._parted: dict[Shapes, None] = {}
+        self._parted: dict[Shapes, int] = {}  # calls running that did other ops than their family
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Variant]:
@@ -47,44 +51,78 @@ class Families:
         Variant or None
             None: no call with such arguments is known.
         """
-        for family in self._families:
+        parted = self._parted.get(shapes, 0)
+        for family in reversed(self._families):
             known = family.newest(shapes)
             if known is not None:
-                return family, known
-        return (None if shapes in self._parted else self._likeliest(shapes)), None
+                return (family, known) if parted < _RUNNING else (None, None)
+        return (None if parted else self._likeliest(shapes)), None
 
     def keep(self, shapes: Shapes, variant: Variant) -> None:
         """Add a variant that was recorded on its own, to a family that does the same ops or to a new one."""
-        most = most_like(variant)
         with self._lock:
-            self._parted.pop(shapes, None)
             alike = (family for family in self._families if _do_the_same(family.oldest(), variant))
-            family = next(alike, None) or Variants()
-            family.keep(shapes, variant)
-            others = [f for f in self._families if f is not family]
-            while others and sum(map(len, others)) + len(family) > most:
-                del others[0]
-            self._families = (*others, family)
+            self._keep_in(next(alike, None) or Variants(), shapes, variant)
+
+    def grow(self, family: Variants, shapes: Shapes, variant: Variant) -> None:
+        """Add a variant that grew out of one of `family`."""
+        with self._lock:
+            self._keep_in(family, shapes, variant)
+
+    def _keep_in(self, family: Variants, shapes: Shapes, variant: Variant) -> None:
+        self._parted.pop(shapes, None)
+        family.keep(shapes, variant)
+        families = [*(f for f in self._families if f is not family), family]
+        while sum(map(len, families)) > most_like(variant):
+            largest = max(families, key=len)
+            if len(largest) > 1:
+                largest.drop_oldest()
+            else:
+                families.remove(largest)
+        self._families = tuple(families)
 
     def part(self, shapes: Shapes) -> None:
-        """Told that a call with arguments of `shapes`, which are not known, did other ops than its family."""
+        """Told that a call with arguments of `shapes` did other ops than its family."""
         with self._lock:
-            self._parted[shapes] = None
+            self._parted[shapes] = self._parted.pop(shapes, 0) + 1
             while len(self._parted) > len(self._families) + _PARTED:
                 del self._parted[next(iter(self._parted))]
 
+    def follow(self, shapes: Shapes) -> None:
+        """Told that a call with arguments of `shapes`, which are known, did the ops of its family."""
+        if shapes in self._parted:
+            with self._lock:
+                self._parted.pop(shapes, None)
+
     def _likeliest(self, shapes: Shapes) -> Variants | None:
-        """The newest family with arguments of the same form, else of as many axes."""
+        """The newest family that knows the nearest shapes of the same form, else of as many axes.
+
+        None where a call of nearer ones did other ops.
+        """
+        known: list[tuple[Shapes, Variants | None]]
+        known = [(s, family) for family in reversed(self._families) for s in family.shapes()]
+        known += [(s, None) for s in list(self._parted)]
         for measure in (_form, _ranks):
             wanted = measure(shapes)
-            for family in reversed(self._families):
-                if any(measure(known) == wanted for known in family.shapes()):
-                    return family
+            alike = [(other, family) for other, family in known if measure(other) == wanted]
+            if any(family is not None for _, family in alike):
+                return min(alike, key=lambda pair: _distance(pair[0], shapes))[1]
         return None
+
+
+class Hosted:
+    """A ``without_host`` call whose body must run: for arguments of one key, whose ids in it stay taken."""
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.leaves = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
+        self.families = Families()
 
 
 #: Sets of shapes that are remembered as those of calls to be recorded.
 _PARTED = 256
+
+#: Calls of known shapes that have to do other ops, one after the other, before one is recorded.
+_RUNNING = 2
 
 
 def _form(shapes: Shapes) -> list[list[int]]:
@@ -96,11 +134,23 @@ def _ranks(shapes: Shapes) -> list[int]:
     return list(map(len, shapes))
 
 
+def _distance(one: Shapes, other: Shapes) -> float:
+    """Between shapes of as many axes: by the ratios of their lengths."""
+    pairs = ((a, b) for known, new in zip(one, other) for a, b in zip(known, new))
+    return sum(abs(math.log((a + 1) / (b + 1))) for a, b in pairs)
+
+
 def _do_the_same(one: Variant, other: Variant) -> bool:
-    """Do both records have the same ops, wiring and cuts? Shapes, parameters and constants may differ."""
-    return one.segments == other.segments and all(
-        map(_is_same_step, one.record.entries, other.record.entries)
+    """Have both records the same ops, wiring, cuts and dtypes? Shapes, numbers, constants may differ."""
+    return (
+        one.segments == other.segments
+        and _types(one) == _types(other)
+        and all(map(_is_same_step, one.record.entries, other.record.entries))
     )
+
+
+def _types(variant: Variant) -> list[tuple[Any, str]]:
+    return [(spec.dtype, spec.device) for spec in variant.record.signature]
 
 
 def _is_same_step(one: Entry, other: Entry) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..executor import Options, Program, compile_program
+from ..holding import holdings_of
 from ..ir import Graph
 from ..module import Module
 from ..optimizer import Optimizer
@@ -54,16 +55,17 @@ class Kept(Generic[Value]):
         if owner is None:
             self._entries[key] = _Entry(reference, None, box)
         else:
-            _holdings_of(owner).setdefault(self, {})[key] = box
+            holdings_of(owner).setdefault(self, {})[key] = box
             self._entries[key] = _Entry(reference, weakref.ref(owner), None)
-        while len(self._entries) > most:
-            self._drop(next(iter(self._entries)))
+        keys = list(self._entries)
+        for oldest in keys[: max(len(keys) - most, 0)]:
+            self._drop(oldest)
 
     def _drop(self, key: Hashable) -> None:
-        entry = self._entries.pop(key)
-        owner = entry.owner() if entry.owner is not None else None
+        entry = self._entries.pop(key, None)  # the garbage collector, or another thread, may have been here
+        owner = entry.owner() if entry is not None and entry.owner is not None else None
         if owner is not None:
-            _holdings_of(owner).get(self, {}).pop(key, None)
+            holdings_of(owner).get(self, {}).pop(key, None)
 
 
 class _Box(Generic[Value]):
@@ -93,26 +95,7 @@ def _forget(kept: weakref.ref[Kept[Any]], key: Hashable, box: weakref.ref[Any]) 
     table = kept()
     entry = table._entries.get(key) if table is not None else None
     if table is not None and entry is not None and entry.box is box:
-        del table._entries[key]
-
-
-class _Holdings(weakref.WeakKeyDictionary[Kept[Any], dict[Hashable, Any]]):
-    """What one Module or Optimizer holds, for each function that was called with it; copies hold nothing."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Holdings, ()
-
-    def __deepcopy__(self, memo: Any) -> _Holdings:
-        return _Holdings()
-
-
-#: Among the attributes of a Module or an Optimizer.
-_ATTRIBUTE = "_kept_calls"
-
-
-def _holdings_of(owner: Any) -> _Holdings:
-    held: _Holdings = vars(owner).setdefault(_ATTRIBUTE, _Holdings())
-    return held
+        table._entries.pop(key, None)
 
 
 def _owner_among(leaves: Sequence[Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,25 @@ from typing import Any
 from ..ir import Spec
 from ..tensor import Tensor
 from .record import Entry, External, Record
+from .tree import Identity
 
 #: Recorded values that a message lists, the newest.
 _SHOWN = 4
 
 #: In what Tensors differ, in the order of their keys; other values are what they are.
 _ASPECTS = ("is a", "has shape", "has dtype", "is on", "is")
+
+#: What to do about a call that differs from its record.
+_REMEDY = {
+    "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant",
+    "too many instructions": "the traced function must do the same ops at every call; move the rest outside",
+    "mismature end": "the traced function must do the same ops at every call; move the rest outside",
+    "value unreadable": "read the same values at every call, or put the code in `with exclude_from_trace():`",
+}
+_USUAL = (
+    "put code that differs from call to call in `with exclude_from_trace():`, "
+    "or trace it as a function of its own"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,8 @@ def of_shapes(
     name: str, known: Sequence[tuple[Any, ...]], shapes: tuple[Any, ...], names: Sequence[str]
 ) -> str:
     """Why the function `name` has no record for Tensors of `shapes`, under `names`, but for those `known`."""
+    if shapes in known:
+        return f"calls of {name} with Tensors of recorded shapes did other ops"
     alike = [other for other in known if len(other) == len(shapes) and other != shapes]
     if not alike:
         return f"{name} is called with another number of Tensors than recorded"
@@ -103,8 +117,8 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
         value = key[aspect] if aspect >= 0 else "a Tensor"
         return value.__name__ if isinstance(value, type) else str(value)
-    if isinstance(key[1], weakref.ref):
-        return f"{key[0].__name__} {id(key[1]()):#x}"
+    if isinstance(key[1], Identity):
+        return f"{key[0].__name__} {hash(key[1]):#x}"
     value = key[1] if isinstance(key[1], str) and key[0] is not str else f"{key[1]!r:.60}"
     return value if len(key) == 2 else f"an array of other values, of shape {key[0]}"
 
@@ -151,3 +165,8 @@ def _of_surroundings(record: Record) -> str | None:
         if not contents.are_same():
             return str(contents)
     return None
+
+
+def remedy(mismatch: str) -> str:
+    """What to do about a call that differs from its record as `mismatch` says."""
+    return _REMEDY.get(mismatch, _USUAL)

@@ -13,25 +13,11 @@ from ..apply import record as tell_tapes
 from ..errors import TraceMismatchError
 from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place, wrap
-from .reasons import Difference
-from .record import END, EXCLUDE, READ, Entry, Literal, Record, Ref, external_ref
+from .reasons import Difference, remedy
+from .record import END, EXCLUDE, READ, Entry, External, Literal, Record, Ref, external_ref
 from .session import CallSession
 from .variant import Variant
 from .variants import Variants
-
-_REMEDY = {
-    "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant",
-    "too many instructions": "the traced function must do the same ops at every call; move the rest outside",
-    "mismature end": "the traced function must do the same ops at every call; move the rest outside",
-    "value unreadable": "read the same values at every call, or put the code in `with exclude_from_trace():`",
-}
-_USUAL = (
-    "put code that differs from call to call in `with exclude_from_trace():`, "
-    "or trace it as a function of its own"
-)
-
-#: Mismatches that do not follow from other shapes.
-_ALWAYS = ("dtype mismatch", "comp_node mismatch")
 
 
 class _OtherOps(Exception):
@@ -54,12 +40,11 @@ class Replay(CallSession):
         Makes the Variant of a record that grows over the segments of `variant`.
     imperative : bool
         Match, and run each op eagerly.
+    reshaped : bool
+        Are the arguments of other shapes than any known? Parameters and Python numbers may follow from that.
 
     Attributes
     ----------
-    reshaped : bool
-        Are the arguments of other shapes than any known? Then parameters and Python numbers may follow
-        from them.
     grown : Difference or None
         Where the call parted with every record there is.
     left : bool
@@ -69,7 +54,6 @@ class Replay(CallSession):
     grown: Difference | None = None
     _cursor = 0
     _segment = 0
-    reshaped = False
     left = False
     _looked = False  # has the body seen a value? Then parameters may follow from it
 
@@ -79,16 +63,18 @@ class Replay(CallSession):
         variants: Variants,
         regrow: Callable[[Record, Variant], Variant],
         imperative: bool,
+        reshaped: bool,
     ) -> None:
         super().__init__(variant.record)
         self.variant = variant
         self._variants = variants
         self._regrow = regrow
-        self._imperative = imperative
-        self._kept = range(len(variant.record.entries)) if imperative else variant.kept
+        self._imperative, self.reshaped = imperative, reshaped
+        self._kept = range(len(variant.record.entries)) if imperative or reshaped else variant.kept
         self._entries = variant.record.entries
         self._specs = variant.specs
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
+        self._unchanged: list[tuple[Any, ...]] = []  # arrays that no program may overwrite: see `owned_alone`
 
     # the Session protocol
 
@@ -174,15 +160,17 @@ class Replay(CallSession):
         if self._imperative or step in self.values:
             self._skip_read(step)
             return self.values[step]
-        if self._finished or self.paused:
+        if self._finished or self.left or (self.paused and not self._may_leave):
             raise self.unreadable(tensor)
         entry = self._entries[self._cursor]
         try:
-            if entry.op is not READ or entry.required != (step,):
+            if self.paused or entry.op is not READ or entry.required != (step,):
                 self._mismatch("value unreadable", entry, f"the value of step {step} was read")
             self._run_to_cut()
         except _OtherOps:
             self._leave()
+        if step not in self.values:
+            raise self.unreadable(tensor)
         return self.values[step]
 
     def seen(self, tensor: Tensor) -> None:
@@ -234,9 +222,17 @@ class Replay(CallSession):
         if self.grown:
             self.record.cut(self._entries[self._cursor])
         if not self._imperative:
-            self.variant.run(self._segment, self.fed, self.values)
+            self._run_segment()
         self._segment += 1
         self._cursor += 1
+
+    def _run_segment(self) -> None:
+        keeps = self._may_leave and self._entries[self._cursor].op is not END
+        if keeps:
+            self._unchanged.append(tuple(self.fed))
+        self.variant.run(self._segment, self.fed, self.values)
+        if not keeps:
+            self._ran = self.record, self._cursor
 
     def _skip_read(self, step: int) -> None:
         if self._finished:
@@ -283,17 +279,23 @@ class Replay(CallSession):
             if self.fed[number] is not array:
                 self._mismatch("input id mismatch", entry, "another tensor than before in its place")
             return
-        recorded = self.record.externals[number].node.spec
-        if array.dtype != recorded.dtype:
-            self._mismatch(f"dtype mismatch: {recorded.dtype} vs {array.dtype}", entry, f"input {number}")
-        if tensor._device != recorded.device:
-            self._mismatch(
-                f"comp_node mismatch: {recorded.device} vs {tensor._device}", entry, f"input {number}"
-            )
+        external = self.record.externals[number]
+        recorded = external.node.spec
+        if array.dtype != recorded.dtype or tensor._device != recorded.device:
+            self._mismatch_type(external, tensor, entry, f"input {number}")
         self.fed[number] = array
         self._fed_as[id(array)] = number
         if array.shape != recorded.shape:
             new[number] = Spec(array.shape, array.dtype, tensor._device)
+
+    def _mismatch_type(self, external: External, tensor: Tensor, entry: Entry, name: str) -> NoReturn:
+        """Another dtype or device does not follow from other shapes, but another Tensor may."""
+        recorded, dtype = external.node.spec, tensor._data.dtype
+        reason = f"dtype mismatch: {recorded.dtype} vs {dtype}"
+        if dtype == recorded.dtype:
+            reason = f"comp_node mismatch: {recorded.device} vs {tensor._device}"
+        same = external.leaf is not None or (external.owner is not None and external.owner() is tensor)
+        self._mismatch(reason, entry, name, always=same)
 
     def _result(self, entry: Entry) -> Tensor:
         index = self._cursor
@@ -305,14 +307,19 @@ class Replay(CallSession):
                 self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params, out._device)
         return out
 
-    def _mismatch(self, reason: str, entry: Entry, came: str) -> NoReturn:
-        if (self.reshaped or self.grown) and not reason.startswith(_ALWAYS):
+    @property
+    def _may_leave(self) -> bool:
+        """May other ops follow than recorded?"""
+        return self.reshaped or self.grown is not None
+
+    def _mismatch(self, reason: str, entry: Entry, came: str, *, always: bool = False) -> NoReturn:
+        if self._may_leave and not always:
             raise _OtherOps
         raise TraceMismatchError(
             reason,
             f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
             f"  now: {came}  at {caller()}\n"
-            f"  remedy: {_REMEDY.get(reason, _USUAL)}",
+            f"  remedy: {remedy(reason)}",
         )
 
     # other shapes
@@ -320,13 +327,11 @@ class Replay(CallSession):
     def _leave(self) -> None:
         """Give every living Tensor its value; what comes now is evaluated at once, and not compared.
 
-        A step of an earlier segment whose value no program gave stays unreadable: what it was made of may
-        have been replaced since.
+        A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
-        begin = self.variant.segments[self._segment].start
-        found = self.in_flight()
+        found = self.alive() if self.reshaped else self.in_flight()
         self.values.update((s, self.record.static_value(s)) for s in self.record.statics if s < self._cursor)
-        self.evaluate({t._index for t in found if t._index >= begin})
+        self.evaluate({t._index for t in found} - self.lost())
         self._tensors = [weakref.ref(t) for t in found]
         self.release()
         self._cursor = len(self._entries) - 1  # the end, which is no op
@@ -363,7 +368,8 @@ class Replay(CallSession):
     def _check_parting(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
         """Without other shapes constants must not differ, and parameters may only where a value was seen."""
         if entry.params == params:
-            other = next(t for t, r in zip(inputs, entry.args) if isinstance(r, Literal) and not _is(r, t))
+            pairs = ((t, r) for t, r in zip(inputs, entry.args) if isinstance(r, Literal))
+            other = next(t for t, r in pairs if not r.matches(t._data))
             self._mismatch("tensors not equals", entry, str(Literal(other._data)))
         if not self._looked:
             self._mismatch("operator mismatch", entry, f"{entry.op.name} with {params}")
@@ -384,12 +390,8 @@ class Replay(CallSession):
         return self.record.step(entry.op, args, params)
 
 
-def _is(literal: Literal, tensor: Tensor) -> bool:
-    return literal.matches(tensor._data)
-
-
 def _agrees(entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> bool:
     """Has `entry` these parameters, and these constants among its operands?"""
     return entry.params == params and all(
-        _is(ref, tensor) for tensor, ref in zip(inputs, entry.args) if isinstance(ref, Literal)
+        ref.matches(tensor._data) for tensor, ref in zip(inputs, entry.args) if isinstance(ref, Literal)
     )

@@ -13,7 +13,7 @@ from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Tensor
-from .record import SHAPE, Entry, Literal, Record
+from .record import SHAPE, Entry, Literal, Record, external_ref
 
 
 class CallSession(ABC):
@@ -24,6 +24,7 @@ class CallSession(ABC):
     paused = False
     _finished = False
     _failed = False
+    _ran: tuple[Record, int] | None = None  # what was followed when programs last ran, and up to which step
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -126,7 +127,7 @@ class CallSession(ABC):
 
     def unreadable(self, tensor: Tensor) -> TraceError:
         """The error for a value that was dead when the call was recorded, or never came to be."""
-        if self._failed:
+        if self._failed and tensor._index not in self.lost():
             step = f"step {tensor._index} ({self.entry(tensor._index)})"
             detail = f"the call failed before it came to {step}; call it again"
             return TraceMismatchError("data unreadable", detail)
@@ -156,6 +157,20 @@ class CallSession(ABC):
             entry = self.entry(step)
             self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params, entry.spec.device)
 
+    def lost(self) -> set[int]:
+        """The steps that cannot be computed any more: a program may have overwritten what they read."""
+        if self._ran is None:
+            return set()
+        record, stop = self._ran
+        overwritten = {external_ref(e) for step, e in record.updates().items() if step < stop}
+        found: set[int] = set()
+        for step, entry in enumerate(self.record.entries):
+            reads = (r for r in entry.args if not isinstance(r, Literal))
+            known = step in self.values or step in self.record.statics
+            if not known and any(r in overwritten or r in found for r in reads):
+                found.add(step)
+        return found
+
     def operands(self, args: Sequence[Any]) -> list[Any]:
         """The arrays that `args` refer to."""
         return [
@@ -168,7 +183,7 @@ class CallSession(ABC):
         self._failed = True
         with suppress(Exception):  # that op fails here again, and what follows it was never done
             self._tensors = [weakref.ref(t) for t in self.in_flight()]
-            self.evaluate({t._index for t in self.alive() if t._data is None})
+            self.evaluate({t._index for t in self.alive() if t._data is None} - self.lost())
         self.release()
         for tensor, array in self.previous():
             if tensor._session is self:

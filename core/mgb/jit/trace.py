@@ -20,7 +20,7 @@ from .binding import Bindable
 from .captured import Captured
 from .config import GraphOptimizationConfig, memory_config
 from .dump import Dumpable
-from .families import Families
+from .families import Families, Hosted
 from .hostless import MISS, HostlessCall, results_of, with_new
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
@@ -89,6 +89,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine does always.
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND`` for this function.
+    cuda_graph : bool, optional
+        Start kernels that follow each other on a GPU as one CUDA graph; by default where that pays.
 
     Raises
     ------
@@ -122,6 +124,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         imperative: bool = False,
         fast_math: bool = False,
         backend: str | None = None,
+        cuda_graph: bool | None = None,
         **unknown: Any,
     ) -> None:
         if unknown:
@@ -137,6 +140,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             backend=backend,
             memory=memory_config(sublinear_memory_config, dtr_config),
             profiling=profiling,
+            launch_graph=cuda_graph,
         )
         self.symbolic = symbolic or record_only
         self.capture_as_const = capture_as_const or record_only
@@ -191,24 +195,31 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 variants, known = families.of(shapes)  # another thread may have been faster
                 if variants is None:
                     return self._record_new(args, kwargs, families, shapes)
-        session = Replay(known or variants.oldest(), variants, self._regrown, self.imperative)
+        follows = known or variants.oldest()
+        session = Replay(follows, variants, self._regrown, self.imperative, known is None)
         session.symbolic_shape = self.symbolic_shape
-        session.reshaped = known is None
-        result = self._run_body(session, args, kwargs)
+        try:
+            result = self._run_body(session, args, kwargs)
+            self._finish(session)
+        finally:
+            if session.left:
+                families.part(shapes)
+        if session.grown is not None and not (session.left and session.reshaped):
+            of_shapes = self._reason_of_shapes(families, args, kwargs) if session.reshaped else None
+            reason = of_shapes or reasons.of_difference(self.__name__, session.grown)
+            if not session.left:
+                families.grow(variants, shapes, session.variant)
+            self._statistics.again(reason + "; other ops follow from it, which ran one by one" * session.left)
+        elif not session.left:
+            families.follow(shapes)
+        return result
+
+    def _finish(self, session: Replay) -> None:
         try:
             session.finish()
         except BaseException:
             session.abandon()
             raise
-        if session.left and session.reshaped:
-            families.part(shapes)
-        elif session.grown is not None:
-            of_shapes = self._reason_of_shapes(families, args, kwargs) if session.reshaped else None
-            reason = of_shapes or reasons.of_difference(self.__name__, session.grown)
-            if not session.left:
-                variants.keep(shapes, session.variant)
-            self._statistics.again(reason + "; other ops follow from it, which ran one by one" * session.left)
-        return result
 
     def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
         leaves = flatten((args, kwargs))[0]
@@ -384,11 +395,3 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return self._tell_compiled(
             self._statistics.compiled(lambda: compile_program(graph, options, updates))
         )
-
-
-class Hosted:
-    """A ``without_host`` call whose body must run: for arguments of one key, whose ids in it stay taken."""
-
-    def __init__(self, leaves: list[Any]) -> None:
-        self.leaves = leaves
-        self.families = Families()

@@ -21,6 +21,25 @@ _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
 _TOLD_BY_TEXT = (float, complex, Decimal, np.generic, range)
 
 
+class Identity:
+    """Stands for one object in a key, whatever that is equal to, and does not keep it alive."""
+
+    __slots__ = ("_hash", "object")
+
+    def __init__(self, value: Any) -> None:
+        self.object = weakref.ref(value)
+        self._hash = id(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Identity):
+            return NotImplemented
+        mine = self.object()
+        return self is other or (mine is not None and mine is other.object())
+
+
 @dataclass(frozen=True, slots=True)
 class Structure:
     """How a container was nested; hashable, so that it can be part of a key.
@@ -73,7 +92,7 @@ def exactly(value: Any) -> tuple[Any, ...]:
     if kind in _PLAIN:
         return kind, value
     if isinstance(value, _HOLDING):
-        return kind, weakref.ref(value)
+        return kind, Identity(value)
     if isinstance(value, _TOLD_BY_TEXT):
         return kind, repr(value)  # 0.0 equals -0.0, and NaN nothing
     if isinstance(value, np.ndarray):

@@ -55,6 +55,12 @@ class Variants:
             kept = (*others, (shapes, variant))[-most_like(variant) :]
             self._kept, self._newest = kept, dict(kept)
 
+    def drop_oldest(self) -> None:
+        """Forget the oldest of several."""
+        with self._lock:
+            self._kept = self._kept[1:] or self._kept
+            self._newest = dict(self._kept)
+
     def find(
         self, record: Record, steps: int, specs: Mapping[int, Spec], fits: Callable[[Entry], bool]
     ) -> Variant | None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError, StateKeyError
+from ..holding import Holder
 from ..tensor import ACTIVE, Parameter, Tensor
 
 Predicate = Callable[[Any], bool]
@@ -37,7 +38,7 @@ class HookHandler:
         self._hooks.pop(self, None)
 
 
-class Module(ABC):
+class Module(Holder, ABC):
     """A function with parameters.
 
     Tensors and Modules that are attributes, or stand in lists, tuples and dicts that are attributes, belong

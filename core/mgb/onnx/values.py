@@ -154,7 +154,7 @@ class Weights:
     """The Tensors of the arrays that a model holds: one for each, so that a trace knows them again."""
 
     def __init__(self, device: str | None) -> None:
-        self.device = devices.canonical(device or devices.get_default_device())
+        self.device = devices.canonical(device or "xpux")
         self._tensors: dict[int, tuple[Host, Tensor]] = {}
 
     def keep(self, values: Iterable[Value]) -> None:

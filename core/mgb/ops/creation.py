@@ -35,7 +35,7 @@ def is_single(number: Any) -> bool:
 
 
 def _device(device: str | None) -> str:
-    return devices.canonical(device or devices.get_default_device())
+    return devices.canonical(device or "xpux")
 
 
 def full(shape: Shape, value: Any, dtype: Any = "float32", device: str | None = None) -> Tensor:

@@ -49,7 +49,7 @@ _SUMMED_AS = {
 def add_at(x: Any, key: Any, value: Any) -> Any:
     """`x` with `value` added at ``x[key]``, several times where a place stands several times."""
     summed = x.dtype if isinstance(x, np.ndarray) else _SUMMED_AS.get(x.dtype, x.dtype)
-    out = x.astype(summed)  # a copy, of the same dtype too
+    out = x.astype(summed, order="C")  # a copy, of the same dtype too
     np.add.at(out, key, value.astype(summed, copy=False))
     return out.astype(x.dtype, copy=False)
 

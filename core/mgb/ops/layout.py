@@ -119,7 +119,9 @@ def reverse(x: Tensor, axis: Shape) -> Tensor:
 
 
 def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
-    out = np.zeros_like(x, shape=shape)
+    # NumPy's `zeros` takes memory that is zero and untouched, where its `zeros_like` writes every element.
+    host = isinstance(x, np.ndarray)
+    out = np.zeros(shape, x.dtype) if host else np.zeros_like(x, shape=shape, order="C")
     out[slices(window)] = x
     return out
 

@@ -43,14 +43,17 @@ argsort_ = declare(Op("argsort", Kind.OPAQUE, _order_infer, _order, differentiab
 
 
 def _first(x: Any, k: int, axis: int, descending: bool) -> Any:
-    if k > x.shape[axis]:
-        raise ValueError(f"topk: {k} of {x.shape[axis]}")
-    return _order(x, axis, descending)[(*(slice(None),) * axis, slice(k))]
+    _check_first(x.shape[axis], k)
+    return _order(x, axis, descending)[(*(slice(None),) * axis, slice(k))].copy()
+
+
+def _check_first(length: int, k: int) -> None:
+    if not 0 <= k <= length:
+        raise ShapeError(f"topk: k = {k} of an axis of length {length}")
 
 
 def _first_infer(x: Spec, k: int, axis: int, descending: bool) -> Spec:
-    if not 0 <= k <= x.shape[axis]:
-        raise ShapeError(f"topk: k = {k} of an axis of length {x.shape[axis]}")
+    _check_first(x.shape[axis], k)
     return Spec((*x.shape[:axis], k, *x.shape[axis + 1 :]), dtypes.int32)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ParameterError, ShapeError, StateKeyError
+from ..holding import Holder
 from ..ops.primitives import cast
 from ..tensor import ACTIVE, Parameter, Tensor
 from ..tracing import live
@@ -22,7 +23,7 @@ Group = dict[str, Any]
 State = dict[str, Tensor]
 
 
-class Optimizer(ABC):
+class Optimizer(Holder, ABC):
     """Changes parameters by their gradients.
 
     Parameters

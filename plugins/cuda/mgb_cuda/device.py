@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 #: A kernel that is loaded on a device: what `Device.launch` takes.
 Function = Any
 
 
+#: A kernel, the blocks of its grid and the threads of a block: all of a launch but stream and parameters.
+Start = tuple[Function, tuple[int, int], int]
+
+
 class LaunchError(RuntimeError):
     """The device or its driver refused, or a kernel failed."""
+
+
+class ResourceError(LaunchError):
+    """A kernel needs more shared memory, or more registers, than the device has for a block of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,8 @@ class Properties:
     multiprocessors : int
     shared_bytes : int
         Shared memory that a block may have without asking.
+    most_shared_bytes : int
+        What it may have when the kernel asks.
     parameter_bytes : int
         What the parameters of a kernel may take.
     """
@@ -35,12 +45,23 @@ class Properties:
     capability: tuple[int, int]
     multiprocessors: int
     shared_bytes: int = 48 << 10
+    most_shared_bytes: int = 48 << 10
     parameter_bytes: int = 32_764
 
     @property
     def architecture(self) -> str:
         """``"sm_90"``."""
         return "sm_{}{}".format(*self.capability)
+
+
+class LaunchGraph(Protocol):
+    """Launches that a device starts as one; it is used by one thread at a time."""
+
+    def update(self, numbers: Iterable[int]) -> None:
+        """Read the parameters of these launches again, for all later runs."""
+
+    def run(self, stream: int) -> bool:
+        """Start all of them; False: nothing was started, because the stream takes no graph now."""
 
 
 class Device(ABC):
@@ -72,6 +93,34 @@ class Device(ABC):
     @abstractmethod
     def launcher(self, function: Function, grid: tuple[int, int], threads: int) -> Callable[[int, int], None]:
         """``launch(stream, address of a packet's table)``: one launch with all else fixed."""
+
+    def sequence(self, starts: Sequence[Start], tables: Sequence[int]) -> Callable[[int], None]:
+        """``run(stream)``: launches one after the other, with parameters at these addresses."""
+        ready = [(self.launcher(*start), table) for start, table in zip(starts, tables, strict=True)]
+
+        def run(stream: int) -> None:
+            for launch, table in ready:
+                launch(stream, table)
+
+        return run
+
+    def check(self, function: Function, threads: int) -> None:  # noqa: B027 - most devices take all
+        """See that blocks of so many threads can be launched.
+
+        Raises
+        ------
+        ResourceError
+        """
+
+    def graph(self, starts: Sequence[Start], tables: Sequence[int]) -> LaunchGraph | None:
+        """The same as one graph; None: it has none.
+
+        Raises
+        ------
+        LaunchError, RuntimeError
+            The driver refuses.
+        """
+        return None
 
     @abstractmethod
     def address(self, array: Any) -> int:

@@ -9,15 +9,13 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 from .arrays import Arrays, CupyArrays
-from .device import Device, LaunchError, Properties
+from .bindings import DRIVER_HELP, bindings, check, explain, stream_handle
+from .device import Device, LaunchError, Properties, ResourceError, Start
+from .graphs import Graph
 
 #: The driver of CUDA 12.1: its kernels belong to no context, so that every GPU finds them, and may have more
 #: than 4 KiB of parameters.
 OLDEST = 12010
-
-DRIVER_HELP = (
-    "install the driver of your GPU from https://www.nvidia.com/drivers and see that nvidia-smi works"
-)
 
 
 def missing() -> str | None:
@@ -57,37 +55,6 @@ def _text(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-@cache
-def _driver() -> Any:
-    """The bindings, with the driver initialized."""
-    from cuda.bindings import driver  # type: ignore[import-untyped]
-
-    _check(driver, driver.cuInit(0))
-    return driver
-
-
-def _check(driver: Any, result: tuple[Any, ...]) -> Any:
-    """The value of a driver's answer."""
-    status, *values = result
-    if status:
-        raise LaunchError(_explain(driver, status))
-    return values[0] if len(values) == 1 else tuple(values)
-
-
-def _explain(driver: Any, status: Any) -> str:
-    text = driver.cuGetErrorString(status)[1]
-    said = text.decode() if isinstance(text, bytes) else str(text)
-    hints = {
-        "CUDA_ERROR_NO_BINARY_FOR_GPU": "the kernel was compiled for another GPU: `mgb cache clear`",
-        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": f"the driver is older than the compiler: {DRIVER_HELP}",
-        "CUDA_ERROR_OUT_OF_MEMORY": "free tensors, or mgb.memory.empty_cache()",
-        "CUDA_ERROR_ILLEGAL_ADDRESS": "an array lies elsewhere, or a kernel is wrong; restart the process",
-        "CUDA_ERROR_INVALID_HANDLE": "the kernel was loaded on another GPU than the current one",
-    }
-    hint = hints.get(getattr(status, "name", ""), "")
-    return f"{getattr(status, 'name', status)}: {said}{'; ' if hint else ''}{hint}"
-
-
 class Compiler(Protocol):
     """What makes images."""
 
@@ -115,7 +82,6 @@ class CudaDevice(Device):
         self.arrays = arrays or CupyArrays(ordinal)
         self.__dict__ |= {"address": self.arrays.address, "stream": self.arrays.stream}  # without a detour
         self._compiler = compiler
-        self._streams: dict[int, Any] = {}
         self.properties = properties(ordinal)
 
     def key(self) -> str:
@@ -128,29 +94,57 @@ class CudaDevice(Device):
         return self._compiler.compile(source, self.properties)
 
     def load(self, image: bytes, names: Sequence[str]) -> tuple[Any, ...]:
-        driver = _driver()
+        driver = bindings()
         # Loaded without a context: the driver puts it on each GPU that launches one of its kernels.
-        library = _check(driver, driver.cuLibraryLoadData(image, [], [], 0, [], [], 0))
-        kernels = [_check(driver, driver.cuLibraryGetKernel(library, name.encode())) for name in names]
+        library = check(driver, driver.cuLibraryLoadData(image, [], [], 0, [], [], 0))
+        kernels = [check(driver, driver.cuLibraryGetKernel(library, name.encode())) for name in names]
         return tuple(driver.CUfunction(int(kernel)) for kernel in kernels)
 
-    def launcher(
-        self, function: Any, grid: tuple[int, int], threads: int, shared: int = 0
-    ) -> Callable[[int, int], None]:
-        driver = _driver()
-        launch, streams, make, (x, y) = driver.cuLaunchKernel, self._streams, driver.CUstream, grid
-        success = driver.CUresult.CUDA_SUCCESS
+    def parts(self, function: Any) -> tuple[Any, int]:
+        """The driver's handle of a function, and the shared memory that its launches ask for."""
+        return function, 0
+
+    def launcher(self, function: Any, grid: tuple[int, int], threads: int) -> Callable[[int, int], None]:
+        driver = bindings()
+        handle, shared = self.parts(function)
+        launch, success, (x, y) = driver.cuLaunchKernel, driver.CUresult.CUDA_SUCCESS, grid
 
         def run(stream: int, table: int) -> None:
-            try:
-                handle = streams[stream]
-            except KeyError:
-                handle = streams[stream] = make(stream)
-            (status,) = launch(function, x, y, 1, threads, 1, 1, shared, handle, table, 0)
+            (status,) = launch(handle, x, y, 1, threads, 1, 1, shared, stream_handle(stream), table, 0)
             if status is not success:
-                raise LaunchError(_explain(driver, status))
+                raise LaunchError(explain(driver, status))
 
         return run
+
+    def sequence(self, starts: Sequence[Start], tables: Sequence[int]) -> Callable[[int], None]:
+        driver = bindings()
+        launch, success = driver.cuLaunchKernel, driver.CUresult.CUDA_SUCCESS
+        ready = [
+            (*self.parts(function), *grid, threads, table)
+            for (function, grid, threads), table in zip(starts, tables, strict=True)
+        ]
+
+        def run(stream: int) -> None:
+            on = stream_handle(stream)
+            for handle, shared, x, y, threads, table in ready:
+                (status,) = launch(handle, x, y, 1, threads, 1, 1, shared, on, table, 0)
+                if status is not success:
+                    raise LaunchError(explain(driver, status))
+
+        return run
+
+    def check(self, function: Any, threads: int) -> None:
+        handle, shared = self.parts(function)
+        most, registers, static = (_of_kernel(handle, self.ordinal, kind) for kind in LIMITS)
+        if most is not None and most < threads:
+            raise ResourceError(
+                f"a block of {threads} threads needs more registers than {self.properties.name} has: with "
+                f"{registers} for each, it can have {most} threads"
+            )
+        check_shared((static or 0) + shared, self.properties)
+
+    def graph(self, starts: Sequence[Start], tables: Sequence[int]) -> Graph:
+        return Graph(bindings(), [(*self.parts(f), grid, threads) for f, grid, threads in starts], tables)
 
     def address(self, array: Any) -> int:
         return self.arrays.address(array)
@@ -171,28 +165,29 @@ class CudaDevice(Device):
 @cache
 def properties(ordinal: int) -> Properties:
     """Of the GPU with this number."""
-    driver = _driver()
-    device = _check(driver, driver.cuDeviceGet(ordinal))
+    driver = bindings()
+    device = check(driver, driver.cuDeviceGet(ordinal))
     kinds = driver.CUdevice_attribute
 
     def get(name: str) -> int:
         kind = getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(_check(driver, driver.cuDeviceGetAttribute(kind, device)))
+        return int(check(driver, driver.cuDeviceGetAttribute(kind, device)))
 
-    name = _check(driver, driver.cuDeviceGetName(256, device))
+    name = check(driver, driver.cuDeviceGetName(256, device))
     return Properties(
         name=name.split(b"\0")[0].decode(),
         capability=(get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")),
         multiprocessors=get("MULTIPROCESSOR_COUNT"),
         shared_bytes=get("MAX_SHARED_MEMORY_PER_BLOCK"),
+        most_shared_bytes=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
     )
 
 
 @cache
 def device_count() -> int:
     """How many GPUs there are."""
-    driver = _driver()
-    return int(_check(driver, driver.cuDeviceGetCount()))
+    driver = bindings()
+    return int(check(driver, driver.cuDeviceGetCount()))
 
 
 def current() -> int:
@@ -204,28 +199,49 @@ def current() -> int:
 
 def elapsed(run: Callable[[int], None], stream: int, times: int = 5) -> float:
     """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
-    driver = _driver()
+    driver = bindings()
     handle, found = driver.CUstream(stream), []
-    start, end = (_check(driver, driver.cuEventCreate(0)) for _ in range(2))
+    start, end = (check(driver, driver.cuEventCreate(0)) for _ in range(2))
     try:
         run(stream)
         for _ in range(times):
-            _check(driver, driver.cuEventRecord(start, handle))
+            check(driver, driver.cuEventRecord(start, handle))
             run(stream)
-            _check(driver, driver.cuEventRecord(end, handle))
-            _check(driver, driver.cuEventSynchronize(end))
-            found.append(1e-3 * float(_check(driver, driver.cuEventElapsedTime(start, end))))
+            check(driver, driver.cuEventRecord(end, handle))
+            check(driver, driver.cuEventSynchronize(end))
+            found.append(1e-3 * float(check(driver, driver.cuEventElapsedTime(start, end))))
     finally:
         for event in (start, end):
             driver.cuEventDestroy(event)
     return min(found)
 
 
+#: What limits a block, as the driver calls it: most threads, registers of each, bytes of shared memory.
+LIMITS = ("MAX_THREADS_PER_BLOCK", "NUM_REGS", "SHARED_SIZE_BYTES")
+
+
+def _of_kernel(handle: Any, ordinal: int, name: str) -> int | None:
+    """A fact of a loaded kernel; None where the driver does not say, as before there is a context."""
+    driver = bindings()
+    kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+    status, found = driver.cuKernelGetAttribute(kind, driver.CUkernel(int(handle)), driver.CUdevice(ordinal))
+    return None if status else int(found)
+
+
+def check_shared(nbytes: int, properties: Properties) -> None:
+    """Raise where a GPU has not that much shared memory for a block."""
+    if nbytes > properties.most_shared_bytes:
+        most = properties.most_shared_bytes
+        raise ResourceError(
+            f"a block needs {nbytes} bytes of shared memory, {properties.name} has {most} for one"
+        )
+
+
 def allow_shared(function: Any, nbytes: int, ordinal: int) -> None:
     """Let the launches of a kernel on a GPU have more shared memory than a block may have without asking."""
-    driver = _driver()
-    device = _check(driver, driver.cuDeviceGet(ordinal))
+    driver = bindings()
+    device = check(driver, driver.cuDeviceGet(ordinal))
     kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     (status,) = driver.cuKernelSetAttribute(kind, nbytes, driver.CUkernel(int(function)), device)
     if status:
-        raise LaunchError(f"a kernel needs {nbytes} bytes of shared memory: {_explain(driver, status)}")
+        raise ResourceError(f"a block needs {nbytes} bytes of shared memory: {explain(driver, status)}")

@@ -89,13 +89,18 @@ class Generated(Backend):
         return Kernel(Joined([kernel.state.unit() for kernel in kernels]).run, text)
 
     def chain(
-        self, kernels: Sequence[Kernel], wiring: Wiring, varying: Sequence[int]
+        self,
+        kernels: Sequence[Kernel],
+        wiring: Wiring,
+        varying: Sequence[int],
+        launch_graph: bool | None = None,
     ) -> Callable[[Sequence[Any]], None] | None:
         """All that a call looks up is looked up once; a call fills in addresses and launches."""
         states = [kernel.state for kernel in kernels]
         if any(state is None for state in states):  # joined kernels have tables of their own
             return None
-        return Chain(lambda arrays: [state.unit(arrays) for state in states], wiring, varying).run
+        found = [state.unit for state in states]
+        return Chain(lambda arrays: [unit(arrays) for unit in found], wiring, varying, launch_graph).run
 
     def _kernel(self, graph: Graph, saved: bytes, ready: bool) -> Kernel:
         kernels = self.kernels(graph, self.devices, Images(self.name, saved))
@@ -108,9 +113,10 @@ def expected(unit: Unit, ready: bool) -> str:
     specs = [o.node.spec for o in unit.frame.arrays]
     read = specs[: len(specs) - unit.outputs]
     strides = [row_major(spec.shape, spec.dtype.itemsize) for spec in read]
-    choice = unit.choose(steps(unit.frame, [spec.shape for spec in specs], strides))
+    found = steps(unit.frame, [spec.shape for spec in specs], strides)
+    choice = unit.choose(found)
     if ready and choice.blocks:
-        unit.load(choice.variant, keep=False)
+        choice, _ = unit.fitting(choice, found, keep=False)
     return unit.source(choice.variant)
 
 

@@ -81,8 +81,8 @@ class Joined:
         objects = (*arrays, *out)
         seen, ready = self._recent
         if not seen.same(objects):
-            ready, lasting = self._prepare(arrays, out)
-            if lasting:
+            ready, copies = self._prepare(arrays, out)  # the copies live until all is started
+            if not copies:
                 seen = Seen()
                 seen.remember(objects)
                 self._recent = seen, ready
@@ -90,15 +90,17 @@ class Joined:
         for run, argument in ready:
             run(stream, argument)
 
-    def _prepare(self, arrays: tuple[Any, ...], out: Sequence[Any]) -> tuple[list[Ready], bool]:
-        """What is to be run on these arrays, and whether that is so as long as they live."""
+    def _prepare(self, arrays: tuple[Any, ...], out: Sequence[Any]) -> tuple[list[Ready], list[Any]]:
+        """What is to be run on these arrays, which it does not keep alive, and what was copied for it.
+
+        Without copies, the same is to be run on them as long as they live.
+        """
         cuts = [(unit, arrays[x], out[y]) for unit, x, y in zip(self.units, self._inputs, self._outputs)]
         calls = [unit.prepare(xs, ys) for unit, xs, ys in cuts]
         program = self._program([plan for plan, _, _ in calls])
         ready: list[Ready] = [(_launch, (batch.launch, batch.filled(calls))) for batch in program.batches]
-        ready += [(_run, calls[k]) for k in program.alone]
-        copied = any(used is not xs for (_, _, used), (_, xs, _) in zip(calls, cuts, strict=True))
-        return ready, not copied
+        ready += [(_run, calls[k][:2]) for k in program.alone]
+        return ready, [used for (_, _, used), (_, xs, _) in zip(calls, cuts, strict=True) if used is not xs]
 
     def _program(self, plans: list[Plan | None]) -> Program:
         key = tuple(map(id, plans))  # a program keeps its plans alive, so that no other has their addresses
@@ -125,7 +127,7 @@ def _launch(stream: int, batch: tuple[Callable[[int, int], None], Packet]) -> No
     launch(stream, packet.table)
 
 
-def _run(stream: int, call: Call) -> None:
-    plan, pointers, _ = call
+def _run(stream: int, call: tuple[Plan | None, list[int]]) -> None:
+    plan, pointers = call
     if plan is not None:
         plan.run(pointers, stream)

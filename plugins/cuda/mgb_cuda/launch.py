@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from functools import reduce
 from operator import attrgetter, or_
 from typing import Any
 
-from .device import Device
+from .device import Device, ResourceError, Start
 from .frame import Frame
 from .images import Images
 from .joined import Batch
 from .packing import Packet, Packing
 from .pattern import VECTOR, Choice, scratch_places
 from .steps import Steps, steps
+
+_log = logging.getLogger("mgb.cuda")
 
 #: Plans kept for each kernel.
 PLANS = 1024
@@ -30,13 +33,13 @@ class Plan:
     ----------
     unit : Unit
     choice : Choice
-    launches : sequence of callable
-        See `Device.launcher`.
+    starts : sequence of Start
+        Its launches, in order.
     """
 
-    def __init__(self, unit: Unit, choice: Choice, launches: Sequence[Callable[[int, int], None]]) -> None:
-        self.choice = choice
-        self.launches = tuple(launches)
+    def __init__(self, unit: Unit, choice: Choice, starts: Sequence[Start]) -> None:
+        self.choice, self.starts = choice, tuple(starts)
+        self.launches = tuple(unit.device.launcher(*start) for start in starts)
         packing = unit.packing(choice.variant)
         self.content, self.places = packing.pack(choice.numbers), packing.places
         self.pack = packing.pointers.pack_into
@@ -110,6 +113,10 @@ class Unit(ABC):
         """The variant for a call on these arrays, which it may try."""
         return self.choose(found, askew)
 
+    def smaller(self, first: Choice, found: Steps) -> Iterable[Choice]:
+        """Choices of which each needs less of a block than the one before it."""
+        return ()
+
     def shared(self, variant: Any) -> Hashable | None:
         """Equal for calls that can share a launch; None for one that cannot."""
         return None
@@ -169,15 +176,36 @@ class Unit(ABC):
         choice = self.pick(found, askew, inputs, out)
         if choice.blocks == 0:
             return None
-        return Plan(self, choice, self.launchers(choice))
+        return Plan(self, *self.fitting(choice, found))
 
-    def launchers(self, choice: Choice, keep: bool = True) -> list[Callable[[int, int], None]]:
+    def fitting(self, first: Choice, found: Steps, keep: bool = True) -> tuple[Choice, list[Start]]:
+        """The first choice that the device has registers and shared memory for, and its launches.
+
+        Raises
+        ------
+        ResourceError
+            There is none.
+        """
+        refused = None
+        for choice in (first, *self.smaller(first, found)):
+            try:
+                return choice, self.starts(choice, keep)
+            except ResourceError as error:
+                _log.debug("another schedule is tried: %s; it was %s", error, choice.variant)
+                refused = refused or error
+        raise ResourceError(
+            f"no schedule of a kernel fits: {refused}; export MGB_JIT_BACKEND=EAGER"
+        ) from refused
+
+    def starts(self, choice: Choice, keep: bool = True) -> list[Start]:
         """The launches of a plan, in order."""
         functions = self.load(choice.variant, keep)
         passes = len(self.frame.plain.passes)
         grids = [(choice.blocks, choice.chunks if k < passes else 1) for k in range(len(functions))]
         threads = self.threads(choice.variant)
-        return [self.device.launcher(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
+        for function in functions:
+            self.device.check(function, threads)
+        return [(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
 
     def load(self, variant: Any, keep: bool = True) -> tuple[Any, ...]:
         """The functions of a variant, compiled if need be."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import mgb_cuda.driver as driver
 from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
 from mgb.ir import Kind as OpKind
-from mgb_cuda import Device, Properties, generated
+from mgb_cuda import Device, Properties, ResourceError, generated
 from mgb_cuda.generated import Generated as AnyGenerated
 from mgb_cuda.generated import Kernels as AnyKernels
 from mgb_cuda.generated import OnGpus
@@ -20,6 +20,9 @@ from mgb_cuda.generated import OnGpus
 from . import compiler
 from .launch import Unit
 from .words import VOCABULARY
+
+#: What its assembler says of a kernel whose arrays in shared memory are larger than any block may have.
+TOO_MUCH_SHARED = "uses too much shared data"
 
 
 def traits(device: str) -> Traits:
@@ -33,6 +36,7 @@ def traits(device: str) -> Traits:
         specialize=Specialize.NDIM,
         strided=Strided.ANY,
         joins=True,
+        launch_graphs=device == "gpu",
         max_inputs=128,
         priority=100,
     )
@@ -82,7 +86,12 @@ class Toolchain:
         """Machine code for the GPU, or for the nearest that is known."""
         if find_spec("cuda") is None:
             raise compiler.NvrtcError(f"NVRTC is not installed; {compiler.INSTALL}")
-        return compiler.compile_source(source, compiler.nearest(properties.capability))[0]
+        try:
+            return compiler.compile_source(source, compiler.nearest(properties.capability))[0]
+        except compiler.NvrtcError as error:
+            if TOO_MUCH_SHARED in str(error):
+                raise ResourceError(str(error)) from error
+            raise
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from mgb.codegen import Schedule
@@ -48,8 +48,29 @@ def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] =
     variant = Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, kind, lanes)
     if kind is not Kind.COLUMNS:
         variant = replace(variant, tail=steps.length % lanes != 0)
-    shaped = {Kind.FLAT: _flat, Kind.ROWS: _rows, Kind.COLUMNS: _columns}[kind]
-    variant = shaped(frame, steps, properties, variant)
+    if kind is Kind.FLAT:
+        variant = _flat(frame, steps, properties, variant)
+    else:
+        variant = (_rows if kind is Kind.ROWS else _columns)(frame, steps, frame.kept, variant)
+    return _chosen(frame, steps, properties, variant)
+
+
+def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
+    """Choices that need less and less of a block: no row that stays in registers, then fewer threads."""
+    v: Variant = first.variant
+    if v.stays:
+        v = (_rows if v.kind is Kind.ROWS else _columns)(frame, steps, (), replace(v, stays=False))
+        yield _chosen(frame, steps, properties, v)
+    while v.threads > 32:
+        threads = v.threads // 2
+        fewer = v.kind is Kind.COLUMNS and v.team > 1  # of a team, not of teams
+        team = v.team // 2 if fewer else min(v.team, threads)
+        v = replace(v, threads=threads, team=team, slots=1)
+        yield _chosen(frame, steps, properties, v)
+
+
+def _chosen(frame: Frame, steps: Steps, properties: Properties, variant: Variant) -> Choice:
+    """How a variant with these threads is launched."""
     chunk, chunks = _chunks(steps, properties, variant)
     together = bool(frame.online) and not variant.stays and chunks == 1
     variant = replace(variant, split=chunks > 1, online=together)
@@ -115,13 +136,13 @@ def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
     return replace(v, slots=_tile(frame, v.lanes, max(1, enough)))
 
 
-def _rows(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+def _rows(frame: Frame, steps: Steps, kept: Sequence[object], v: Variant) -> Variant:
     vectors = max(1, -(-steps.length // v.lanes))
-    if frame.kept:
+    if kept:
         for team in _powers(1, MOST):
             slots = -(-vectors // team)
             full = team > MOST // 2
-            room = (STAYING_FULL if full else STAYING) // _registers(frame.kept) // v.lanes
+            room = (STAYING_FULL if full else STAYING) // _registers(kept) // v.lanes
             if slots <= (room if full else min(room, max(1, OWN // v.lanes))):
                 return replace(_team(v, team), slots=_rounded(slots, room), stays=True)
         team = MOST // 2
@@ -136,14 +157,14 @@ def _team(v: Variant, team: int) -> Variant:
     return replace(v, team=team, threads=max(team, SMALL_TEAMS) if team <= 32 else team)
 
 
-def _columns(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+def _columns(frame: Frame, steps: Steps, kept: Sequence[object], v: Variant) -> Variant:
     across = min(32, power(-(-steps.rows // v.lanes)))
     most = power(max(1, steps.length))
-    if frame.kept:
+    if kept:
         most_threads = ROUND_BYTES // max(1, _meeting(frame, v.lanes))
         for threads in (t for t in (THREADS, 2 * THREADS, MOST) if t <= most_threads):
             team = max(1, min(threads // across, most))
-            room = (STAYING_FULL if threads == MOST else STAYING) // _registers(frame.kept) // v.lanes
+            room = (STAYING_FULL if threads == MOST else STAYING) // _registers(kept) // v.lanes
             slots = max(1, -(-steps.length // team))
             if slots <= room:
                 v = replace(v, threads=team * across, team=team, stays=True)

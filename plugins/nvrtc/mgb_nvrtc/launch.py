@@ -14,7 +14,7 @@ from mgb_cuda.launch import Unit as AnyUnit
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps
 
-from .geometry import choose
+from .geometry import choose, smaller
 from .source import kernel_names, prelude, source
 from .variant import Kind, Variant
 
@@ -27,6 +27,9 @@ class Unit(AnyUnit):
 
     def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
         return choose(self.frame, steps, self.device.properties, askew)
+
+    def smaller(self, first: Choice, found: Steps) -> Iterator[Choice]:
+        return smaller(self.frame, found, self.device.properties, first)
 
     def source(self, variant: Variant) -> str:
         return source(self.frame, variant)

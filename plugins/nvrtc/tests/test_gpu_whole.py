@@ -98,6 +98,85 @@ class TestTraced:
         np.testing.assert_array_equal(double(x).numpy(), np.full(1 << 20, 3, np.float32))
 
 
+def standardised(x: Tensor) -> Tensor:
+    """Kernels that wait for each other, each of which folds another axis."""
+    for _ in range(2):
+        x = x - x.mean(axis=0, keepdims=True)
+        x = x / (1 + (x * x).sum(axis=1, keepdims=True))
+    return x - x.mean(axis=0, keepdims=True)
+
+
+class TestLaunchGraphs:
+    """The driver's own graphs give the very bits of launches one by one, wherever the arrays lie."""
+
+    @pytest.mark.parametrize("shape", [(24, 36), (300, 1000), (2, 200_000)], ids=str)
+    @pytest.mark.parametrize("wanted", [None, True])
+    def test_the_same_bits(self, shape: tuple[int, int], wanted: bool | None) -> None:
+        import cupy
+
+        random = np.random.default_rng(5)
+        plain = trace(standardised, cuda_graph=False)
+        graph = trace(standardised, cuda_graph=wanted)
+        streams = [cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)]
+        kept = []
+        for call in range(12):
+            array = random.normal(size=shape).astype(np.float32)
+            with streams[call // 6]:
+                x = Tensor(array, device="gpu0")
+                found, want = graph(x), plain(x)
+                kept.append((found, want, array))  # the pool must not give their memory out again
+        for stream in streams:
+            stream.synchronize()
+        for found, want, array in kept:
+            np.testing.assert_array_equal(found.numpy(), want.numpy())
+            y = array.astype(np.float64)
+            for _ in range(2):
+                y = y - y.mean(axis=0, keepdims=True)
+                y = y / (1 + (y * y).sum(axis=1, keepdims=True))
+            np.testing.assert_allclose(found.numpy(), y - y.mean(axis=0), rtol=1e-3, atol=1e-5)
+
+    def test_it_is_a_graph(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+        from mgb_cuda import graphs
+
+        started = []
+        run = graphs.Graph.run
+        monkeypatch.setattr(graphs.Graph, "run", lambda *a: started.append(run(*a)) or started[-1])
+        function, x = (
+            trace(standardised, cuda_graph=True),
+            Tensor(np.ones((24, 36), np.float32), device="gpu0"),
+        )
+        for _ in range(4):
+            function(x)
+        assert started == [True] * 3 and "one by one" not in caplog.text
+
+
+class TestUpdates:
+    def test_parameters_stay_where_they_are(self) -> None:
+        start = np.random.default_rng(6).normal(size=100_000).astype(np.float32)
+        weight = Tensor(start, device="gpu0")
+
+        @trace(without_host=True)
+        def step() -> None:
+            weight._reset(weight * 0.5 + 1.0)
+
+        wanted = [start]
+        for _ in range(5):
+            wanted.append((wanted[-1] * np.float32(0.5) + np.float32(1)).astype(np.float32))
+            step()
+        place = weight._data.data.ptr
+        step()
+        assert weight._data.data.ptr == place
+        view = weight._data[1:]
+        held = view.get()
+        step()
+        assert weight._data.data.ptr != place
+        np.testing.assert_array_equal(view.get(), held)
+        want = wanted[-1]
+        for _ in range(2):
+            want = (want * np.float32(0.5) + np.float32(1)).astype(np.float32)
+        np.testing.assert_array_equal(weight.numpy(), want)
+
+
 class TestSharing:
     def test_with_cupy_and_torch(self) -> None:
         import cupy

@@ -209,3 +209,69 @@ for _ in range(5):
 print(json.dumps(len(notes.launches())))
 """
         assert run(folder, script) == 5
+
+
+class TestSmallBlocks:
+    """A device that has less for a block than a kernel wants gets another schedule."""
+
+    SCRIPT = """
+from mgb.ops.reduce import reduce_max
+from mgb.ops.transcendental import exp
+def softmax(x):
+    e = exp(x - reduce_max(x, axis=(1,)))
+    return e / reduce_sum(e, axis=(1,))
+found = []
+for function, shape in ((lambda x: x * 2 + 1, (300, 1000)), (softmax, (600, 8192)), (softmax, (64, 40))):
+    x = np.zeros(shape, np.float32)
+    kernel = backend.compile(traced(function, x))
+    unit = kernel.state.unit()
+    wanted = unit.pick(steps(unit.frame, [x.shape] * len(unit.frame.arrays), [x.strides]), set(), [x], [x])
+    plan, _, _ = unit.prepare([x], [x.copy()])
+    notes.watch(8)
+    kernel.run(x, out=[x.copy()])
+    v, choice = plan.choice.variant, plan.choice
+    rows = choice.numbers["rows"]
+    covered = choice.blocks * (v.stride * v.slots if rows == 1 else v.rows_of_block)
+    found.append({
+        "wanted": wanted.variant.threads, "threads": v.threads, "stays": [wanted.variant.stays, v.stays],
+        "online": v.online, "all": covered >= (x.size if rows == 1 else rows),
+        "launched": [n["block"][0] for n in notes.launches()],
+    })
+print(json.dumps(found))
+"""
+
+    @pytest.mark.parametrize("most", [1024, 128, 32])
+    def test_fewer_threads(self, folder: Path, most: int) -> None:
+        script = "from mgb_cuda.steps import steps\n" + self.SCRIPT
+        found = run(folder, script, MGB_STUB_THREADS=str(most))
+        for case in found:
+            assert case["threads"] == min(case["wanted"], most) or case["stays"] == [True, False]
+            assert set(case["launched"]) == {case["threads"]} and case["threads"] <= most and case["all"]
+        _, long, _ = found
+        assert long["stays"] == [True, most >= long["wanted"]]
+        assert long["online"] is (most < long["wanted"]), "a row that does not fit is read twice, not thrice"
+
+    def test_no_schedule_fits(self, folder: Path) -> None:
+        script = """
+try:
+    backend.compile(traced(lambda x: x * 2 + 1, np.zeros(1000, np.float32)))
+except LaunchError as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+        name, text = run(folder, script, MGB_STUB_THREADS="16")
+        assert (
+            name == "ResourceError" and "a block of 256 threads" in text and "MGB_JIT_BACKEND=EAGER" in text
+        )
+
+    def test_what_the_assembler_refuses_is_a_lack_of_resources(self) -> None:
+        """An array in shared memory that no block may have, as opposed to a mistake."""
+        from mgb_cuda import Properties, ResourceError
+        from mgb_nvrtc.backend import Toolchain
+
+        text = 'extern "C" __global__ void f(int *p) {{ __shared__ int s[{}]; s[p[0]] = 1; p[1] = s[p[2]]; }}'
+        device = Properties("sm_90", (9, 0), multiprocessors=132)
+        assert Toolchain().compile(text.format(1000), device)
+        with pytest.raises(ResourceError, match="shared data"):
+            Toolchain().compile(text.format(100_000), device)
+        with pytest.raises(compiler.NvrtcError, match="undefined"):
+            Toolchain().compile(text.format("many"), device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from mgb.ops.reduce import extent, reduce_max, reduce_sum
 from mgb.ops.transcendental import exp, log
 from mgb.tracing import graph_of
 from mgb_conformance.judge import judge, problem
-from mgb_cuda import Packing, Properties
+from mgb_cuda import Packing, Properties, ResourceError
 from mgb_cuda.testing.host import HostDevice, missing
 from mgb_nvrtc.geometry import magic
 from mgb_nvrtc.launch import Unit
@@ -27,6 +28,18 @@ from nvrtc_helpers import OnHost, call, traced
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 FEW, MANY = HostDevice(), HostDevice(properties=Properties("many", (9, 0), multiprocessors=512))
+
+
+class Limited(HostDevice):
+    """A device that has registers for few threads."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def check(self, function: Any, threads: int) -> None:
+        if threads > self._most:
+            raise ResourceError(f"{threads} threads")
 
 
 def softmax(x: Any, axis: tuple[int, ...]) -> Any:
@@ -100,6 +113,16 @@ class TestGeometry:
         assert np.abs(found - wanted(function, x, axis)).max() <= 2e-6 * np.max(scale)
         if function is not total or "stay" not in name:
             assert holds(variant), variant
+
+    @pytest.mark.parametrize("most", [128, 32])
+    @pytest.mark.parametrize("name", ["a block", "one odd row", "few long rows", "columns", "both ends"])
+    def test_blocks_of_few_threads(self, name: str, most: int) -> None:
+        """The schedules of a device that has no registers for more threads."""
+        shape, axis, _, _ = GEOMETRIES[name]
+        x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3
+        (found,), variant = run(lambda x: softmax(x, axis), x, Limited(most))
+        assert variant.threads <= most
+        assert np.abs(found - wanted(softmax, x, axis)).max() <= 2e-6 * 8
 
     def test_rows_stay_in_registers_where_they_fit(self) -> None:
         for shape, stays in (((4, 16_384), True), ((4, 65_536), False)):
@@ -283,6 +306,20 @@ class TestJoined:
         joined.run(x, x, y, out=out)
         np.testing.assert_array_equal(out[0], x * 2)
         np.testing.assert_array_equal(out[1], x.sum(1, keepdims=True))
+
+    def test_the_arrays_of_the_last_call_are_not_kept_alive(self) -> None:
+        backend = OnHost(HostDevice())
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        kernels = [backend.compile(traced(f, x)) for f in (lambda x: x * 2, lambda x: total(x, (1,)))]
+        joined = backend.join([kernels[0], *kernels])
+        assert joined is not None
+        inputs = [x.copy() for _ in range(3)]
+        out = [np.empty(shape, np.float32) for shape in [(3, 4), (3, 4), (3, 1)]]
+        joined.run(*inputs, out=out)
+        np.testing.assert_array_equal(out[2], x.sum(1, keepdims=True))
+        seen = [weakref.ref(a) for a in (*inputs, *out)]
+        del inputs, out
+        assert [r() for r in seen] == [None] * 6
 
     def count(self, host: HostDevice) -> list[tuple[int, int]]:
         """The grids of the launches to come."""

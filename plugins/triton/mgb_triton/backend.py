@@ -31,6 +31,7 @@ def traits(device: str) -> Traits:
         specialize=Specialize.NDIM,
         strided=Strided.ANY,
         joins=True,
+        launch_graphs=device == "gpu",
         max_inputs=128,
         priority=90,
     )
@@ -93,15 +94,14 @@ class Gpu(driver.CudaDevice):
     def load(self, image: bytes, names: Sequence[str]) -> tuple[Any, ...]:
         kernel = compiler.Compiled.unpack(image)
         (function,) = super().load(kernel.image, [kernel.name])
+        driver.check_shared(kernel.shared, self.properties)
         if kernel.shared > self.properties.shared_bytes:
             driver.allow_shared(function, kernel.shared, self.ordinal)
         return ((function, kernel.shared),)
 
-    def launcher(
-        self, function: Any, grid: tuple[int, int], threads: int, shared: int = 0
-    ) -> Callable[[int, int], None]:
+    def parts(self, function: Any) -> tuple[Any, int]:
         handle, needed = function
-        return super().launcher(handle, grid, threads, needed)
+        return handle, needed
 
     def elapsed(self, run: Callable[[int], None]) -> float:
         """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""

@@ -19,14 +19,20 @@ OWN, MOST_OWN, WARPS, MOST_WARPS = 4, 16, 4, 32
 #: Registers of a thread for all that a flat tile loads, and of all threads for rows that stay in them.
 LOADED, STAYING = 32, 32 << 10
 
-#: Elements of a tile that is one of many along a row, and of a tile of short rows.
+#: Registers of a tile that is one of many along a row, and of a tile of short rows.
 LOOPED, SHORT = 4096, 1024
+
+#: Of the registers of one element, those that make such a tile shorter.
+COUNTED = 4
 
 #: Elements of rows that each thread has.
 OWN_ROW = 8
 
 #: Neighbouring rows that a tile has at least where they are neighbours in memory.
 NEIGHBOURS, MOST_NEIGHBOURS = 16, 64
+
+#: Elements of the smallest tile that is tried where larger ones do not fit.
+SMALLEST = 32
 
 #: Programs for each multiprocessor that keep it busy, and the most that share a row.
 BUSY, MOST_CHUNKS = 4, 4096
@@ -78,6 +84,17 @@ def candidates(frame: Frame, steps: Steps, properties: Properties, first: Choice
         yield chosen(frame, steps, properties, replace(v, tall=v.tall // 2, warps=max(1, v.warps // 2)))
 
 
+def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
+    """Choices that need less and less of a block: fewer rows, no whole rows, smaller tiles of fewer warps."""
+    v: Variant = first.variant
+    while v.tall > 1:
+        v = _worked(v, v.tall // 2, v.long, OWN_ROW)
+        yield chosen(frame, steps, properties, v)
+    while v.long > SMALLEST:
+        v = replace(_worked(v, v.tall, v.long // 2, OWN_ROW), stays=False)
+        yield chosen(frame, steps, properties, v)
+
+
 def _registers(nodes: Sequence[Node]) -> int:
     """Registers that one element of each of `nodes` takes."""
     return sum(max(1, node.spec.dtype.itemsize // 4) for node in nodes)
@@ -99,11 +116,11 @@ def _row_registers(frame: Frame) -> int:
 
 def _rows(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
     registers, whole = _row_registers(frame), power(max(1, steps.length))
-    most = STAYING // registers if frame.kept else LOOPED // min(registers, 4)
+    most = STAYING // registers if frame.kept else _looped(registers)
     if whole <= most:
         tall = min(power(max(1, SHORT // (registers * whole))), power(max(1, steps.rows)))
         return replace(_worked(v, tall, whole, OWN_ROW), stays=True)
-    return _worked(v, 1, max(32, LOOPED // min(registers, 4)), OWN_ROW)
+    return _worked(v, 1, _looped(registers), OWN_ROW)
 
 
 def _columns(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
@@ -114,12 +131,18 @@ def _columns(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> 
         tall = min(rows, max(NEIGHBOURS, power(SHORT // (whole * registers))))
         return replace(_worked(v, tall, whole, OWN_ROW), stays=True)
     tall = min(rows, MOST_NEIGHBOURS)
-    long = max(1, min(whole, LOOPED // min(registers, 4) // tall))
+    long = max(1, min(whole, _looped(registers) // tall))
     return _worked(v, tall, long, OWN_ROW)
 
 
+def _looped(registers: int) -> int:
+    """Elements of a tile that is one of many along a row."""
+    return LOOPED // power(min(registers, COUNTED))
+
+
 def _worked(v: Variant, tall: int, long: int, own: int) -> Variant:
-    """A tile, and as many warps as give each thread `own` elements of it."""
+    """A tile, and as many warps as give each thread `own` elements of it. Triton takes but powers of two."""
+    assert tall == power(tall) and long == power(long), (tall, long)
     return replace(v, tall=tall, long=long, warps=max(1, min(MOST_WARPS, tall * long // (32 * own))))
 
 

@@ -15,7 +15,7 @@ from mgb_cuda.launch import Unit as AnyUnit
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps
 
-from .geometry import choose
+from .geometry import choose, smaller
 from .source import source, texts
 from .tuning import pick
 from .variant import Variant
@@ -35,6 +35,9 @@ class Unit(AnyUnit):
 
     def pick(self, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
         return pick(self, found, askew, inputs, out)
+
+    def smaller(self, first: Choice, found: Steps) -> Iterator[Choice]:
+        return smaller(self.frame, found, self.device.properties, first)
 
     def source(self, variant: Variant) -> str:
         return source(self.frame, variant)

@@ -91,7 +91,7 @@ def fastest(unit: Unit, tried: Sequence[Choice], inputs: Sequence[Any], out: Seq
         pointers = [*map(device.address, inputs), *(place for place, _ in room)]
         for which, choice in enumerate(tried):
             with suppress(LaunchError, TritonError):  # too much for this GPU
-                plan = Plan(unit, choice, unit.launchers(choice))
+                plan = Plan(unit, choice, unit.starts(choice))
                 seconds = device.elapsed(lambda stream, plan=plan: plan.run(pointers, stream))  # type: ignore[misc]
                 _log.debug("%d: %.1f us with %s", which, 1e6 * seconds, choice.variant)
                 if seconds < (GAIN if best == 0 and which else 1.0) * least:

@@ -262,3 +262,60 @@ except RuntimeError as error:
     print(json.dumps(str(error)))
 """
         assert "MGB_JIT_BACKEND=NVRTC" in run(folder, script, MGB_STUB_CAPABILITY="75")
+
+
+class TestSmallBlocks:
+    """A device that has less for a block than a kernel wants gets another schedule."""
+
+    SCRIPT = """
+from mgb_cuda import ResourceError
+from mgb_triton.backend import Toolchain
+from mgb_triton import compiler
+from dataclasses import replace
+
+class Greedy:
+    'A compiler whose kernels take shared memory for each element of a tile.'
+    version = Toolchain.version
+    def compile(self, source, properties):
+        found = compiler.Compiled.unpack(Toolchain().compile(source, properties))
+        return replace(found, shared=128 * found.threads).pack()
+device._compiler = Greedy()
+
+def softmax(x):
+    e = exp(x - reduce_max(x, axis=(1,)))
+    return e / reduce_sum(e, axis=(1,))
+found = []
+for shape in ((600, 4096), (64, 40)):
+    x = np.zeros(shape, np.float32)
+    kernel = backend.compile(traced(softmax, x))
+    plan, _, _ = kernel.state.unit().prepare([x], [x.copy()])
+    notes.watch(8)
+    kernel.run(x, out=[x.copy()])
+    v = plan.choice.variant
+    found.append({
+        "warps": v.warps, "tile": [v.tall, v.long], "stays": v.stays, "online": v.online,
+        "all": plan.choice.blocks * v.tall >= shape[0],
+        "launched": [[n["block"][0], n["shared"]] for n in notes.launches()],
+    })
+print(json.dumps(found))
+"""
+
+    @pytest.mark.parametrize("most", [227 << 10, 64 << 10, 4 << 10])
+    def test_smaller_tiles(self, folder: Path, most: int) -> None:
+        script = "from mgb.ops.transcendental import exp\n" + self.SCRIPT
+        long, short = run(folder, script, MGB_STUB_SHARED=str(most), MGB_TRITON_TUNE="0")
+        for case in (long, short):
+            assert case["all"] and case["launched"]
+            for threads, shared in case["launched"]:
+                assert threads == 32 * case["warps"] and shared == 128 * threads <= most
+        assert long["stays"] is (most >= 128 * 512) and long["online"] is not long["stays"]
+
+    def test_no_schedule_fits(self, folder: Path) -> None:
+        script = """
+try:
+    backend.compile(traced(lambda x: x * 2 + 1, np.zeros(1000, np.float32)))
+except LaunchError as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+        name, text = run(folder, script, MGB_STUB_THREADS="16")
+        assert name == "ResourceError" and "registers" in text and "MGB_JIT_BACKEND=EAGER" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from mgb.ops.reduce import extent, reduce_max, reduce_min, reduce_prod, reduce_s
 from mgb.ops.transcendental import exp, log
 from mgb_conformance.cases import of
 from mgb_conformance.judge import judge, problem
-from mgb_cuda import Properties
+from mgb_cuda import Properties, ResourceError
 from mgb_triton.testing.interpreter import Interpreter, missing
 from mgb_triton.variant import Variant
 from triton_helpers import OnInterpreter, call, traced
@@ -23,6 +24,18 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 def device(multiprocessors: int = 4) -> Interpreter:
     return Interpreter(Properties("interpreter", (9, 0), multiprocessors))
+
+
+class Limited(Interpreter):
+    """A device that has registers for few threads."""
+
+    def __init__(self, most: int, properties: Properties) -> None:
+        super().__init__(properties)
+        self._most = most
+
+    def check(self, function: Any, threads: int) -> None:
+        if threads > self._most:
+            raise ResourceError(f"{threads} threads")
 
 
 def softmax(x: Any, axis: tuple[int, ...]) -> Any:
@@ -61,7 +74,10 @@ def run(function: Callable[..., Any], on: Interpreter, *arrays: Any) -> tuple[tu
         assert np.array_equal(a, b, equal_nan=True), "the order in which programs run shows"
     (plan,) = kernel.state.unit().plans.values()
     assert plan is not None
-    return found, plan.choice.variant
+    v: Variant = plan.choice.variant
+    for number in (v.tall, v.long, v.lanes, v.warps):
+        assert number.bit_count() == 1, f"Triton takes powers of two alone: {v}"
+    return found, v
 
 
 #: name: shape, axis, multiprocessors, what must hold of the variant
@@ -94,6 +110,46 @@ class TestGeometry:
         assert np.abs(found - wanted(function, x, axis)).max() <= 2e-6 * np.max(scale)
         if function is softmax:
             assert holds(variant), variant
+
+    @pytest.mark.parametrize("most", [64, 32])
+    @pytest.mark.parametrize("name", ["many short rows", "rows", "one odd row", "shared rows", "columns"])
+    def test_blocks_of_few_threads(self, name: str, most: int) -> None:
+        """The tiles of a device that has no registers for more threads."""
+        shape, axis, multiprocessors, _ = GEOMETRIES[name]
+        x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3
+        limited = Limited(most, Properties("interpreter", (9, 0), multiprocessors))
+        (found,), variant = run(lambda x: softmax(x, axis), limited, x)
+        assert variant.threads <= most
+        assert np.abs(found - wanted(softmax, x, axis)).max() <= 2e-6 * 8
+
+    @pytest.mark.parametrize("multiprocessors", [1, 8])
+    @pytest.mark.parametrize(("shape", "axis"), [((2, 20_000), 1), ((3000, 64), 0), ((2, 1000), 1)])
+    def test_three_folds(self, shape: tuple[int, int], axis: int, multiprocessors: int) -> None:
+        x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+        (added, greatest, least), variant = run(
+            lambda x: [f(x, axis=(axis,)) for f in (reduce_sum, reduce_max, reduce_min)],
+            device(multiprocessors),
+            x,
+        )
+        assert variant.stays is (shape[axis] == 1000)
+        np.testing.assert_array_equal(greatest, x.max(axis, keepdims=True))
+        np.testing.assert_array_equal(least, x.min(axis, keepdims=True))
+        scale = np.abs(x).sum(axis=axis, keepdims=True, dtype=np.float64)
+        assert np.all(np.abs(added - x.sum(axis, keepdims=True, dtype=np.float64)) <= 2e-6 * scale)
+
+    @pytest.mark.parametrize(("shape", "axis"), [((2, 20_000), 1), ((3000, 64), 0)])
+    def test_rows_of_three_arrays_that_are_read_twice(self, shape: tuple[int, int], axis: int) -> None:
+        def function(x: Any, g: Any, h: Any) -> Any:
+            s = reduce_sum(x * g + h, axis=(axis,))
+            return x * s + g * h - s
+
+        arrays = np.random.default_rng(0).uniform(-1, 1, (3, *shape)).astype(np.float32)
+        (found,), variant = run(function, device(), *arrays)
+        assert not variant.stays
+        x, g, h = arrays.astype(np.float64)
+        s = (x * g + h).sum(axis, keepdims=True)
+        scale = np.abs(x * g + h).sum(axis, keepdims=True) + 1
+        assert np.all(np.abs(found - (x * s + g * h - s)) <= 4e-6 * scale)
 
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
     def test_lanes_of_16_bytes(self, dtype: str) -> None:
@@ -292,6 +348,20 @@ class TestJoined:
         joined.run(x, x, y, out=out)
         np.testing.assert_array_equal(out[0], x * 2)
         np.testing.assert_array_equal(out[1], x.sum(1, keepdims=True))
+
+    def test_the_arrays_of_the_last_call_are_not_kept_alive(self) -> None:
+        backend = OnInterpreter(device())
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        kernels = [backend.compile(traced(f, x)) for f in (lambda x: x * 2, lambda x: total(x, (1,)))]
+        joined = backend.join([kernels[0], *kernels])
+        assert joined is not None
+        inputs = [x.copy() for _ in range(3)]
+        out = [np.empty(shape, np.float32) for shape in [(3, 4), (3, 4), (3, 1)]]
+        joined.run(*inputs, out=out)
+        np.testing.assert_array_equal(out[2], x.sum(1, keepdims=True))
+        seen = [weakref.ref(a) for a in (*inputs, *out)]
+        del inputs, out
+        assert [r() for r in seen] == [None] * 6
 
     def count(self, on: Interpreter) -> list[tuple[int, int]]:
         """The grids of the launches to come."""

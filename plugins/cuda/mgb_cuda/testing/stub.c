@@ -14,12 +14,32 @@ typedef struct {
     unsigned grid[3], block[3], shared;
     u64 stream;
     unsigned char parameters[PARAMETERS];
+    int graph; /* the number of the graph that it is a node of; 0: it was launched by itself */
 } Launch;
+
+/* as the driver declares it */
+typedef struct {
+    void *function;
+    unsigned grid[3], block[3], shared;
+    void **parameters, **extra;
+    void *kernel, *context;
+} NodeParameters;
+
+typedef struct Node {
+    Launch launch;
+    int before, done; /* the number of the node that it waits for; -1: none */
+} Node;
+
+typedef struct {
+    Node nodes[MOST];
+    int count, number;
+} Graph;
 
 static Launch launches[MOST];
 static char kernels[MOST][64];
 static int kernel_count, parameter_bytes, fails, version = 13000, capability = 90, devices = 1;
-static long launch_count, library_count, unloaded;
+static int capturing, refused_graphs, graph_number;
+static long launch_count, library_count, unloaded, updates, graph_launches, live_graphs;
 
 /* what a test asks and sets */
 API long stub_launches(void) { return launch_count; }
@@ -30,7 +50,17 @@ API void stub_fail(int status) { fails = status; }
 API void stub_version(int n) { version = n; }
 API void stub_capability(int n) { capability = n; }
 API void stub_devices(int n) { devices = n; }
-API void stub_forget(void) { launch_count = 0; }
+API void stub_forget(void) { launch_count = updates = graph_launches = 0; }
+API void stub_capture(int status) { capturing = status; }
+API void stub_refuse_graphs(int status) { refused_graphs = status; }
+API long stub_updates(void) { return updates; }
+API long stub_graph_launches(void) { return graph_launches; }
+API long stub_live_graphs(void) { return live_graphs; }
+
+static int most(const char *variable, int otherwise) {
+    const char *text = getenv(variable);
+    return text ? atoi(text) : otherwise;
+}
 
 API int cuInit(unsigned flags) {
     const char *text = getenv("MGB_STUB_VERSION");
@@ -51,6 +81,7 @@ API int cuDeviceGetAttribute(int *value, int attribute, int device) {
         case 76: *value = capability % 10; break;
         case 16: *value = 132; break;
         case 8: *value = 48 << 10; break;
+        case 97: *value = most("MGB_STUB_SHARED", 227 << 10); break;
         default: *value = 1024;
     }
     return SUCCESS;
@@ -70,24 +101,86 @@ API int cuLibraryGetKernel(void **kernel, void *library, const char *name) {
     *kernel = kernels[kernel_count++];
     return SUCCESS;
 }
+API int cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) {
+    return *value = attribute ? 0 : most("MGB_STUB_THREADS", 1024), SUCCESS;
+}
 API int cuLibraryUnload(void *library) { return unloaded++, SUCCESS; }
+
+static Launch noted(const char *kernel, const unsigned *grid, const unsigned *block, unsigned shared,
+                    void **parameters) {
+    Launch note = {.grid = {grid[0], grid[1], grid[2]}, .block = {block[0], block[1], block[2]}, .shared = shared};
+    if (parameter_bytes) memcpy(note.parameters, parameters[0], parameter_bytes);
+    memcpy(note.name, kernel, sizeof note.name - 1);
+    return note;
+}
+
+static void launched(Launch note, void *stream) { /* threads may be here at the same time */
+    note.stream = (u64)stream;
+    launches[__atomic_fetch_add(&launch_count, 1, __ATOMIC_SEQ_CST) % MOST] = note;
+}
 
 API int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                        unsigned shared, void *stream, void **parameters, void **extra) {
-    Launch *note = &launches[launch_count % MOST];
-    *note = (Launch){.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared = shared, .stream = (u64)stream};
-    if (parameter_bytes) memcpy(note->parameters, parameters[0], parameter_bytes);
-    memcpy(note->name, kernel, sizeof note->name - 1);
-    launch_count++;
+    const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+    launched(noted(kernel, grid, block, shared, parameters), stream);
     return fails;
 }
+
+/* graphs: nodes are copied when a graph is made ready, and run in the last order that what they wait for allows */
+API int cuStreamIsCapturing(void *stream, int *status) { return *status = capturing, SUCCESS; }
+API int cuGraphCreate(Graph **graph, unsigned flags) {
+    *graph = calloc(1, sizeof **graph);
+    return __atomic_fetch_add(&live_graphs, 1, __ATOMIC_SEQ_CST), refused_graphs;
+}
+static Launch of_node(const NodeParameters *given) {
+    return noted(given->function ? given->function : given->kernel, given->grid, given->block, given->shared,
+                 given->parameters);
+}
+API int cuGraphAddKernelNode(u64 *node, Graph *graph, const u64 *before, size_t count, const NodeParameters *given) {
+    if (count > 1 || graph->count == MOST) return 1;
+    graph->nodes[graph->count] = (Node){of_node(given), count ? (int)before[0] - 1 : -1, 0};
+    *node = ++graph->count;
+    return SUCCESS;
+}
+API int cuGraphInstantiateWithFlags(Graph **ready, const Graph *graph, u64 flags) {
+    *ready = malloc(sizeof **ready);
+    **ready = *graph;
+    (*ready)->number = __atomic_add_fetch(&graph_number, 1, __ATOMIC_SEQ_CST);
+    return __atomic_fetch_add(&live_graphs, 1, __ATOMIC_SEQ_CST), SUCCESS;
+}
+API int cuGraphExecKernelNodeSetParams(Graph *ready, u64 node, const NodeParameters *given) {
+    ready->nodes[node - 1].launch = of_node(given);
+    return updates++, fails;
+}
+API int cuGraphLaunch(Graph *ready, void *stream) {
+    __atomic_fetch_add(&graph_launches, 1, __ATOMIC_SEQ_CST);
+    for (int n = 0; n < ready->count; n++) ready->nodes[n].done = 0;
+    for (int round = 0; round < ready->count; round++)
+        for (int n = ready->count - 1; n >= 0; n--) {
+            Node *node = &ready->nodes[n];
+            if (node->done || (node->before >= 0 && !ready->nodes[node->before].done)) continue;
+            node->done = 1;
+            node->launch.graph = ready->number;
+            launched(node->launch, stream);
+            break;
+        }
+    return fails;
+}
+API int cuGraphDestroy(Graph *graph) { return free(graph), __atomic_sub_fetch(&live_graphs, 1, __ATOMIC_SEQ_CST), SUCCESS; }
+API int cuGraphExecDestroy(Graph *ready) { return free(ready), __atomic_sub_fetch(&live_graphs, 1, __ATOMIC_SEQ_CST), SUCCESS; }
 
 API int cuGetExportTable(const void **table, const void *id) { return *table = NULL, NOT_FOUND; }
 
 static int nothing(void) { return SUCCESS; }
 
-/* The bindings ask for every function they know; those that nobody calls here are all the same one. */
+/* The bindings ask for every function they know; those that nobody calls here are all the same one. A test may
+ * name one that this driver lacks. */
 API int cuGetProcAddress_v2(const char *name, void **found, int v, u64 flags, int *result) {
+    const char *lacking = getenv("MGB_STUB_LACKS");
+    if (lacking && !strcmp(name, lacking)) {
+        if (result) *result = 1;
+        return *found = NULL, NOT_FOUND;
+    }
     void *self = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
     *found = !strcmp(name, "cuGetProcAddress") ? (void *)cuGetProcAddress_v2 : self ? dlsym(self, name) : NULL;
     if (!*found) *found = (void *)nothing;

@@ -48,6 +48,7 @@ class _Launch(ctypes.Structure):
         ("shared", ctypes.c_uint),
         ("stream", ctypes.c_uint64),
         ("parameters", ctypes.c_ubyte * 4096),
+        ("graph", ctypes.c_int),
     ]
 
 
@@ -58,7 +59,8 @@ class Notes:
         self.library = ctypes.CDLL("libcuda.so.1")
         self.library.stub_launch.restype = ctypes.POINTER(_Launch)
         self.library.stub_launches.restype = ctypes.c_long
-        self.library.stub_libraries.restype = ctypes.c_long
+        for name in ("libraries", "updates", "graph_launches", "live_graphs"):
+            getattr(self.library, f"stub_{name}").restype = ctypes.c_long
 
     def watch(self, parameter_bytes: int) -> None:
         """Forget the past, and copy so many bytes of each launch's parameters."""
@@ -74,7 +76,7 @@ class Notes:
             found.append(
                 {"name": note.name.decode(), "shared": note.shared, "stream": note.stream}
                 | {name: tuple(getattr(note, name)) for name in names}
-                | {"parameters": bytes(note.parameters)}
+                | {"parameters": bytes(note.parameters), "graph": note.graph}
             )
         return found
 
