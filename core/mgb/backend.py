@@ -195,7 +195,7 @@ class Backend(ABC):
         varying: Sequence[int],
         launch_graph: bool | None = None,
     ) -> Callable[[Sequence[Any]], None] | None:
-        """One call for kernels that run one after the other on one device, where starting each costs time.
+        """One call for kernels that run one after the other on one device; there may be one alone.
 
         Parameters
         ----------

@@ -75,6 +75,12 @@ def test_what_is_no_demand_is_none() -> None:
         np.testing.assert_array_equal(function(Tensor(np.ones(4, np.float32))).numpy(), 3)
 
 
+@pytest.mark.parametrize("given", ["yes", 1, np.True_])
+def test_what_it_cannot_be(given: Any) -> None:
+    with pytest.raises(errors.TraceInputError, match=r"cuda_graph=.*: give True, False, or None"):
+        trace(lambda x: x, cuda_graph=given)
+
+
 def test_other_decorators_take_it() -> None:
     assert xla_trace(lambda x: x, cuda_graph=True).options.launch_graph is True
     assert partial_trace(lambda x: x, cuda_graph=False).options.launch_graph is False

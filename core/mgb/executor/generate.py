@@ -125,8 +125,7 @@ class _Writer:
         rows: list[list[int]] = []
         before: str | None = None
         for k, call in enumerate(calls):
-            alone = call.kernel is None or call.hands_over or len(call.steps) > 1
-            device = None if alone else call.writes[0].spec.device
+            device = call.writes[0].spec.device if call.is_plain else None
             if device is not None and device == before:
                 rows[-1].append(k)
             else:
@@ -135,8 +134,8 @@ class _Writer:
         return rows
 
     def chained(self, calls: Sequence[Call]) -> bool:
-        """Calls of kernels as one, if there are several and the backend can."""
-        if len(calls) < 2 or self.backend is None:
+        """Calls of kernels as one, if the backend can; a single one costs less so as well."""
+        if self.backend is None or not calls[0].is_plain:
             return False
         arrays = list(dict.fromkeys(n for call in calls for n in (*call.reads, *call.writes)))
         place = {n: i for i, n in enumerate(arrays)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import TraceInputError
 from .memory_config import DTRConfig, SublinearMemoryConfig
 
 
@@ -37,6 +38,12 @@ class Options:
     memory: SublinearMemoryConfig | DTRConfig | None = None
     profiling: bool = False
     launch_graph: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.launch_graph, bool | None):
+            raise TraceInputError(
+                f"cuda_graph={self.launch_graph!r}: give True, False, or None, which means: where it pays"
+            )
 
     @property
     def fuses(self) -> bool:

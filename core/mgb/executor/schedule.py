@@ -39,6 +39,11 @@ class Call:
         return self.kernel is not None and self.kernel.results is not None
 
     @cached_property
+    def is_plain(self) -> bool:
+        """Is it one kernel, which writes where it is told to?"""
+        return self.kernel is not None and not self.hands_over and len(self.steps) == 1
+
+    @cached_property
     def reads(self) -> tuple[Node, ...]:
         """The operands of `kernel`."""
         return tuple(n for step in self.steps for n in step.reads)
