@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mgb.backend import Backend, Kernel
+from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
 from mgb.codegen import row_major
-from mgb.ir import Graph
+from mgb.ir import Graph, Kind
 
 from . import driver
 from .chain import Chain, Wiring
@@ -20,6 +20,23 @@ from .images import Images
 from .joined import Joined
 from .launch import Unit
 from .steps import steps
+
+
+def traits(vocabulary: frozenset[str], device: str, priority: int) -> Traits:
+    """What text of these words can do, wherever it runs."""
+    return Traits(
+        vocabulary=vocabulary,
+        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
+        dtypes=ALL_DTYPES,
+        devices=frozenset({device}),
+        scope=Scope.DOMAIN,
+        specialize=Specialize.NDIM,
+        strided=Strided.ANY,
+        joins=True,
+        launch_graphs=device == "gpu",
+        max_inputs=128,
+        priority=priority,
+    )
 
 
 class Kernels:

@@ -157,8 +157,8 @@ def test_a_missing_barrier_shows() -> None:
 # PTX
 
 
-def assemble(graph: Graph, architecture: str, folder: Path, spills: bool = False) -> None:
-    """Compile to PTX, and have NVIDIA's assembler take it; without spilled registers, unless allowed."""
+def assemble(graph: Graph, architecture: str, folder: Path, spills: int = 0) -> None:
+    """Compile to PTX, and have NVIDIA's assembler take it with at most so many bytes of spilled registers."""
     compiled = ptx.compile(graph, architecture)
     assert f".target {architecture}" in compiled.text and f".entry {compiled.entry}(" in compiled.text
     source = folder / "kernel.ptx"
@@ -167,7 +167,7 @@ def assemble(graph: Graph, architecture: str, folder: Path, spills: bool = False
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     spilled = re.findall(r"(\d+) bytes spill", done.stdout + done.stderr)
-    assert len(spilled) >= 2 and (spills or set(spilled) == {"0"}), done.stderr
+    assert len(spilled) >= 2 and max(map(int, spilled)) <= spills, done.stderr
 
 
 @needs_ptxas
@@ -214,7 +214,7 @@ def test_ptxas_takes_hundreds_of_parameters(tmp_path: Path) -> None:
     arrays = [np.zeros((2, 3, 2, 3, 2), np.float32)] * 280
     graph = traced(lambda *xs: [x + 1.0 for x in xs], arrays)
     assert 8 * len(ptx.compile(graph, "sm_80").parameters) > 4096
-    assemble(graph, "sm_80", tmp_path, spills=True)
+    assemble(graph, "sm_80", tmp_path, spills=256)  # CUDA 13's assembler needs 160
 
 
 def test_nothing_is_contracted_or_flushed() -> None:

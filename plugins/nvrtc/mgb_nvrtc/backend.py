@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import mgb_cuda.driver as driver
-from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
-from mgb.ir import Kind as OpKind
+from mgb.backend import Traits
 from mgb_cuda import Device, Properties, ResourceError, generated
 from mgb_cuda.generated import Generated as AnyGenerated
 from mgb_cuda.generated import Kernels as AnyKernels
@@ -26,20 +25,8 @@ TOO_MUCH_SHARED = "uses too much shared data"
 
 
 def traits(device: str) -> Traits:
-    """What the generated text can do, wherever it runs."""
-    return Traits(
-        vocabulary=VOCABULARY,
-        kinds=frozenset({OpKind.ELEMENTWISE, OpKind.REDUCE}),
-        dtypes=ALL_DTYPES,
-        devices=frozenset({device}),
-        scope=Scope.DOMAIN,
-        specialize=Specialize.NDIM,
-        strided=Strided.ANY,
-        joins=True,
-        launch_graphs=device == "gpu",
-        max_inputs=128,
-        priority=100,
-    )
+    """What its text can do there."""
+    return generated.traits(VOCABULARY, device, 100)
 
 
 class Kernels(AnyKernels):

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import mgb_cuda.driver as driver
-from mgb.backend import ALL_DTYPES, Scope, Specialize, Strided, Traits
-from mgb.ir import Kind
+from mgb.backend import Traits
 from mgb_cuda import Device, Properties, generated
 from mgb_cuda.generated import Generated as AnyGenerated
 from mgb_cuda.generated import Kernels as AnyKernels
@@ -21,20 +20,8 @@ from .words import VOCABULARY
 
 
 def traits(device: str) -> Traits:
-    """What the generated text can do, wherever it runs."""
-    return Traits(
-        vocabulary=VOCABULARY,
-        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
-        dtypes=ALL_DTYPES,
-        devices=frozenset({device}),
-        scope=Scope.DOMAIN,
-        specialize=Specialize.NDIM,
-        strided=Strided.ANY,
-        joins=True,
-        launch_graphs=device == "gpu",
-        max_inputs=128,
-        priority=90,
-    )
+    """What its text can do there."""
+    return generated.traits(VOCABULARY, device, 90)
 
 
 class Kernels(AnyKernels):
