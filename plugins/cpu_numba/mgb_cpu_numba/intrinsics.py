@@ -242,6 +242,7 @@ WORDS: dict[str, Any] = {
     "any_is": memory.any_is(),
     "ask": memory.ask(),
     "fence": memory.fence(),
+    "end": memory.end(),
 }
 
 

@@ -229,6 +229,20 @@ def fence() -> Any:
     return intrinsic(lambda _typing: (types.void(), emit))
 
 
+def end() -> Any:
+    """``end()``: nothing, where a loop ends.
+
+    LLVM folds a last block that is empty into the loop within it, and what was said about the loop is lost.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        nothing = ir.FunctionType(ir.VoidType(), [])
+        builder.call(ir.InlineAsm(nothing, "", "", side_effect=True), [])
+        return context.get_dummy_value()
+
+    return intrinsic(lambda _typing: (types.void(), emit))
+
+
 def move() -> Any:
     """``move(address, places, stride)``: `address` and `places` times `stride`."""
 

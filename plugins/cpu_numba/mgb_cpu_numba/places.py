@@ -71,6 +71,15 @@ class Places(Writer):
                 later = self.moved(f"{o.name}_row", self.frame.strides_at(o, "kept"), ["ahead"])
                 self.line(f"ask({later}, n * {o.itemsize})")
 
+    def ask_for_next(self, k: int) -> None:
+        """Have a unit of the next row on its way, if pass `k` is the one that does so."""
+        asked = self.frame.asked(k)
+        if asked:
+            with self.block("if next != 0:"):
+                for o in asked:
+                    later = self.moved(f"{o.name}_at", self.frame.strides_at(o, "kept")[:1], ["1"])
+                    self.line(f"ask({later}, count * {o.itemsize})")
+
     def tiles(self, place: str) -> None:
         """Lay out rows that lie across cache lines, as many together as share a line."""
         length = f"slot(plan, {self.frame.lengths_at['kept']})"

@@ -169,6 +169,7 @@ class _Kernel(Values):
         for v in (*part.restores, *part.keeps):
             b = self.frame.buffer("k", v)
             self.line(f"{b.name}_at = {b.name} + unit * piece * {b.itemsize}")
+        self.ask_for_next(k)
         for o in self.written(part):
             if o.moves:
                 self.line(f"{o.name}_to = where(stream_{o.name} != 0, s{o.name}, {o.name}_at)")
@@ -206,9 +207,11 @@ class _Kernel(Values):
             return
         self.line(f"whole = bit_and({self.count}, {self.literal(-WHOLE, 'int64')})")
         ends = f"{PARTS} * whole, where({PARTS} != 0, {self.count}, whole)"
-        with self.block(f"for {PARTS} in range(2):"), self.block(f"for {MASKED} in range({ends}):"):
-            self.line(f"i = {MASKED}")
-            self.element_statements(k, part)
+        with self.block(f"for {PARTS} in range(2):"):
+            with self.block(f"for {MASKED} in range({ends}):"):
+                self.line(f"i = {MASKED}")
+                self.element_statements(k, part)
+            self.line("end()")
 
     def element_statements(self, k: int, part: Pass) -> None:
         names = dict(self.names)

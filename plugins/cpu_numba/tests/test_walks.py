@@ -170,3 +170,47 @@ def test_only_short_rows_far_from_cache_ask_ahead() -> None:
 
     assert ahead(1 << 16, 64) == plan.AHEAD // 256
     assert ahead(100, 64) == ahead(1 << 10, 4096) == ahead(1 << 16, 64, "strided") == 0
+
+
+def normalised(x: Any, b: Any) -> Any:
+    """Three passes over a row, each of which reads it."""
+    rest = x * b - reduce_max(x, axis=(2,))
+    return rest, rest * reduce_sum(rest, axis=(2,))
+
+
+@pytest.mark.parametrize("piece", [16, 64, 1 << 9])
+@pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
+def test_rows_of_several_passes_ask_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, piece: int, stream: int
+) -> None:
+    """Asking changes no result, and may reach beyond the end of an array."""
+    for name, value in [("DISTANT", 0), ("SHORT", 0), ("STREAMED", piece), ("STREAM", stream)]:
+        monkeypatch.setattr(plan, name, value)
+    kernel = BACKEND.compile(traced(normalised, [whole(2, 3, 4), whole(1, 3, 4)]))
+    for shape in [(2, 3, 4), (5, 7, 200), (3, 2, 1025), (2, 9, 513)]:
+        x, b = whole(*shape), whole(1, *shape[1:])
+        rest = x * b - x.max(2, keepdims=True)
+        for layout in VIEWS:
+            out = np.empty_like(x), np.empty_like(x)
+            kernel.run(view(x, layout), b, out=out)
+            np.testing.assert_array_equal(out[0], rest)
+            np.testing.assert_array_equal(out[1], rest * rest.sum(2, keepdims=True))
+
+
+def test_only_rows_that_fit_in_cache_ask_for_the_next() -> None:
+    frame = Frame(traced(normalised, [np.ones((2, 9, 9), np.float32), np.ones((1, 9, 9), np.float32)]))
+    assert [[o.name for o in frame.asked(k)] for k in range(3)] == [
+        [],
+        [],
+        ["x0"],
+    ]  # the maximum needs x0 alone
+
+    def asks(rows: int, length: int, layout: str = "plain") -> bool:
+        shapes = [(8, rows, length), (1, rows, length), (8, rows, length), (8, rows, length)]
+        strides = [view(np.ones(shape, np.float32), layout).strides for shape in shapes[:2]]
+        return plan.Planner(frame, shapes, strides).asks_for_next()
+
+    assert asks(1 << 7, 1 << 12) and asks(1 << 9, 1 << 10)
+    assert not asks(1 << 9, 1 << 8)  # the short way of asking
+    assert not asks(1 << 2, 1 << 10) and not asks(4, 1 << 17)
+    assert not asks(1 << 7, 1 << 12, "strided")

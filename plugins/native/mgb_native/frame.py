@@ -20,7 +20,10 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: loops. `group` units make a chunk, whose partial sums do not depend on who computes it. Rows of transposed
 #: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none. Before a
 #: short row is read, memory is asked for the row `ahead` rows later; `ahead` is 0 where that is of no use.
-HEAD = ("n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead")
+#: Where `next` is not 0, each unit of a later pass asks memory for the same unit of the next row.
+HEAD = (
+    "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,19 @@ class Frame:
         found = [o for o in self.operands if o.moves and not o.is_output and not o.is_iota]
         found = [o for o in found if self.strides_at(o, "kept")]
         return {o: self.starts_at.stop + i for i, o in enumerate(found)}
+
+    def asked(self, k: int) -> list[Operand]:
+        """The inputs of the first pass whose next row pass `k` asks memory for.
+
+        Of the later passes that read an input it is the one that computes most, so that memory has time.
+        """
+        passes = self.schedule.passes
+        found = []
+        for o in self.tiled:
+            first, *later = [i for i, part in enumerate(passes) if o.node in part.reads] or [k]
+            if first == 0 and k == max(later, key=lambda i: len(passes[i].computes), default=0) > 0:
+                found.append(o)
+        return found
 
     @property
     def buffers_at(self) -> int:

@@ -25,7 +25,8 @@ TILE, TILED = 16, 1 << 14
 #: Bytes from row to row up to which rows are neighbours in cache lines, and elements in a line, roughly.
 NEAR, LANES = 16, 16
 
-#: Bytes that a call reads and writes from which its outputs go past the caches, and elements of a piece then.
+#: Bytes that a call reads and writes from which its outputs go past the caches, and elements of a piece then,
+#: as of one that asks memory for another.
 #: Of a server's last cache a guest of it has only a share.
 STREAM, STREAMED = 1 << 26, 1 << 9
 
@@ -130,7 +131,7 @@ class Planner:
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
             "tile": TILE if self.tiled else 0, "pitch": self.pitch,
-            "ahead": self.ahead(),
+            "ahead": self.ahead(), "next": int(self.asks_for_next()),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
@@ -141,12 +142,21 @@ class Planner:
             return 0
         return -(-AHEAD // (self.n * max(o.itemsize for o in self.frame.operands)))
 
+    def asks_for_next(self) -> bool:
+        """Whether the next row is on its way from memory while this one, which is in cache, is worked on."""
+        if len(self.frame.schedule.passes) < 2 or self.frame.columns or not self.kept or self.ahead():
+            return False
+        widest = max((o.itemsize for o in self.frame.operands), default=1)
+        near = self.n * self.steps * widest > CACHED or self.traffic() < DISTANT
+        return not (near or self.tiled or self.gathers())
+
     def longest(self) -> int:
         """The most elements of the innermost loop that are worked on at once."""
         moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
         far = max((abs(self.inner[i]) for i in moving), default=0) >= FAR
         if not self.frame.columns:
-            return SPREAD if far else STREAMED if self.streams else GATHERED if self.gathers() else PIECE
+            few = self.streams or self.asks_for_next()
+            return SPREAD if far else STREAMED if few else GATHERED if self.gathers() else PIECE
         fits = CACHED // 8 // max(self.steps, 1)  # columns that the next pass still finds in cache
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
