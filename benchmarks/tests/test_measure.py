@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from mgb_bench import measure
 from mgb_bench.arrays import Array, aligned
 from mgb_bench.case import Case, Traffic
 from mgb_bench.limit import LANES, Mover, limits
@@ -155,3 +158,21 @@ def test_without_pause_times_every_call() -> None:
     timing = without_pause(lambda: time.sleep(1e-3), rounds=5, warmup=1)
     assert timing.rounds == 5
     assert 1e-3 <= timing.min <= timing.median
+
+
+def test_a_sample_waits_for_threads_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for one that runs on without a pause, whose time the system may not have counted yet."""
+    monkeypatch.setattr(measure, "PAUSES", 100_000)
+    done = threading.Event()
+
+    def work() -> None:
+        hashlib.sha256(bytes(1 << 25)).digest()
+        done.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    while not measure.running():
+        assert not done.is_set()
+    measure.settle()
+    assert done.is_set() and not measure.running()
+    worker.join()
