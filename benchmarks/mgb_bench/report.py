@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .peers import PEERS
@@ -35,12 +35,17 @@ def markdown(results: Results) -> str:
     return "\n".join(parts)
 
 
+def processor(machine: Mapping[str, Any]) -> str:
+    """The machine in a few words."""
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['vectors']}"
+
+
 def machine_lines(results: Results) -> list[str]:
     """What the machine is and who ran on it, as list items."""
     machine = results.machine
     caches = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
     lines = [
-        f"- {machine['processor']}, {machine['cores']} cores, {machine['vectors']}; {caches}",
+        f"- {processor(machine)}; {caches}",
         f"- {machine['system']}, Python {machine['python']}",
     ]
     lines += [f"- {name}: {version}" for name, version in machine["peers"].items()]
