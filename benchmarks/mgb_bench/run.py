@@ -43,6 +43,15 @@ KEPT = (
 #: What pytest returns when no test was chosen.
 NOTHING_CHOSEN = 5
 
+#: How a suite ended that was taken to hang; no status of pytest.
+HANGS = 124
+
+#: Seconds without news of a suite after which it hangs. Its longest tests take minutes.
+PATIENCE = 20 * 60
+
+#: Seconds that a process which is told to end is waited for.
+GRACE = 10
+
 #: The columns of the overview that the terminal shows; the report has all.
 SHOWN = ("case", "size", "contestant", "median", "of the limit", "best peer", "ratio")
 
@@ -118,8 +127,9 @@ def bench(
         There is no such suite or peer, or ``gpu`` is not asked for alone.
     """
     if GPU in names:
-        _check_alone(names, {"--backend": backends, "--peers": peers, "--match": match})
-        return importlib.import_module(".gpu", __package__).bench(out, quick)  # type: ignore[no-any-return]
+        _check_alone(names)
+        gpu = importlib.import_module(".gpu", __package__)
+        return gpu.bench(out, quick, backends, peers, match)  # type: ignore[no-any-return]
     _check("suite", names, suites())
     _check("peer", peers, list(PEERS))
     out.mkdir(parents=True, exist_ok=True)
@@ -145,15 +155,27 @@ def bench(
 
 
 def _run(words: Sequence[str], out: Path, log: IO[str], name: str) -> int:
-    """Run one suite to its end; pytest's status, or the signal that ended it, as a negative number."""
+    """Run one suite to its end; pytest's status, `HANGS`, or minus the signal that ended it."""
     (out / "progress").unlink(missing_ok=True)
     child = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=environment(cores()))
     try:
-        _watch(child, out / "progress", name)
+        running = _watch(child, out / "progress", name)
     finally:
-        child.terminate()  # nothing where it has ended; else it would go on without us
+        _end(child)  # nothing where it has ended; else it would go on without us
+    if running is None:
+        return child.returncode
+    log.write(f"\n{name}: ended after {PATIENCE / 60:g} minutes without progress, while it ran: {running}\n")
+    log.flush()
+    return HANGS
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        child.kill()
         child.wait()
-    return child.returncode
 
 
 def merged(out: Path, ended: Mapping[str, int]) -> dict[str, Any] | None:
@@ -185,6 +207,8 @@ def merged(out: Path, ended: Mapping[str, int]) -> dict[str, Any] | None:
 
 def _ending(status: int, begun: bool) -> str:
     """How a suite ended of which there are no results, or which had `begun` to write them."""
+    if status == HANGS:
+        return f"ended after {PATIENCE / 60:g} minutes without progress"
     how = f"killed by signal {-status}" if status < 0 else f"pytest ended with {status}"
     if begun:
         return f"{how}, its results are half written"
@@ -216,41 +240,38 @@ def _check(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
             raise ValueError(f"no {kind} is called {name!r}; there are {', '.join(known)}")
 
 
-def _check_alone(names: Sequence[str], options: Mapping[str, Sequence[str]]) -> None:
-    """The suite for GPUs has contestants, a clock and a limit of its own."""
-    instead = f"run: mgb bench --suite {GPU}"
+def _check_alone(names: Sequence[str]) -> None:
+    """The suite for GPUs has peers, a clock and a limit of its own."""
     others = [name for name in names if name != GPU]
     if others:
+        instead = f"run: mgb bench --suite {GPU}"
         raise ValueError(f"the suite {GPU!r} runs alone, without {', '.join(others)}; {instead}")
-    given = [option for option, value in options.items() if value]
-    if given:
-        raise ValueError(
-            f"the suite {GPU!r} has contestants and cases of its own, not {', '.join(given)}; {instead}"
-        )
 
 
-def _watch(child: subprocess.Popen[bytes], path: Path, name: str) -> None:
-    """A progress bar until the child ends."""
+def _watch(child: subprocess.Popen[bytes], path: Path, name: str) -> str | None:
+    """A progress bar until the child ends, or hangs: then the test that it runs, "" before the first."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns) as bar:
-        task, seen = bar.add_task(name, total=None), -1
+        task, seen, since = bar.add_task(name, total=None), -1, time.monotonic()
         while child.poll() is None:
             time.sleep(0.2)
             news = _news(path)
-            if len(news) == seen:
-                continue
-            seen = len(news)
-            total = next((n["total"] for n in news if "total" in n), None)
             running = [n["running"] for n in news if "running" in n]
+            if len(news) == seen:
+                if time.monotonic() - since > PATIENCE:
+                    return " ".join(running[-1:])
+                continue
+            seen, since = len(news), time.monotonic()
             bar.update(
                 task,
-                total=total,
+                total=next((n["total"] for n in news if "total" in n), None),
                 completed=max(len(running) - 1, 0),
                 description=f"{name}: {' '.join(running[-1:])}",
             )
         bar.update(task, completed=sum("running" in n for n in _news(path)), description=f"{name}: done")
+    return None
 
 
 def _news(path: Path) -> list[Mapping[str, Any]]:

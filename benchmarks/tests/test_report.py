@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb_bench import limits_page, run
+from mgb import plugins
+from mgb_bench import gpu, limits_page, run
 from mgb_bench.page import page
+from mgb_bench.peers import Mgb
 from mgb_bench.plots import _marks, bars, lines
 from mgb_bench.report import duration, markdown
 from mgb_bench.results import Results, parse
@@ -196,6 +198,28 @@ def test_a_suite_that_dies_loses_its_own_results_alone(tmp_path: Path) -> None:
     assert merged(tmp_path, {"steps": -6, "compile": -9}) is None
 
 
+def test_a_suite_that_hangs_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while there is news of it; and also where it does not end when it is told to."""
+    stuck = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "for name in ('first', 'second', 'stuck'):\n"
+        "    with open(sys.argv[1], 'a') as file: file.write(f'mgb-bench {{\"running\": \"{name}\"}}\\n')\n"
+        "    time.sleep(600 if name == 'stuck' else 2)\n"
+    )
+    monkeypatch.setattr(run, "PATIENCE", 3.0)
+    monkeypatch.setattr(run, "GRACE", 0.1)
+    with (tmp_path / "log.txt").open("w") as log:
+        status = run._run([sys.executable, "-c", stuck, str(tmp_path / "progress")], tmp_path, log, "steps")
+    assert status == run.HANGS
+    told = "ended after 0.05 minutes without progress"
+    assert f"steps: {told}, while it ran: stuck" in (tmp_path / "log.txt").read_text()
+    whole = {"machine_info": {"mgb_bench": dict(MACHINE)}, "benchmarks": [{"extra_info": {}}]}
+    part(tmp_path, "updates").write_text(json.dumps(whole))
+    data = merged(tmp_path, {"steps": status, "updates": 0})
+    assert data is not None
+    assert data["machine_info"]["mgb_bench"]["lost"] == {"steps": f"{told}, see log.txt"}
+
+
 @pytest.mark.parametrize("disk_is_full", [False, True])
 def test_the_parts_stay_until_the_whole_is_written(
     disk_is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -235,11 +259,22 @@ def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
     assert "the suite 'gpu' runs alone, without steps; run: mgb bench --suite gpu" in text
 
 
-@pytest.mark.parametrize("option", ["backends", "peers", "match"])
-def test_the_suite_for_gpus_ignores_nothing_that_was_asked_for(option: str, tmp_path: Path) -> None:
-    word = "--backend" if option == "backends" else f"--{option}"
-    with pytest.raises(ValueError, match=f"'gpu' has contestants and cases of its own, not {word};"):
-        run.bench(["gpu"], out=tmp_path, **{option: "numpy" if option == "match" else ["numpy"]})
+def test_the_suite_for_gpus_ignores_nothing_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(gpu, "bench", lambda *given: asked.append(given) or 0)
+    assert run.bench(["gpu"], ["nvrtc", "eager"], ["jax"], tmp_path, True, "chain") == 0
+    assert asked == [(tmp_path, True, ["nvrtc", "eager"], ["jax"], "chain")]
+
+
+def test_a_backend_that_takes_no_arrays_of_the_host_is_not_timed_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All would run op by op, under its name."""
+    there = [plugins.Status("nvrtc", "mgb-nvrtc", devices=("gpu",))]
+    monkeypatch.setattr(plugins, "status", lambda: there)
+    assert Mgb("nvrtc").probe() == "takes arrays of a GPU alone: mgb bench --suite gpu --backend nvrtc"
 
 
 def test_without_the_benchmarks_the_command_says_what_to_install() -> None:

@@ -8,7 +8,9 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-ALL = ("--pyargs", "mgb_conformance", "--mgb-backend", "eager", "-p", "no:cacheprovider")
+HOW = ("--mgb-backend", "eager", "-p", "no:cacheprovider")
+ALL = ("--pyargs", "mgb_conformance", *HOW)
+CONTRACT = ("--pyargs", "mgb_conformance.test_contract", *HOW)
 
 
 def test_the_header_names_backend_traits_and_variables(pytester: pytest.Pytester, monkeypatch) -> None:
@@ -25,7 +27,7 @@ def test_the_header_names_backend_traits_and_variables(pytester: pytest.Pytester
 
 
 def test_the_report_holds_every_test(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_subprocess(*ALL, "-k", "TestContract or TestCache", "--mgb-report", "found")
+    result = pytester.runpytest_subprocess(*CONTRACT, "mgb_conformance.test_cache", "--mgb-report", "found")
     data = json.loads((pytester.path / "found" / "conformance.json").read_text())
     outcomes = result.parseoutcomes()
     assert len(data["tests"]) == outcomes["passed"] + outcomes["skipped"]
@@ -38,7 +40,9 @@ def test_the_report_holds_every_test(pytester: pytest.Pytester) -> None:
 def test_a_known_failure_that_passes_is_a_failure(pytester: pytest.Pytester) -> None:
     known = pytester.path / "known.toml"
     known.write_text('"TestContract::test_it_can_run_here" = "it could not, once"\n')
-    result = pytester.runpytest_subprocess(*ALL, "-k", "test_it_can_run_here", "--mgb-known-failures", known)
+    result = pytester.runpytest_subprocess(
+        *CONTRACT, "-k", "test_it_can_run_here", "--mgb-known-failures", known
+    )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*XPASS(strict)*it could not, once*"])
 

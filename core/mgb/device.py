@@ -149,6 +149,13 @@ def _has(number: int) -> bool:
     return number < _gpu_count()
 
 
+def forget() -> None:
+    """Find out again which GPUs there are, and whose arrays theirs are, when one is asked for next."""
+    global gpu_module
+    gpu_module = None
+    _has.cache_clear()
+
+
 def on(device: str) -> AbstractContextManager[Any]:
     """Makes a GPU the one that CuPy works on."""
     found: AbstractContextManager[Any] = array_module(device).cuda.Device(ordinal(device))

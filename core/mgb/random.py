@@ -214,6 +214,15 @@ def _first_seed() -> int | None:
     return next((g.get_state()[0] for g in _generators.values()), None)
 
 
+def forget(kind: str) -> None:
+    """Drop the shared generators of devices of `kind`, ``"cpu"`` or ``"gpu"``.
+
+    Those that are asked for next begin anew, with the seed of the devices that are left.
+    """
+    for name in [name for name in _generators if devices.device_type(name) == kind]:
+        del _generators[name]
+
+
 def seed(seed: int) -> None:
     """Begin the stream of `seed`, on every device."""
     generator()

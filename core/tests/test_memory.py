@@ -18,9 +18,18 @@ FLOAT = np.dtype(np.float32)
 LARGE = (256, 1024)  # 1 MiB of float32
 
 
+@pytest.fixture(autouse=True, scope="module")
+def collector_by_hand() -> Iterator[None]:
+    """What others left is gone, and goes at no other time."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture(autouse=True)
 def clean_pool() -> Iterator[None]:
-    gc.collect()
+    gc.collect(1)  # what is new: a look at everything takes as long as a test
     memory.empty_cache()
     yield
     memory.empty_cache()

@@ -67,6 +67,13 @@ def test_topk_of_too_many_or_a_negative_number(k: int, kth_only: bool) -> None:
         F.topk(Tensor([1.0, 2.0, 3.0]), k, kth_only=kth_only)
 
 
+def test_there_is_no_kth_element_of_none() -> None:
+    with pytest.raises(ShapeError, match="topk: k = 0, so there is no k-th element"):
+        F.topk(Tensor([1.0, 2.0, 3.0]), 0, kth_only=True)
+    values, places = F.topk(Tensor([1.0, 2.0, 3.0]), 0)
+    assert values.shape == places.shape == (0,)
+
+
 def test_indices_of_topk_keep_no_more_than_themselves() -> None:
     array = F.topk(Tensor(np.arange(1000)), 1)[1]._data
     assert (array if array.base is None else array.base).nbytes == 4

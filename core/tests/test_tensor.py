@@ -293,6 +293,7 @@ def test_python_protocols() -> None:
         len(Tensor(1.0))
     for twin in (pickle.loads(pickle.dumps(t)), copy.deepcopy(t)):
         assert (twin.name, twin.tolist()) == ("w", t.tolist())
+    assert pickle.dumps(t, 0).startswith(b"cmgb.tensor\nTensor\n")  # where it is found, whatever the file
     np.testing.assert_array_equal(np.from_dlpack(t), t.numpy())
 
 

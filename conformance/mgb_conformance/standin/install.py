@@ -49,7 +49,5 @@ def uninstall() -> None:
 
 def _forget() -> None:
     """What is kept for each device, and what was found out about them."""
-    for name in [name for name in mgb.random._generators if devices.is_gpu(name)]:
-        del mgb.random._generators[name]
-    devices.gpu_module = None
-    devices._has.cache_clear()
+    mgb.random.forget("gpu")
+    devices.forget()

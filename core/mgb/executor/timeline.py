@@ -14,9 +14,7 @@ from functools import cached_property
 
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
-
-#: Results of these, run eagerly, lie in the memory of what they read.
-_VIEWS = frozenset({"reshape", "transpose", "broadcast_to", "slice"})
+from .views import view_strides
 
 #: What a step is taken to cost, in nanoseconds: the call, each byte, each multiplication and addition.
 #: Only ratios matter, so a processor of a few cores stands for all.
@@ -114,7 +112,7 @@ def _bytes_of(node: Node) -> int:
 
 
 def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], int] = _bytes_of) -> Timeline:
-    """The timeline of the steps of `graph`.
+    """The timeline of the steps of `graph`; what is no view of another value is taken to be row-major.
 
     Parameters
     ----------
@@ -133,10 +131,10 @@ def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], in
     owner: list[int] = []
     sizes: list[int] = []
     reads, writes = [], []
-    for step in steps:
+    views = _views(steps)
+    for step, view in zip(steps, views, strict=True):
         known = tuple(number[n] for n in dict.fromkeys(step.reads) if n in number)
         written = () if _is_bound(step) else step.writes
-        view = _is_view(step)
         for node in written:
             number[node] = len(owner)
             owner.append(owner[known[0]] if view and known else len(owner))
@@ -145,7 +143,7 @@ def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], in
         writes.append(tuple(number[n] for n in written))
     left = {number[n] for n in graph.outputs if n in number}
     returned = frozenset(left | {owner[v] for v in left})
-    costs = tuple(_cost(step) for step in steps)
+    costs = tuple(_cost(step, view) for step, view in zip(steps, views, strict=True))
     return Timeline(tuple(reads), tuple(writes), tuple(owner), tuple(sizes), costs, returned)
 
 
@@ -179,13 +177,24 @@ def _is_bound(step: Step) -> bool:
     return not step.fused and step.graph.outputs[0].op in (CONST, NUMBER)
 
 
-def _is_view(step: Step) -> bool:
-    return not step.fused and step.graph.outputs[0].op.name in _VIEWS
+def _views(steps: Sequence[Step]) -> tuple[bool, ...]:
+    """Whether each step makes a view of what it reads."""
+    strides: dict[Node, tuple[int, ...]] = {}  # of views
+    found = []
+    for step in steps:
+        view = None
+        if not step.fused:
+            operand = strides.get(step.reads[0]) if step.reads else None
+            view = view_strides(step.graph.outputs[0], operand)
+        if view is not None:
+            strides[step.writes[0]] = view
+        found.append(view is not None)
+    return tuple(found)
 
 
-def _cost(step: Step) -> float:
+def _cost(step: Step, view: bool) -> float:
     moved = sum(n.spec.nbytes for n in (*step.reads, *step.writes))
-    if _is_bound(step) or _is_view(step):
+    if _is_bound(step) or view:
         return _CALL
     return _CALL + _BYTE * moved + _FLOP * math.fsum(_flops(n) for n in step.graph.nodes)
 

@@ -105,12 +105,15 @@ def topk(
     Raises
     ------
     ShapeError
-        `k` is negative or more than n.
+        `k` is negative or more than n, or 0 with `kth_only`.
     """
     axis = normalize_axis("topk", -1, inp.ndim)[0]
-    indices = argtopk(inp, k=int(k), axis=axis, descending=bool(descending))
+    k = int(k)
+    indices = argtopk(inp, k=k, axis=axis, descending=bool(descending))
     if kth_only:
-        last = cut_along(indices, axis, int(k) - 1, int(k))
+        if k == 0:
+            raise ShapeError("topk: k = 0, so there is no k-th element: kth_only=True takes k from 1 on")
+        last = cut_along(indices, axis, k - 1, k)
         return reshape(gather_(inp, last, axis=axis), shape=inp.shape[:-1])
     return gather_(inp, indices, axis=axis), indices
 

@@ -7,12 +7,14 @@ miss it.
 from __future__ import annotations
 
 import csv
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cpu_numba_helpers import run
+from cpu_numba_helpers import BACKEND, SENTINEL, traced
+from mgb.backend import Kernel
 from mgb.ops import elementwise, hyperbolic, transcendental
 
 TABLES = sorted((Path(np.__file__).parent / "_core" / "tests" / "data").glob("umath-validation-set-*.csv"))
@@ -24,10 +26,23 @@ if not TABLES:
     pytest.skip("this NumPy was installed without its validation tables", allow_module_level=True)
 
 
-def function_of(path: Path) -> Any:
+def name_of(path: Path) -> str:
     name = path.stem.rsplit("-", 1)[1]
-    name = NAMES.get(name, name)
-    return next(getattr(module, name) for module in MODULES if hasattr(module, name))
+    return NAMES.get(name, name)
+
+
+@cache
+def compiled(name: str, dtype: np.dtype[Any]) -> Kernel:
+    """The kernel of a function, which serves any number of elements."""
+    function = next(getattr(module, name) for module in MODULES if hasattr(module, name))
+    return BACKEND.compile(traced(function, [np.ones(2, dtype)]))
+
+
+def run(name: str, x: Any) -> Any:
+    """The function of each element of `x`."""
+    out = np.full_like(x, SENTINEL)
+    compiled(name, x.dtype).run(x, out=(out,))
+    return out
 
 
 def rows_of(path: Path, dtype: str) -> tuple[Any, Any, Any]:
@@ -52,7 +67,7 @@ def test_numpys_table(path: Path, dtype: str) -> None:
     x, want, bound = rows_of(path, dtype)
     if not x.size:
         pytest.skip(f"the table has no rows for {dtype}")
-    (got,) = run(function_of(path), x)
+    got = run(name_of(path), x)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     finite = ~np.isnan(want)
     missed = places_between(got[finite], want[finite])
@@ -71,12 +86,11 @@ NUMPY = {short: long for long, short in NAMES.items()}
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_special_values_are_numpys(name: str, dtype: str) -> None:
-    function = next(getattr(module, name) for module in MODULES if hasattr(module, name))
     with np.errstate(all="ignore"):
         x = np.array(SPECIAL).astype(dtype)
         wide = getattr(np, NUMPY.get(name, name))(x.astype(np.float64))
         want = wide.astype(dtype)
-    (got,) = run(function, x)
+    got = run(name, x)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
     tiny = float(np.finfo(dtype).smallest_subnormal)
@@ -87,6 +101,5 @@ def test_special_values_are_numpys(name: str, dtype: str) -> None:
 def test_nan_stays_nan_whatever_its_bits(payload: int) -> None:
     x = np.array([0x7FC00000 | payload, 0xFFC00000 | payload], np.uint32).view(np.float32)
     for name in EVERYWHERE:
-        function = next(getattr(module, name) for module in MODULES if hasattr(module, name))
-        (got,) = run(function, x)
+        got = run(name, x)
         assert np.isnan(got).all(), name

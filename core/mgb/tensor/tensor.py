@@ -3,98 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import config, dtypes, memory
-from . import device as devices
-from .errors import ConversionError
-from .ir import Op, Spec
+from .. import device as devices
+from .. import dtypes
+from ..errors import ConversionError
+from ..ir import Spec
+from .conversion import as_array, exportable
+from .session import ACTIVE, Session
 
 #: `Tensor._index` of a Tensor made of a literal (a Python number, a list): a trace compares its value,
 #: never feeds it.
 CONSTANT = -2
 
 _PACKAGE = __name__.partition(".")[0]
-
-
-class Session(Protocol):
-    """A trace that is recording or replaying; `apply` and `Tensor` speak to it, `mgb.jit` implements it."""
-
-    #: Are shapes Tensors in the body?
-    symbolic_shape: bool
-
-    #: Is it a trace, of which what Python sees now may be taken for what it would see later?
-    replays: bool
-
-    def shape_of(self, tensor: Tensor) -> Tensor:
-        """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
-
-    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
-
-    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        """Record or match one op on exact inputs."""
-
-    def read(self, tensor: Tensor) -> Any:
-        """The array of `tensor`, whose value is wanted inside the body."""
-
-    def seen(self, tensor: Tensor) -> None:
-        """Told that the value of `tensor`, which is no place in this trace, is wanted inside the body."""
-
-    def adopt(self, alias: Tensor, original: Tensor) -> None:
-        """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
-
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
-        """Told that `tensor` is about to take the value of another Tensor, a place in this trace or none."""
-
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        """Told that the ``grad`` of `tensor` is about to be read, or else replaced."""
-
-    def watched(self, tensor: Tensor) -> None:
-        """Told that a gradient tape wants the gradient of `tensor` from now on."""
-
-    def created(self, tensor: Tensor) -> None:
-        """Told of a Tensor that was made of data inside the body."""
-
-    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
-        """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
-
-    def entered(self, module: Any) -> None:
-        """Told of an object whose attributes decide what the body does: a Module that is called in it."""
-
-    def flush(self) -> None:
-        """Compute what was deferred; a trace does nothing here."""
-
-
-class _Ambient:
-    """The session of `mgb.jit.auto` for the whole process, which is made when the first op asks for it."""
-
-    def __getattr__(self, name: str) -> Any:
-        session = import_module("mgb.jit.deferral").everywhere()
-        value = self.__dict__[name] = getattr(session, name)
-        return value
-
-
-def _ambient() -> Any:
-    return _Ambient() if config.AUTO.on() else None
-
-
-#: The session of this context: a trace that records or replays, `mgb.jit.auto`, or None.
-ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_ambient())  # noqa: B039
-
-
-def active_trace() -> Session | None:
-    """The trace that records or replays in this context; else what `mgb.jit.auto` deferred is computed."""
-    session = ACTIVE.get()
-    if session is None or session.replays:
-        return session
-    session.flush()
-    return None
 
 
 class Tensor:
@@ -267,7 +192,7 @@ class Tensor:
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         array = devices.place(self._array(), self._device)
-        return array.copy().__dlpack__(**kwargs) if not _exportable(array) else array.__dlpack__(**kwargs)
+        return array.copy().__dlpack__(**kwargs) if not exportable(array) else array.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         device: tuple[int, int] = devices.place(self._array(), self._device).__dlpack_device__()
@@ -413,41 +338,6 @@ def place(session: Session, index: int, spec: Spec) -> Tensor:
     tensor._index = index
     tensor._spec = spec
     return tensor
-
-
-def as_array(data: Any, dtype: Any = None) -> Any:
-    """`data` as a fresh array of a dtype that mgb knows; an array of a GPU is copied on that GPU."""
-    if not isinstance(data, np.ndarray) and hasattr(data, "__cuda_array_interface__"):
-        return _copied_there(data, dtype)
-    try:
-        array = data if isinstance(data, np.ndarray) else np.array(data)
-        given = dtypes.as_dtype(array.dtype)  # nothing else is converted: None would become NaN, "1" a number
-        wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
-        if dtype is None and given == dtypes.int64 and not np.array_equal(array, array.astype(wanted)):
-            raise ValueError(f"a value does not fit in {wanted}: give a dtype, such as dtype='int64'")
-        return array.astype(wanted, copy=False) if array is not data else _copied(array, wanted)
-    except (TypeError, ValueError) as error:
-        raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
-
-
-def _copied_there(data: Any, dtype: Any) -> Any:
-    """As `as_array`, for an array of a GPU, whosever it is."""
-    array = devices.adopt(data)
-    given = dtypes.as_dtype(array.dtype)
-    wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
-    with array.device:
-        return array.astype(wanted, order="C", copy=True)
-
-
-def _copied(array: Any, dtype: Any) -> Any:
-    """A row-major copy that begins at a cache line: vectors read it in half the accesses."""
-    copy = memory.empty(array.shape, dtype)
-    copy[...] = array
-    return copy
-
-
-def _exportable(array: Any) -> bool:
-    return not isinstance(array, np.ndarray) or (array.flags.writeable and array.dtype.kind != "V")
 
 
 def from_dlpack(data: Any) -> Tensor:

@@ -1,0 +1,89 @@
+"""What a Tensor and `apply` tell the trace that records or replays, and which one that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .. import config
+from ..ir import Op
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Session(Protocol):
+    """A trace that is recording or replaying; `apply` and `Tensor` speak to it, `mgb.jit` implements it."""
+
+    #: Are shapes Tensors in the body?
+    symbolic_shape: bool
+
+    #: Is it a trace, of which what Python sees now may be taken for what it would see later?
+    replays: bool
+
+    def shape_of(self, tensor: Tensor) -> Tensor:
+        """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
+
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        """Record or match one op on exact inputs."""
+
+    def read(self, tensor: Tensor) -> Any:
+        """The array of `tensor`, whose value is wanted inside the body."""
+
+    def seen(self, tensor: Tensor) -> None:
+        """Told that the value of `tensor`, which is no place in this trace, is wanted inside the body."""
+
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
+
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+        """Told that `tensor` is about to take the value of another Tensor, a place in this trace or none."""
+
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        """Told that the ``grad`` of `tensor` is about to be read, or else replaced."""
+
+    def watched(self, tensor: Tensor) -> None:
+        """Told that a gradient tape wants the gradient of `tensor` from now on."""
+
+    def created(self, tensor: Tensor) -> None:
+        """Told of a Tensor that was made of data inside the body."""
+
+    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+        """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
+
+    def entered(self, module: Any) -> None:
+        """Told of an object whose attributes decide what the body does: a Module that is called in it."""
+
+    def flush(self) -> None:
+        """Compute what was deferred; a trace does nothing here."""
+
+
+class _Ambient:
+    """The session of `mgb.jit.auto` for the whole process, which is made when the first op asks for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        session = import_module("mgb.jit.deferral").everywhere()
+        value = self.__dict__[name] = getattr(session, name)
+        return value
+
+
+def _ambient() -> Any:
+    return _Ambient() if config.AUTO.on() else None
+
+
+#: The session of this context: a trace that records or replays, `mgb.jit.auto`, or None.
+ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_ambient())  # noqa: B039
+
+
+def active_trace() -> Session | None:
+    """The trace that records or replays in this context; else what `mgb.jit.auto` deferred is computed."""
+    session = ACTIVE.get()
+    if session is None or session.replays:
+        return session
+    session.flush()
+    return None
