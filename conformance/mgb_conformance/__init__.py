@@ -32,6 +32,7 @@ _TIERS = {
     "TestReductions": "test_reductions",
     "TestGradients": "test_gradients",
     "TestFusion": "test_fusion",
+    "TestProducts": "test_products",
     "TestRandomGraphs": "test_random",
     "TestTraining": "test_training",
     "TestCache": "test_cache",

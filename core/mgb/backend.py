@@ -68,6 +68,9 @@ class Traits:
         Its `Backend.chain` can start kernels in a row as one graph of launches.
     hands_over : bool
         Its kernels have `Kernel.results`, which are arrays of their own: the core gives them no memory.
+    products : frozenset of str
+        Under `Scope.DOMAIN`, the dtypes of matrices whose product may be part of a group, if `kinds` has
+        `Kind.CONTRACT` and `vocabulary` has ``matmul``: see `Backend`.
     min_ops : int
         Smaller groups run eagerly.
     max_inputs : int
@@ -92,6 +95,7 @@ class Traits:
     joins: bool = False
     launch_graphs: bool = False
     hands_over: bool = False
+    products: frozenset[str] = frozenset()
     min_ops: int = 2
     max_inputs: int = 64
     ieee: bool = True
@@ -151,6 +155,12 @@ class Backend(ABC):
     A graph that reaches `compile` holds only ops of the vocabulary, ``const``, ``iota`` and ``cast``. Under
     `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set
     of axes of one domain, every shape broadcasts to that domain, and at least one node is not a leaf.
+
+    With the trait `products`, a group may hold one ``matmul`` of two matrices instead of reductions. Then the
+    domain is the shape of its result. Element-wise nodes that lead to one operand of it, and to nothing
+    else, have shapes that broadcast to that operand; all others are element-wise over the domain. Outputs
+    have the domain's shape. The operands of a product of 16-bit floats are casts of such to float32, and its
+    result is cast to 16 bits, for that is what the user multiplied.
     """
 
     name: str

@@ -54,7 +54,7 @@ def steps_of(
     for expected, found in zip(run(graph, arrays), execute(simple, steps, arrays), strict=True):
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
     for step in steps:
-        if step.fused and traits.scope is Scope.DOMAIN:
+        if step.fused and traits.scope is Scope.DOMAIN and "matmul" not in ops(step):
             lowered = lower(step.graph, traits)
             verify(lowered)
             assert domain(lowered) == domain(step.graph)

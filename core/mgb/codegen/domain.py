@@ -98,9 +98,21 @@ def structure_key(graph: Graph) -> str:
 
 def _untold(graph: Graph) -> list[tuple[int, int]]:
     """(axis, length) of the domain axes along which no array varies that a kernel is given."""
+    if any(n.op.kind is Kind.CONTRACT for n in graph.nodes):
+        return [] if _is_around_product(graph) else _every_size(graph)
     try:
         span, shape = spans(graph), domain(graph)
-    except GraphError:  # no group of one domain: every size counts
-        return list(enumerate(d for v in values(graph) for d in v.spec.shape))
+    except GraphError:  # no group of one domain
+        return _every_size(graph)
     told = [span[v] for v in (*graph.inputs, *graph.outputs, *(n for n in graph.nodes if n.op is CONST))]
     return [(a, d) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
+
+
+def _every_size(graph: Graph) -> list[tuple[int, int]]:
+    return list(enumerate(d for v in values(graph) for d in v.spec.shape))
+
+
+def _is_around_product(graph: Graph) -> bool:
+    """Are all shapes made of those of arrays, by broadcasting and by one product of matrices?"""
+    kinds = [n.op.kind for n in graph.nodes if n.op is not CONST]  # an iota has a shape of its own
+    return kinds.count(Kind.CONTRACT) == 1 and set(kinds) <= {Kind.CONTRACT, Kind.ELEMENTWISE}

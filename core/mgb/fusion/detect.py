@@ -13,7 +13,19 @@ from math import prod
 from ..backend import Scope, Traits
 from ..ir import Graph, Kind, Node
 from ..passes.constants import LARGE
-from .legality import DEFAULT, FusionConfig, Group, accepts, bare, group_of, joined, row, weight
+from .legality import (
+    DEFAULT,
+    FusionConfig,
+    Group,
+    accepts,
+    bare,
+    before_product,
+    group_of,
+    joined,
+    row,
+    weight,
+)
+from .products import AFTER, followers
 from .quotient import Partition, Quotient
 from .step import Step, is_copied, make_step
 
@@ -65,8 +77,10 @@ class _Detection:
         sources = [[self.place[i] for i in n.inputs if i in self.place] for n in self.nodes]
         self.quotient = (Partition if traits.scope is Scope.GRAPH else Quotient)(sources)
         self.refused = {n: accepts(traits, n, config) for n in self.nodes}
-        self.groups = {i: group_of(n) for i, n in enumerate(self.nodes) if self.refused[n] is None}
+        taken = [i for i, n in enumerate(self.nodes) if self.refused[n] is None]
+        self.groups = {i: group_of(traits.scope, self.nodes[i]) for i in taken}
         self.reads = {i: self._operands(self.nodes[i]) for i in self.groups}
+        self.followers = followers(self.nodes, {self.nodes[i] for i in taken})
         self.ends: dict[Node, str] = {}
         self.merges = 0
 
@@ -95,12 +109,16 @@ class _Detection:
                         self.ends.setdefault(self.nodes[i], problem)
 
     def join_siblings(self) -> None:
-        """Groups that read the same full-size value are joined, and groups of one tiny domain."""
+        """Groups that read the same full-size value are joined, and groups of one tiny domain.
+
+        A product gains nothing from what has nothing to do with it.
+        """
         for value in (*self.graph.inputs, *self.nodes):
             shape = bare(value.spec.shape)
             same = [g for g in self.fused_readers(value) if self.groups[g].domain == shape]
-            self._join_in_turn(same)
-        tiny = [g for g in self._alive() if prod(self.groups[g].domain) < TINY]
+            self._join_in_turn([g for g in same if self.groups[g].product is None])
+        alone = [g for g in self._alive() if self.groups[g].product is None]
+        tiny = [g for g in alone if prod(self.groups[g].domain) < TINY]
         most = self.traits.min_ops if self.traits.joins else CROWDED  # kernels that are joined compile alone
         for domain in dict.fromkeys(self.groups[g].domain for g in tiny):
             self._join_in_turn([g for g in tiny if self.groups[g].domain == domain], most)
@@ -144,8 +162,7 @@ class _Detection:
             return "the fuel is used up"
         if self.quotient.feeds(then, first):
             first, then = then, first
-        feeds = self.quotient.feeds(first, then)
-        group = joined(self.traits.scope, self.groups[first], self.groups[then], feeds)
+        group = self._joined(first, then)
         if isinstance(group, str):
             return group
         reads, new, gone = self._reads_of_both(first, then)
@@ -163,6 +180,33 @@ class _Detection:
         self.groups[name], self.reads[name] = group, reads
         self.merges += 1
         return None
+
+    def _joined(self, first: int, then: int) -> Group | str:
+        """The group of both, by what `then` wants the values of `first` for."""
+        uses = self._uses(first, then)
+        if uses <= {AFTER}:
+            feeds = self.quotient.feeds(first, then)
+            return joined(self.traits.scope, self.groups[first], self.groups[then], feeds)
+        if len(uses) > 1:
+            return "a product's operand is not all that it is wanted for"
+        nodes = [self.nodes[i] for i in self.quotient.members[first]]
+        if not self.followers.isdisjoint(nodes):
+            return "it belongs to the product before it"
+        wanted = next((n for n in nodes if self._read_outside(n, (first, then))), None)
+        if wanted is not None:
+            return f"{wanted.op.name} is wanted outside, which a product's kernel does not write"
+        (side,) = uses
+        return before_product(self.groups[first], self.groups[then], side, nodes)
+
+    def _uses(self, first: int, then: int) -> set[int]:
+        """What `then` wants the values of `first` for, if it has a product: see `products.Product.uses`."""
+        product = self.groups[then].product
+        if product is None:
+            return set()
+        readers = self.graph.readers
+        pairs = [(value, reader) for value in self._passed(first, then) for reader in readers[value]]
+        inside = (pair for pair in pairs if self.quotient.find(self.place[pair[1]]) == then)
+        return set().union(*(product.uses(*pair) for pair in inside))
 
     def _reads_of_both(self, first: int, then: int) -> tuple[set[Node], set[Node], set[Node]]:
         """What the one that reads more reads, what the other adds, and what each computes for the other.
@@ -211,15 +255,22 @@ class _Detection:
                 steps.append(make_step(members, writes, True, self._end(writes), self.below))
                 continue
             for node in members:
-                why = (
-                    self.refused[node] or f"is one of {ops} ops, a kernel takes {self.traits.min_ops} or more"
-                )
+                why = self.refused[node] or self._too_small(group, ops)
                 steps.append(make_step([node], [node], False, f"{node.op.name} {why}", self.below))
         return steps
 
     def _pays(self, group: int, ops: int) -> bool:
-        large = self.traits.scope is Scope.DOMAIN and prod(self.groups[group].domain) >= ALONE
+        """Is a group worth a kernel? A single op is, over many elements or beside a product."""
+        facts = self.groups[group]
+        if facts.product is not None:
+            return ops >= 1
+        large = self.traits.scope is Scope.DOMAIN and prod(facts.domain) >= ALONE
         return ops >= (min(1, self.traits.min_ops) if large else self.traits.min_ops)
+
+    def _too_small(self, group: int, ops: int) -> str:
+        if self.groups[group].product is not None:
+            return "has nothing around it that a kernel would compute with it"
+        return f"is one of {ops} ops, a kernel takes {self.traits.min_ops} or more"
 
     def _end(self, writes: list[Node]) -> str:
         ends: dict[str, list[str]] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -15,10 +16,11 @@ from ..ir import Graph, Kind, Node, Op, Spec, input_node
 from ..passes import decompose
 from ..passes.rewrite import stretches
 from ..tracing import make_node
+from .products import Product, refusal
 
 Shape = tuple[int, ...]
 
-_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
+_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT})
 
 # fmt: off
 #: Ops so cheap that a value may be computed for each element of the domain, though it varies along few axes.
@@ -67,6 +69,8 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
         return f"is of kind {kind.value}"
     if kind is Kind.REDUCE and not config.reduce:
         return "is a reduction, which the configuration keeps out of groups"
+    if kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN and (problem := refusal(traits, node)):
+        return problem
     if device_type(node.spec.device) not in traits.devices:
         return f"is on {node.spec.device}"
     if not all(s.size for s in (node.spec, *(i.spec for i in node.inputs))):
@@ -75,9 +79,14 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
 
 
 def weight(traits: Traits, node: Node) -> int:
-    """How many ops `node` is for a backend that takes it; a reduction is worth a kernel of its own."""
+    """How many ops `node` is for a backend that takes it; a reduction is worth a kernel of its own.
+
+    A product in a domain is not: alone it is left to a library.
+    """
     if node.op.kind is Kind.REDUCE:
         return 0 if node.op.name == "extent" else max(1, traits.min_ops)
+    if node.op.kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN:
+        return 0
     return _spelling(traits, node)[1]
 
 
@@ -127,29 +136,72 @@ class Group:
         The axes of the domain that its reductions fold, counted from the end, so negative.
     shapes : frozenset of (tuple of int, bool)
         The shapes of its element-wise values, and whether all ops of that shape are cheap.
+    reduces : bool
+        It has reductions, if only of axes of length 1.
+    product : Product or None
+        Its matrix product, with what it computes for the operands: that is not among `shapes`.
     """
 
     device: str
     domain: Shape
     axes: frozenset[int] = frozenset()
     shapes: frozenset[tuple[Shape, bool]] = frozenset()
+    reduces: bool = False
+    product: Product | None = None
 
 
-def group_of(node: Node) -> Group:
-    """The group of one node."""
+def group_of(scope: Scope, node: Node) -> Group:
+    """The group of one node; without a domain it is the device that counts."""
+    device, shape = node.spec.device, bare(node.spec.shape)
+    if scope is Scope.GRAPH:
+        return Group(device, shape)
     if node.op.kind is Kind.REDUCE:
         (source,) = (i.spec.shape for i in node.inputs)
         axes = frozenset(a - len(source) for a in node.params["axis"] if source[a] != 1)
-        return Group(node.spec.device, bare(source), axes)
-    shape = bare(node.spec.shape)
-    return Group(node.spec.device, shape, shapes=frozenset({(shape, node.op.name in CHEAP)}))
+        return Group(device, bare(source), axes, reduces=True)
+    if node.op.kind is Kind.CONTRACT:
+        return Group(device, shape, product=Product(node))
+    return Group(device, shape, shapes=frozenset({(shape, node.op.name in CHEAP)}))
 
 
 def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
     """The group of both, or why they cannot be one; `feeds`: `then` waits for `first`."""
+    problem = _apart(first, then)
+    if problem or scope is Scope.GRAPH:
+        return problem or first
+    group, product = _in_one_domain(first, then, feeds), first.product or then.product
+    if product is None or isinstance(group, str):
+        return group
+    shape = bare(product.node.spec.shape)
+    if group.domain != shape:
+        return f"{group.domain} is larger than the product of {shape}"
+    return replace(group, product=product)
+
+
+def before_product(first: Group, then: Group, side: int, nodes: Iterable[Node]) -> Group | str:
+    """The group of both, where `first`, of these nodes, is computed for one operand of the product of `then`.
+
+    It is so for each block of the product anew.
+    """
+    problem = _apart(first, then)
+    if problem:
+        return problem
+    assert then.product is not None
+    for shape, cheap in first.shapes:
+        if not cheap:
+            return f"values of shape {shape} would be computed again for each block of the product"
+    return replace(then, product=then.product.preceded(side, nodes))
+
+
+def _apart(first: Group, then: Group) -> str | None:
+    """Why two groups cannot be one, whatever their domains."""
     if first.device != then.device:
         return f"{first.device} and {then.device} are different devices"
-    return first if scope is Scope.GRAPH else _in_one_domain(first, then, feeds)
+    if first.product and then.product:
+        return "each has a product, of which a kernel has one"
+    if (first.product or then.product) and (first.reduces or then.reduces):
+        return "reductions are in no kernel with a product"
+    return None
 
 
 def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
@@ -169,7 +221,7 @@ def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
     mixed = bool(first.axes) != bool(then.axes) and first.domain == then.domain
     if mixed and not (feeds and then.axes) and _idle(domain, axes):
         return f"{prod(row(domain, axes))} rows keep too few workers busy to go on at full size"
-    return Group(first.device, domain, axes, shapes)
+    return Group(first.device, domain, axes, shapes, first.reduces or then.reduces)
 
 
 def bare(shape: Shape) -> Shape:

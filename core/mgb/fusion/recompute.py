@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..backend import Scope, Traits
 from ..ir import Graph, Kind, Node
 from .legality import CHEAP, bare
+from .products import holds_product
 from .step import Step, is_copied, make_step
 
 #: A value that takes more ops than this is stored.
@@ -53,6 +54,8 @@ class _Plan:
         self.reads = [set(step.reads) for step in steps]
         self.writes = [set(step.writes) for step in steps]
         self.members = [_between(step) for step in steps]
+        # A product keeps its kernel as it was cut: it could be left with nothing around it.
+        self.changes = [step.fused and not holds_product(step.graph.nodes) for step in steps]
         self.maker = {n: place for place, nodes in enumerate(self.members) for n in nodes}
         self.readers: dict[Node, list[int]] = {}
         for place, step in enumerate(steps):
@@ -60,11 +63,11 @@ class _Plan:
                 self.readers.setdefault(node, []).append(place)
 
     def is_stored_by_kernel(self, node: Node) -> bool:
-        """Is `node` written by a kernel, for other steps only?"""
+        """Is `node` written by a kernel, for other steps only, all of which may change?"""
         maker = self.maker.get(node)
         if maker is None or node in self.outputs or node not in self.writes[maker]:
             return False
-        return self.given[maker].fused and all(self.given[r].fused for r in self.readers.get(node, ()))
+        return self.changes[maker] and all(self.changes[r] for r in self.readers.get(node, ()))
 
     def consider(self, value: Node) -> None:
         """Have the readers of `value` compute it, if that moves fewer bytes."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import apply
-from ..ir import CONST, Graph, Node
+from ..ir import CONST, Graph, Kind, Node
 from ..ops.primitives import cast, iota
 from ..tensor import Tensor, wrap
 from ..tracing import copy_node, rebuild
@@ -34,7 +34,8 @@ class Wide:
 def widen(graph: Graph) -> Graph:
     """Compute float16 and bfloat16 in float32.
 
-    Nothing is rounded between two ops; a cast to a 16-bit dtype rounds where it stands: the user wrote it.
+    Nothing is rounded between two ops, with two exceptions: a cast to a 16-bit dtype rounds where it stands,
+    since the user wrote it, and operands and results of products of matrices have 16 bits, as in a library.
     """
     if not any(n.spec.dtype in dtypes.HALVES for n in (*graph.inputs, *graph.nodes)):
         return graph
@@ -65,6 +66,8 @@ def _visit(node: Node, *inputs: Wide) -> Wide:
         return _carry(apply(node.op, inputs[0].rounded(source.spec.dtype), **node.params))
     if not any(i.spec.dtype in dtypes.HALVES for i in (node, *node.inputs)):
         return Wide(copy_node(node, *(i.value for i in inputs)))
+    if node.op.kind is Kind.CONTRACT:
+        return _contract(node, inputs)
     out = apply(node.op, *(i.value for i in inputs), **node.params)
     return _carry(out)
 
@@ -74,3 +77,10 @@ def _cast(value: Wide, node: Node) -> Wide:
     if dtype in dtypes.HALVES:
         return _carry(value.rounded(dtype))
     return Wide(value.value if value.value.dtype == dtype else cast(value.value, dtype=dtype))
+
+
+def _contract(node: Node, inputs: tuple[Wide, ...]) -> Wide:
+    """A product of 16-bit floats, as a library has it: of numbers of 16 bits, and rounded to 16 bits."""
+    read = [_carry(x.rounded(i.spec.dtype)).value for x, i in zip(inputs, node.inputs, strict=True)]
+    out = apply(node.op, *read, **node.params)
+    return _carry(out if out.dtype == node.spec.dtype else cast(out, dtype=node.spec.dtype))

@@ -49,6 +49,11 @@ class Clock(Protocol):
         """Seconds of device time of ``run(stream)``."""
 
 
+def is_on() -> bool:
+    """May variants be measured?"""
+    return os.environ.get(SETTING, "1") != "0"
+
+
 def pick(unit: Unit, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
     """The variant for a call: what was found to be the fastest for calls of its size."""
     first = unit.choose(found, askew)
@@ -69,7 +74,7 @@ def pick(unit: Unit, found: Steps, askew: Set[int], inputs: Sequence[Any], out: 
 
 
 def _is_worth_it(unit: Unit, inputs: Sequence[Any], out: Sequence[Any]) -> bool:
-    if os.environ.get(SETTING, "1") == "0" or not isinstance(unit.device, Clock):
+    if not is_on() or not isinstance(unit.device, Clock):
         return False
     return sum(a.nbytes for a in (*inputs, *out)) >= WORTH_IT
 

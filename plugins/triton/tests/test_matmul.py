@@ -7,11 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.ir import Graph
+from mgb.dtypes import as_dtype
+from mgb.ir import Graph, Spec
+from mgb.ops.activations import gelu, relu
+from mgb.ops.contract import matmul
 from mgb.ops.primitives import cast, maximum
+from mgb.passes.lower import lower
+from mgb.tracing import graph_of
+from mgb_cuda import ResourceError
 from mgb_triton import compiler
-from mgb_triton.matmul import Form, Product, Tiles
+from mgb_triton.backend import traits
+from mgb_triton.matmul import Form, Product
+from mgb_triton.parts import Parts
 from mgb_triton.testing.interpreter import Interpreter, missing
+from mgb_triton.tiles import Tiles
 from triton_helpers import traced
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -91,6 +100,53 @@ class TestProducts:
         want, bound = wanted(a, b)
         assert (np.abs(run(product(a, b), a, b) - want) <= bound).all()
 
+    @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+    def test_places_of_64_bits(self, transposed: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Product, "_is_wide", lambda self, values: True)
+        a, b = numbers((40, 50), "float32", 0), numbers((50, 30), "float32", 1)
+        given = [x.T.copy() if flip else x for x, flip in zip((a, b), transposed, strict=True)]
+        graphs = [*(traced(same, x) for x in given), traced(same, np.empty((40, 30), np.float32))]
+        made = Product(*graphs, Interpreter(), transposed=transposed)
+        want, bound = wanted(a, b)
+        assert (np.abs(run(made, *given) - want) <= bound).all()
+        assert "tl.int64" in made.source(made.expected())
+
+    def test_distances_that_take_64_bits(self) -> None:
+        made = product(*(numbers((16, 16), "float32", i) for i in range(2)))
+        values = dict(made.sizes) | {f"{name}_{axis}": 16 for name, _ in made.operands for axis in (0, 1)}
+        assert not made.form([0] * 3, values).wide
+        assert made.form([0] * 3, values | {"r0_0": -(1 << 27)}).wide
+        assert made.form([0] * 3, values | {"m": 1 << 16, "k": 1 << 15}).wide
+
+    def test_a_device_with_little_room_gets_smaller_tiles(self) -> None:
+        class Small(Interpreter):
+            loads = 0
+
+            def load(self, image: bytes, names: Any) -> Any:
+                self.loads += 1
+                if b"tl.arange(0, 128)" in image:
+                    raise ResourceError("a block needs more shared memory")
+                return super().load(image, names)
+
+        a, b = numbers((130, 40), "float32", 0), numbers((40, 130), "float32", 1)
+        made = product(a, b)
+        made.device = device = Small()
+        want, bound = wanted(a, b)
+        assert (np.abs(run(made, a, b) - want) <= bound).all()
+        count = device.loads
+        assert count > 1 and (np.abs(run(made, a, b) - want) <= bound).all() and device.loads == count
+
+    def test_no_tiles_fit(self) -> None:
+        class Full(Interpreter):
+            def load(self, image: bytes, names: Any) -> Any:
+                raise ResourceError("a block needs more shared memory")
+
+        a = numbers((20, 20), "float32", 0)
+        made = product(a, a)
+        made.device = Full()
+        with pytest.raises(ResourceError, match="export MGB_TRITON_MATMUL=never"):
+            run(made, a, a)
+
 
 class TestMutations:
     @pytest.mark.parametrize(
@@ -140,6 +196,30 @@ class TestCompiled:
             r"ld\.global\.(\S+)|cp\.async\.c[ga]\.shared\.global \[.*\], \[.*\], (\S+),", assembly
         )
         assert loads and {size for pair in loads for size in pair if size} <= {"v4.b32", "0x10", "16"}, loads
+        assert (used is None) == (dtype == "float32" and precision == "ieee"), "tensor cores"
+
+    @pytest.mark.parametrize(
+        "architecture", [*(pytest.param(a, marks=pytest.mark.slow) for a in (80, 100)), 90]
+    )
+    @pytest.mark.parametrize("activation", [relu, gelu], ids=["short", "long"])
+    @pytest.mark.parametrize(
+        ("dtype", "precision"),
+        [("float16", "ieee"), ("bfloat16", "ieee"), ("float32", "tf32"), ("float32", "ieee")],
+    )
+    def test_what_stands_around_it_fits(
+        self, dtype: str, precision: str, activation: Any, architecture: int
+    ) -> None:
+        def layer(x: Any, w: Any, b: Any, r: Any) -> Any:
+            return activation(matmul(maximum(x, 0) * 2, w, transpose_b=True) + b) + r
+
+        specs = [Spec(s, as_dtype(dtype)) for s in ((1024, 1024), (1024, 1024), (1024,), (1024, 1024))]
+        parts = Parts(lower(graph_of(layer, *specs), traits("gpu", True)))
+        graphs = [p.graph for p in (parts.fused.left, parts.fused.right, parts.fused.after)]
+        made = Product(*graphs, Interpreter(), precision, None, parts.transposed)
+        text = made.source(made.expected())
+        usage = compiler.usage(text, architecture)
+        assert usage.stores == 0 and usage.loads == 0 and usage.shared <= 227 << 10, usage
+        used = re.search(r"\b(mma|wgmma|tcgen05)\b", compiler.build(text, architecture).asm["ptx"])
         assert (used is None) == (dtype == "float32" and precision == "ieee"), "tensor cores"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from mgb_cuda.device import Device, Properties
+from mgb_cuda.testing.arrays import HostArrays
 from ml_dtypes import bfloat16
 
 from ..compiler import missing, version
@@ -37,7 +38,7 @@ class Interpreted:
     signature: dict[str, str]
 
 
-class Interpreter(Device):
+class Interpreter(HostArrays, Device):
     """Runs the text that Triton would compile.
 
     Parameters
@@ -88,21 +89,13 @@ class Interpreter(Device):
 
         return launch
 
-    def address(self, array: Any) -> int:
-        return int(array.__array_interface__["data"][0])
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new array, full of what shows when it is read before it is written."""
+        return np.full(shape, 77, dtype)
 
-    def stream(self) -> int:
-        return 0
-
-    def scratch(self, nbytes: int) -> tuple[int, object]:
-        memory = np.full(nbytes // 8 + 1, -1, np.int64)  # not a number, if somebody reads before it writes
-        return memory.ctypes.data, memory
-
-    def upload(self, array: Any) -> Any:
-        return np.ascontiguousarray(array)
-
-    def contiguous(self, array: Any) -> Any:
-        return array.copy()
+    def multiply(self, a: Any, b: Any, out: Any) -> None:
+        """NumPy's product, which sums in float32."""
+        out[...] = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(out.dtype)
 
 
 def interpreted_prelude() -> dict[str, Any]:

@@ -1,0 +1,23 @@
+"""The conformance suite's products on the generated text, one kernel each, or the library between kernels."""
+
+from __future__ import annotations
+
+import pytest
+from matmul_backend import BACKEND
+from mgb_conformance import TestProducts as _TestProducts
+from mgb_conformance.drive import Driver
+from mgb_triton import products
+from mgb_triton.testing.interpreter import missing
+
+MGB_BACKEND = BACKEND.name
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+@pytest.fixture(autouse=True, params=["always", "measured"])
+def use(request: pytest.FixtureRequest, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(products.USE, request.param)
+    monkeypatch.setattr(driver, "_kernels", {})  # those of the other setting
+
+
+class TestProducts(_TestProducts):
+    """On both ways."""

@@ -1,0 +1,74 @@
+"""Products on a real GPU: one kernel, and the choice between it and the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb import config
+from mgb.dtypes import as_dtype
+from mgb.ir import Graph, Spec
+from mgb.ops.activations import gelu
+from mgb.ops.contract import matmul
+from mgb.ops.primitives import maximum
+from mgb.passes.lower import lower
+from mgb.tracing import graph_of
+from mgb_conformance.judge import judge, problem
+from mgb_triton import Triton, products
+
+BACKEND = Triton()
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(BACKEND.probe() is not None, reason=str(BACKEND.probe())),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(config.CACHE_DIR.name, str(tmp_path))
+    monkeypatch.setattr(products, "_known", {})
+
+
+def layer(x: Any, w: Any, b: Any, r: Any) -> Any:
+    return gelu(matmul(maximum(x, 0) * 2, w, transpose_b=True) + b) + r
+
+
+def made(sizes: tuple[int, int, int], dtype: str) -> tuple[Graph, list[np.ndarray]]:
+    m, k, n = sizes
+    random = np.random.default_rng(0)
+    arrays = [random.normal(size=s).astype(as_dtype(dtype)) for s in ((m, k), (n, k), (n,), (m, n))]
+    return graph_of(layer, *(Spec(a.shape, a.dtype) for a in arrays)), arrays
+
+
+def run(graph: Graph, arrays: list[np.ndarray]) -> np.ndarray:
+    import cupy
+
+    (output,) = graph.outputs
+    out = cupy.full(output.spec.shape, 77, output.spec.dtype)
+    BACKEND.compile(lower(graph, BACKEND.traits)).run(*map(cupy.asarray, arrays), out=(out,))
+    found: np.ndarray = out.get()
+    return found
+
+
+@pytest.mark.parametrize("use", ["always", "measured"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])  # CuPy has no bfloat16
+@pytest.mark.parametrize("sizes", [(1, 7, 5), (128, 512, 256), (1000, 777, 333), (2048, 2048, 2048)])
+def test_a_layer(sizes: tuple[int, int, int], dtype: str, use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(products.USE, use)
+    graph, arrays = made(sizes, dtype)
+    (want,) = judge(graph, arrays)
+    assert problem(run(graph, arrays), want) is None
+
+
+def test_tensor_cores_for_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands lose 13 of their 24 bits."""
+    monkeypatch.setenv(products.USE, "always")
+    monkeypatch.setenv(products.PRECISION, "tf32")
+    random = np.random.default_rng(0)
+    x, w = (random.normal(size=(512, 512)).astype(np.float32) for _ in range(2))
+    graph = graph_of(lambda x, w: maximum(matmul(x, w), 0), *[Spec((512, 512), x.dtype)] * 2)
+    wide = [a.astype(np.float64) for a in (x, w)]
+    far = np.abs(run(graph, [x, w]) - np.maximum(wide[0] @ wide[1], 0))
+    assert far.max() > 0 and (far <= 2.0**-9 * (np.abs(wide[0]) @ np.abs(wide[1]))).all()
