@@ -8,14 +8,16 @@ lengths, which are not 0 where a loop runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
+from mgb_native.remainder import Doubles, fuses, remainder
 from numba import types
 from numba.extending import intrinsic
 
 from . import memory
-from .halves import narrow, to_odd, widen
+from .halves import DOUBLE, narrow, to_odd, widen
 from .memory import STORED
 
 #: ``emit(builder, type, *operands) -> value``; `type` is Numba's type of the operands.
@@ -112,10 +114,25 @@ def _fma(builder: Any, type_: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.add(builder.mul(a, b), c)
 
 
+def _remainder(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    """C's ``fmod``. It would be a call for each element: of float32 it is spelt out."""
+    if type_ != types.float32:
+        return builder.frem(a, b)
+    words = Doubles(
+        DOUBLE,
+        *(builder.fneg, builder.fadd, builder.fsub, builder.fdiv),
+        partial(_call, "fma" if fuses() else "fmuladd", builder),
+        lambda a, b, c, d: builder.select(builder.fcmp_ordered("<", a, b), c, d),
+        fuses(),
+    )
+    sizes = [_call("fabs", builder, builder.fpext(x, DOUBLE)) for x in (a, b)]
+    return _call("copysign", builder, builder.fptrunc(remainder(*sizes, words), a.type), a)
+
+
 def _float_mod(builder: Any, type_: Any, a: Any, b: Any) -> Any:
     """NumPy's remainder: it has the sign of the divisor."""
     zero = a.type(0.0)
-    rest = builder.frem(a, b)
+    rest = _remainder(builder, type_, a, b)
     is_zero = builder.fcmp_ordered("==", rest, zero)
     moved = builder.select(_crosses(builder, rest, b), builder.fadd(rest, b), rest)
     return builder.select(is_zero, _call("copysign", builder, zero, b), moved)
@@ -124,7 +141,7 @@ def _float_mod(builder: Any, type_: Any, a: Any, b: Any) -> Any:
 def _float_floor_div(builder: Any, type_: Any, a: Any, b: Any) -> Any:
     """NumPy's floor division: by the exact remainder, right where ``floor(a / b)`` is not."""
     zero, one, half = a.type(0.0), a.type(1.0), a.type(0.5)
-    rest = builder.frem(a, b)
+    rest = _remainder(builder, type_, a, b)
     whole = builder.fdiv(builder.fsub(a, rest), b)
     moved = builder.and_(builder.fcmp_unordered("!=", rest, zero), _crosses(builder, rest, b))
     whole = builder.select(moved, builder.fsub(whole, one), whole)

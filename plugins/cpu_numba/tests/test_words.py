@@ -92,6 +92,20 @@ def wrapped(values: Any, dtype: str) -> Any:
     return np.array([int(v) % 2**bits for v in values], f"uint{bits}").view(dtype)
 
 
+def test_remainders_of_numbers_of_any_bits() -> None:
+    """A million of them, and each special number by each other."""
+    a, b = np.random.default_rng(7).integers(0, 1 << 32, (2, 1 << 20), np.uint32).view(np.float32)
+    info = np.finfo(np.float32)
+    some = [0.0, 1.0, 3.0, np.inf, np.nan, info.max, info.max / 3, info.tiny, info.smallest_subnormal]
+    special = np.array([*some, *(-v for v in some)], np.float32)
+    n = len(special)
+    a[: n * n], b[: n * n] = np.repeat(special, n), np.tile(special, n)
+    with np.errstate(all="ignore"):
+        wanted = np.mod(a, b), np.floor_divide(a, b)
+    for g, w in zip(run(lambda a, b: (ops.mod(a, b), ops.floor_div(a, b)), a, b), wanted, strict=True):
+        same(g, w)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_floats(dtype: str) -> None:
     a, b = floats(dtype)

@@ -22,6 +22,9 @@ from .schedule import HalideSchedule
 from .toolchain import hl
 from .words import SPELLINGS, STORED, Expr, convert, fold, halide_type, literal, load, store
 
+#: The lanes that are left of a row when its vectors are joined: the fewer, the fewer scalars.
+NARROW = 4
+
 #: Where a value is wanted: an expression for each loop.
 Place = Mapping[str, Expr]
 Func = Any
@@ -35,7 +38,7 @@ class Stage:
     ----------
     func : halide.Func
     role : str
-        ``"lanes"``, ``"part"``, ``"total"``, ``"row"``, ``"kept"``, ``"out"``, ``"row_out"``.
+        ``"lanes"``, ``"joined"``, ``"part"``, ``"total"``, ``"row"``, ``"kept"``, ``"out"``, ``"row_out"``.
     domain : halide.RDom or None
         What its update folds.
     """
@@ -211,7 +214,7 @@ class Algorithm:
             r.where(hl.likely(at["i"] < n))
             at |= {f: r[1 + i] for i, f in enumerate(frame.f_loops)}
             lanes = self._accumulate(f"lanes{k}", "lanes", [u, *kept], folds, at, r)
-            parts = [self._joined(f, lanes, index, kept) for index, f in enumerate(folds)]
+            parts = self._joined(f"joined{k}", folds, lanes, kept)
             self.define(f"total{k}", "row", k_loops, folds, parts)
             return
         pieces = (n + (piece - 1)) / piece
@@ -227,7 +230,7 @@ class Algorithm:
             r.where(at["f0"] < lines[0])
         at |= {f: r[2 + i] for i, f in enumerate(frame.f_loops[1:])}
         lanes = self._accumulate(f"lanes{k}", "lanes", [u, c, *kept], folds, at, r)
-        parts = [self._joined(f, lanes, index, [c, *kept]) for index, f in enumerate(folds)]
+        parts = self._joined(f"joined{k}", folds, lanes, [c, *kept])
         part = hl.Func(f"part{k}")
         part[(c, *kept)] = _tuple(parts)
         self.stages.append(Stage(part, "part"))
@@ -266,13 +269,23 @@ class Algorithm:
         self.stages.append(Stage(func, role, r))
         return func
 
-    def _joined(self, f: Node, lanes: Func, index: int, rest: list[Any]) -> Expr:
-        """The lanes of a piece as one number, pairwise."""
-        found = [_element(lanes, (u, *rest), index) for u in range(self.lanes)]
-        while len(found) > 1:
-            half = len(found) // 2
-            found = [fold(f, a, b) for a, b in zip(found[:half], found[half:], strict=True)]
-        return found[0]
+    @property
+    def narrow(self) -> int:
+        """The lanes that vectors of a row are joined to, before these are one number."""
+        return min(NARROW, self.lanes)
+
+    def _joined(self, name: str, folds: Sequence[Node], lanes: Func, rest: list[Any]) -> list[Expr]:
+        """The lanes of a piece as one number for each of `folds`: pairwise, first in vectors."""
+        u, func = hl.Var("u"), hl.Func(name)
+        steps = range(0, self.lanes, self.narrow)
+        func[(u, *rest)] = _tuple(
+            [_pairwise(f, [_element(lanes, (u + s, *rest), i) for s in steps]) for i, f in enumerate(folds)]
+        )
+        self.stages.append(Stage(func, "joined"))
+        return [
+            _pairwise(f, [_element(func, (s, *rest), i) for s in range(self.narrow)])
+            for i, f in enumerate(folds)
+        ]
 
     def _total(self, k: int, folds: Sequence[Node], part: Func, chunks: Expr, loops: Names) -> None:
         pure = [self.vars[loop] for loop in loops]
@@ -324,6 +337,14 @@ class Algorithm:
 
 def _tuple(values: Sequence[Expr]) -> Any:
     return hl.Tuple(list(values)) if len(values) > 1 else values[0]
+
+
+def _pairwise(f: Node, found: list[Expr]) -> Expr:
+    """So many elements as one number: each of the first half with one of the second."""
+    while len(found) > 1:
+        half = len(found) // 2
+        found = [fold(f, a, b) for a, b in zip(found[:half], found[half:], strict=True)]
+    return found[0]
 
 
 def _element(func: Func, place: Sequence[Any], index: int) -> Expr:

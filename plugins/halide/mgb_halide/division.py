@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from mgb.ir import Node
 from mgb_native.folds import held
+from mgb_native.remainder import Doubles, remainder
 
 from .toolchain import hl
 
@@ -73,33 +75,25 @@ def _copysign(size: Expr, sign: Expr) -> Expr:
     return hl.reinterpret(size.type(), joined)
 
 
-#: Bits of the quotient that a step of the long division finds, and how often so many fit between the largest
-#: float32 and the least.
-_STEP, _STEPS = 26, 11
-
-
 def _remainder(a: Expr, b: Expr) -> Expr:
     """C's ``fmod``: what is left of `a`, with its sign.
 
-    Of float32 by a long division in float64, in vectors. It is exact: each step takes a multiple of few bits
-    off. For float64 it would take 82 steps, longer than the C library, but Halide has no word for its
-    ``fmod``. It has one for ``atan2``, for which no kernel asks: `machine` binds it to ``fmod``. LLVM
-    is not told, and would compute the ``atan2`` of two constants: where a word is `bound`, `a` is `hidden`.
+    Of float32 it is spelt out, in vectors. For that of float64 Halide has no word. It has one for ``atan2``,
+    for which no kernel asks: `machine` binds it to ``fmod``. LLVM is not told, and would compute the
+    ``atan2`` of two constants: where a word is `bound`, `a` is `hidden`.
     """
     type_ = a.type()
     if type_.bits() == 64:
         return hl.atan2(a, b)
-    size, rest = (hl.abs(hl.cast(hl.Float(64), x)) for x in (b, a))
-    start, zero = rest, hl.f64(0.0)
-    for step in reversed(range(_STEPS)):
-        divisor = size * hl.f64(2.0 ** (_STEP * step))
-        whole = hl.floor(rest / divisor)
-        left = _less(rest, whole, divisor)
-        left = hl.select(left < zero, left + divisor, left)
-        rest = hl.select(divisor <= rest, left, rest)
-    valid = (size != zero) & (b == b) & (start < _special(0x7FF0))
-    rest = hl.select(size < _special(0x7FF0), rest, start)
-    return _copysign(hl.cast(type_, hl.select(valid, rest, _special(0x7FF8))), a)
+    words = Doubles(
+        hl.f64,
+        *(operator.neg, operator.add, operator.sub, operator.truediv),
+        lambda a, b, c: a * b + c,
+        lambda a, b, c, d: hl.select(a < b, c, d),
+        fused=False,
+    )
+    sizes = [hl.abs(hl.cast(hl.Float(64), x)) for x in (a, b)]
+    return _copysign(hl.cast(type_, remainder(*sizes, words)), a)
 
 
 def bound(node: Node) -> bool:
@@ -111,15 +105,3 @@ def hidden(x: Expr, zero: Expr) -> Expr:
     """The same float64, of which no compiler knows anything; `zero` is an int32 that is 0 in every call."""
     nothing = hl.cast(hl.UInt(64), hl.reinterpret(hl.UInt(32), zero))
     return hl.reinterpret(x.type(), hl.reinterpret(hl.UInt(64), x) ^ nothing)
-
-
-def _special(bits: int) -> Expr:
-    """The float64 that begins with these 16 bits."""
-    return hl.reinterpret(hl.Float(64), hl.cast(hl.UInt(64), hl.u16(bits)) << hl.u64(48))
-
-
-def _less(rest: Expr, whole: Expr, divisor: Expr) -> Expr:
-    """``rest - whole * divisor``, exact: of the divisor's halves each product fits."""
-    mask = ~((hl.cast(hl.UInt(64), hl.u8(1)) << hl.u64(27)) - hl.u64(1))
-    high = hl.reinterpret(hl.Float(64), hl.reinterpret(hl.UInt(64), divisor) & mask)
-    return rest - whole * high - whole * (divisor - high)

@@ -52,7 +52,7 @@ class Pipeline:
     fused: bool
 
 
-def lanes_of(frame: Frame, plan: HalideSchedule, registers: int = 2) -> int:
+def lanes_of(frame: Frame, plan: HalideSchedule, registers: int) -> int:
     """How many elements fill a register, of the width that most values have; without folds, `registers`."""
     if plan.vector:
         return plan.vector
@@ -68,9 +68,9 @@ def _bits(v: Node) -> int:
     return 0 if name == "bool" else int(name.lstrip("uintfloa"))
 
 
-def build(frame: Frame, plan: HalideSchedule, short: bool, registers: int = 2) -> Pipeline:
+def build(frame: Frame, plan: HalideSchedule, short: bool, registers: int = 0) -> Pipeline:
     """The pipeline of `frame` under `plan`; `short`: see `Algorithm`, `registers`: see `lanes_of`."""
-    lanes = lanes_of(frame, plan, registers)
+    lanes = lanes_of(frame, plan, registers or plan.unroll)
     algorithm = Algorithm(frame, plan, lanes * plan.unroll, short)
     _Scheduler(algorithm, plan, lanes).run()
     return collect(algorithm)
@@ -89,7 +89,9 @@ class _Scheduler:
         self.frame = algorithm.frame
         self.guard = hl.TailStrategy.GuardWithIf
         self.dense = algorithm.dense()
+        self.wide = lanes if self.frame.flat else algorithm.lanes
         self.count = 0
+        self.parts: list[Func] = []
 
     def run(self) -> None:
         if self.frame.flat:
@@ -112,14 +114,14 @@ class _Scheduler:
 
     # loops
 
-    def vectors(self, stage: Any, var: Any, whole: bool = False) -> None:
+    def vectors(self, stage: Any, var: Any, lanes: int, whole: bool = False) -> None:
         """Vectors along `var`, where the inputs' elements lie side by side; else one by one.
 
         Where `var` visits `whole` vectors, what is past the end is masked outside of it.
         """
         if self.dense is not None:
             stage = stage.specialize(self.dense)
-        stage.vectorize(var, self.lanes, hl.TailStrategy.RoundUp if whole else self.guard)
+        stage.vectorize(var, lanes, hl.TailStrategy.RoundUp if whole else self.guard)
 
     def tasks(self, stage: Any, over: Sequence[Any], each: Expr) -> tuple[Any, Any]:
         """The loops `over`, innermost first, as tasks of so many steps; returns (task, step)."""
@@ -140,8 +142,8 @@ class _Scheduler:
         variables = self.algorithm.vars
         i = variables["i"]
         piece, lane = self.fresh("piece"), self.fresh("lane")
-        full = hl.max((self.algorithm.extent("i") + (self.lanes - 1)) / self.lanes * self.lanes, self.lanes)
-        length = hl.min(full, max(self.plan.piece, self.lanes))
+        full = hl.max((self.algorithm.extent("i") + (self.wide - 1)) / self.wide * self.wide, self.wide)
+        length = hl.min(full, max(self.plan.piece, self.wide))
         stage.split(i, piece, lane, length, self.guard)
         each = hl.max(self.plan.task / length, 1)
         task, step = self.tasks(stage, [piece, *(variables[x] for x in loops[1:])], each)
@@ -198,7 +200,7 @@ class _Scheduler:
             task, row = self.tasks(func, [variables[x] for x in kept], hl.max(self.plan.task / elements, 1))
             func.reorder(*order, row, task)
         if order:
-            self.vectors(func, order[0], whole=not self.algorithm.short)
+            self.vectors(func, order[0], self.wide, whole=not self.algorithm.short)
         return func, row
 
     def inner(self, func: Func, loops: Sequence[str]) -> list[Any]:
@@ -225,16 +227,17 @@ class _Scheduler:
         task, step = self.tasks(func, [tile, *(variables[x] for x in kept)], each)
         folded = [variables[x] for x in loops if x in self.frame.f_loops]
         func.reorder(lane, *folded, step, task)
-        self.vectors(func, lane)
+        self.vectors(func, lane, self.lanes)
         return step
 
     def stage(self, stage: Stage, anchor: Func, where: Any) -> None:
         func, variables = stage.func, self.algorithm.vars
         if stage.role in ("out", "row_out"):
             return
-        if stage.role == "lanes":
-            self.lanes_stage(stage)
+        if stage.role in ("lanes", "joined"):
+            (self.lanes_stage if stage.role == "lanes" else self.joined_stage)(stage)
             if not self.algorithm.short:
+                self.parts.append(func)
                 return
         if where is None:
             func.compute_root()
@@ -245,8 +248,9 @@ class _Scheduler:
             c = hl.Var("c")
             func.parallel(c)
             func.partition(c, hl.Partition.Never)
-            self.part = func
-            self.previous.compute_at(func, c)
+            for each in self.parts:
+                each.compute_at(func, c)
+            self.parts = []
         elif stage.role == "columns":
             self.columns_stage(stage)
         elif stage.role == "kept":
@@ -255,11 +259,12 @@ class _Scheduler:
                 func.bound(variables[loop], 0, self.algorithm.extent(loop))
             func.store_in(hl.MemoryType.Stack) if where is not None else None
             if self.frame.columns:
-                self.vectors(func, variables["i"])
+                self.vectors(func, variables["i"], self.lanes)
             else:
-                self.vectors(func, self.inner(func, self.frame.loops)[0], whole=not self.algorithm.short)
+                inner = self.inner(func, self.frame.loops)[0]
+                self.vectors(func, inner, self.wide, whole=not self.algorithm.short)
         elif self.frame.columns and stage.role in ("row", "sums"):
-            self.vectors(func, variables["i"])
+            self.vectors(func, variables["i"], self.lanes)
             if stage.role == "sums":
                 update = func.update()
                 update.reorder(variables["i"], stage.domain.x)
@@ -276,7 +281,12 @@ class _Scheduler:
         if self.dense is not None:
             update = update.specialize(self.dense)
         update.vectorize(u)
-        self.previous = stage.func
+
+    def joined_stage(self, stage: Stage) -> None:
+        u = hl.Var("u")
+        stage.func.store_in(hl.MemoryType.Stack)
+        stage.func.bound(u, 0, self.algorithm.narrow)
+        stage.func.vectorize(u)
 
     def columns_stage(self, stage: Stage) -> None:
         variables, func, c = self.algorithm.vars, stage.func, hl.Var("c")
@@ -289,4 +299,4 @@ class _Scheduler:
         if parts:
             update.parallel(c)
             update.partition(c, hl.Partition.Never)
-        self.vectors(update, i)
+        self.vectors(update, i, self.lanes)

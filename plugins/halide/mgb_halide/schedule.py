@@ -17,7 +17,7 @@ class HalideSchedule:
     vector : int
         Lanes; 0: as many as the widest register holds of what the kernel computes most.
     unroll : int
-        Vectors that a fold along a row adds up side by side.
+        Vectors that a loop along a row works on side by side: one would leave the processor idle.
     piece : int
         Elements of the innermost axis that are worked on at once, and that a row is summed in.
     task : int

@@ -21,7 +21,7 @@ pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip insta
 from mgb.apply import apply
 from mgb.backend import num_threads
 from mgb.ops.declare import OPS
-from mgb.ops.primitives import maximum, mod, sqrt
+from mgb.ops.primitives import floor_div, maximum, mod, sqrt
 from mgb.ops.reduce import reduce_max, reduce_sum
 from mgb.ops.transcendental import exp
 from mgb.passes import lower
@@ -117,6 +117,23 @@ def test_remainders_of_numbers_far_apart(dtype: str) -> None:
     x, y = (np.ascontiguousarray(a.ravel()) for a in np.meshgrid(many, few))
     (got,) = Driver(BACKEND).run(of(lambda x, y: mod(x, y), x, y), [x, y])
     assert np.array_equal(got, np.mod(x, y))
+
+
+def test_remainders_of_numbers_of_any_bits() -> None:
+    """A million of them, and each special number by each other; the sign of 0 is the divisor's."""
+    a, b = np.random.default_rng(7).integers(0, 1 << 32, (2, 1 << 20), np.uint32).view(np.float32)
+    info = np.finfo(np.float32)
+    some = [0.0, 1.0, 3.0, np.inf, np.nan, info.max, info.max / 3, info.tiny, info.smallest_subnormal]
+    special = np.array([*some, *(-v for v in some)], np.float32)
+    n = len(special)
+    a[: n * n], b[: n * n] = np.repeat(special, n), np.tile(special, n)
+    got = Driver(BACKEND).run(of(lambda a, b: (mod(a, b), floor_div(a, b)), a, b), [a, b])
+    with np.errstate(all="ignore"):
+        wanted = np.mod(a, b), np.floor_divide(a, b)
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+        there = ~np.isnan(other)
+        np.testing.assert_array_equal(np.signbit(one[there]), np.signbit(other[there]))
 
 
 @pytest.mark.parametrize("schedule", ["", "auto=Mullapudi2016"])

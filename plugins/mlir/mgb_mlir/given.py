@@ -25,6 +25,8 @@ class Given(Loops):
     def __init__(self, frame: Frame, vector: int) -> None:
         super().__init__(vector)
         self.frame = frame
+        self.places_of = {o.name: i for i, o in enumerate(frame.arrays)}
+        self.buffers_at = {b.name: frame.buffers_at + i for i, b in enumerate(frame.buffers)}
         self.given: dict[str, str] = {}
         self.heads: list[str] = []
 
@@ -51,11 +53,11 @@ class Given(Loops):
         """The address of an operand."""
         if o.is_iota:
             return self.index(0)
-        return self.word("arrays", self.frame.arrays.index(o), o.name + "_data")
+        return self.word("arrays", self.places_of[o.name], o.name + "_data")
 
     def buffer(self, b: Buffer) -> str:
         """The address of a buffer."""
-        offset = self.slot(self.frame.buffers_at + self.frame.buffers.index(b))
+        offset = self.slot(self.buffers_at[b.name])
         key = f"buffer {b.name}"
         if key not in self.given:
             self.given[key] = f"%{b.name}_data"

@@ -23,8 +23,8 @@ Nodes = tuple[Node, ...]
 #: the last one first, and a pass that memory keeps waiting is slower then by half.
 CHEAP, FEW, MANY = 8, 2, 4
 
-#: From so many ops on a loop without reductions has work enough in one vector, and takes long to compile.
-LONG = 64
+#: From so many inputs on a loop without reductions has work enough in one vector, and takes long to compile.
+BROAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,14 @@ class Value:
 
 
 Names = dict[Node, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """How many elements an innermost loop works on at once, and how many of them a vector has; 0: scalars."""
+
+    turn: int
+    vector: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +82,40 @@ class Loops(Builder):
         self.vector = vector
         self.functions = Functions()
 
-    def width(self, nodes: Iterable[Node], folds: bool = False) -> int:
-        """The lanes of a loop that computes `nodes`: of the widest of them a vector has so many elements."""
+    def width(self, nodes: Iterable[Node], folds: bool = False) -> Width:
+        """That of a loop that reads and computes `nodes`: the widest of them fill a vector."""
         nodes = tuple(nodes)
         sizes = [np.dtype("float32" if "float16" in held(v) else held(v)).itemsize for v in nodes]
         ops = sum(v.op.kind is not Kind.LEAF for v in nodes)
-        vectors = (FEW if folds else 1) if ops < CHEAP else MANY if folds or ops < LONG else 1
-        return self.vector // max(sizes, default=4) * vectors
+        reads = sum(v.op.kind is Kind.LEAF and v.op is not CONST for v in nodes)
+        least = FEW if folds else 1
+        vectors = MANY if ops >= CHEAP and (folds or reads < BROAD) else least
+        lanes = self.vector // max(sizes, default=4)
+        return Width(lanes * vectors, lanes)
 
-    def over(self, count: str, width: int, carried: Sequence[Carried], turn: Turn) -> list[str]:
-        """Write the loop over `count` elements, by vectors of `width`; returns what it carries at the end.
+    def over(self, count: str, width: Width, carried: Sequence[Carried], turn: Turn) -> list[str]:
+        """Write the loop over `count` elements; returns what it carries at the end.
 
-        The rest is a turn of its own: with a mask in every turn, loads wait for earlier stores.
+        The rest is apart from it: with a mask in every turn, loads wait for earlier stores. A rest that
+        carries nothing goes vector by vector, which takes less code.
         """
         zero, one = self.index(0), self.index(1)
-        if not width:
+        if not width.turn:
             return self.loop(zero, count, one, carried, lambda i, given: turn(i, SCALAR, given))
-        step = self.index(width)
+        step = self.index(width.turn)
         rest = self.rem(count, step)
         full = self.sub(count, rest)
-        lanes = Lanes(width)
-        done = self.loop(zero, full, step, carried, lambda i, given: turn(i, lanes, given))
+        done = self.loop(zero, full, step, carried, lambda i, given: turn(i, Lanes(width.turn), given))
         given = [(value, type_) for value, (_, type_) in zip(done, carried, strict=True)]
 
-        def last() -> Sequence[str]:
-            mask = self.op(f"vector.create_mask {rest} : {lanes.of('i1')}", "mask")
-            return turn(full, Lanes(width, mask), list(done))
+        def last(i: str, given: list[str]) -> Sequence[str]:
+            lanes = Lanes(width.turn if carried else width.vector)
+            mask = self.op(f"vector.create_mask {self.sub(count, i)} : {lanes.of('i1')}", "mask")
+            return turn(i, Lanes(lanes.count, mask), given)
 
-        return self.when(self.compare("ne", rest, zero), last, given)
+        if carried:
+            return self.when(self.compare("ne", rest, zero), lambda: last(full, done), given)
+        return self.loop(full, count, self.index(width.vector), [], last)
 
     # memory
 

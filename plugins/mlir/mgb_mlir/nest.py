@@ -142,21 +142,24 @@ class Nest(Given):
                 start = self.moved(start, [o.at], [column])
             rows[o] = self.lined_up(o, start, width) if o.node in self.frame.schedule.row_reads else start
         if self.frame.tiled:
-            self.ask(rows)
+            self.ask("ahead", {o: rows[o] for o in self.frame.tiled}, self.slot("ahead"), self.slot("n"))
             tiles = self.tile(row, places[0], rows, tiles)
         return rows, width, tiles
 
-    def ask(self, rows: dict[Operand, str]) -> None:
-        """Have the elements of a later row on their way from memory."""
+    def ask(self, wanted: str, at: dict[Operand, str], away: str, count: str) -> None:
+        """Where a slot of the plan is not 0, have `count` elements of a later row on their way from memory.
+
+        They are `away` rows from those at `at`.
+        """
 
         def ask() -> None:
-            for o in self.frame.tiled:
-                later = self.moved(rows[o], self.frame.strides_at(o, "kept"), [self.slot("ahead")])
-                self.line(
-                    self.functions.call("mgb_ask", later, self.mul(self.slot("n"), self.index(o.itemsize)))
-                )
+            for o, address in at.items():
+                later = self.moved(address, self.frame.strides_at(o, "kept"), [away])
+                size = self.mul(count, self.index(o.itemsize))
+                self.line(self.functions.call("mgb_ask", later, size))
 
-        self.when(self.compare("ne", self.slot("ahead"), self.index(0)), ask)
+        if at:
+            self.when(self.compare("ne", self.slot(wanted), self.index(0)), ask)
 
     def tile(self, row: str, place: str, rows: dict[Operand, str], tiles: list[str]) -> list[str]:
         """Lay out rows that lie across cache lines, as many together as share a line."""
@@ -219,7 +222,8 @@ class Nest(Given):
 
     def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> None:
         partials = {f: self.buffer_of("p", f) for f in part.folds}
-        lanes = Lanes(self.width((*part.reads, *part.computes, *part.folds), bool(part.folds)))
+        at_once = self.width((*part.reads, *part.computes, *part.folds), bool(part.folds))
+        lanes = Lanes(at_once.turn)
         carried, at = [], {}
         if self.frame.columns:
             passed = self.mul(chunk, self.slot("piece")) if partials else ""
@@ -233,7 +237,7 @@ class Nest(Given):
                 carried.append((nothing(body, f, held(f)), body.type(held(f))))
         unit0 = self.mul(chunk, self.slot("group"))
         unit1 = self.least(self.slot("units"), self.add(unit0, self.slot("group")))
-        done = Units(self, k, part, rows, width, at, lanes.count).write(unit0, unit1, carried)
+        done = Units(self, k, part, rows, width, at, at_once).write(unit0, unit1, carried)
         for f, vector in zip(part.folds, done, strict=False):
             total = across(Body(self, lanes), f, vector) if lanes.count else vector
             self.store(self.at_buffer(partials[f]), chunk, Value(total))

@@ -93,20 +93,24 @@ def run(module: Any, passes: tuple[str, ...]) -> Any:
     """
     from torch_mlir import ir
 
-    before = str(module)
     with context(), ir.Location.unknown():
+        before = module.operation.clone()
         try:
-            _run(module, ",".join(passes))
-            return module
+            _run(module, ",".join(passes), checked=False)
+            if module.operation.verify():
+                return module
         except (ir.MLIRError, ValueError):
             pass
-    return _one_by_one(before, passes)
+    return _one_by_one(str(before), passes)
 
 
-def _run(module: Any, passes: str) -> None:
+def _run(module: Any, passes: str, checked: bool = True) -> None:
+    """Run passes; that the module is valid after each is `checked`."""
     from torch_mlir.passmanager import PassManager
 
-    PassManager.parse(f"builtin.module({passes})").run(module.operation)
+    manager = PassManager.parse(f"builtin.module({passes})")
+    manager.enable_verifier(checked)
+    manager.run(module.operation)
 
 
 def _one_by_one(text: str, passes: tuple[str, ...]) -> Any:

@@ -12,7 +12,7 @@ from mgb_native.frame import Operand
 
 from .body import Body
 from .builder import SCALAR, Carried, Lanes
-from .lanes import Access, Names, Value
+from .lanes import Access, Names, Value, Width
 from .words import fold_step, nothing
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Units:
         How many columns there are, where the lanes are columns.
     partials : dict
         Where reductions are kept, likewise.
-    width : int
-        The lanes of the innermost loop.
+    lanes : Width
+        Of the innermost loop.
     """
 
     def __init__(
@@ -49,15 +49,16 @@ class Units:
         rows: Bases,
         columns: str,
         partials: dict[Node, Access],
-        width: int,
+        lanes: Width,
     ) -> None:
         self.nest = nest
         self.frame = nest.frame
         self.part = part
+        self.asked = self.frame.asked(k)
         self.rows = rows
         self.columns = columns
         self.partials = partials
-        self.width = width
+        self.lanes = lanes
         self.written = [o for o in self.frame.operands if o.is_output and o.node in part.stores]
         self.operands = [*(self.frame.source_of[v] for v in part.reads), *self.written]
 
@@ -111,6 +112,7 @@ class Units:
         for o, base in bases.items():
             address = nest.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
             at[o] = nest.lined_up(o, address, count)
+        nest.ask("next", {o: at[o] for o in self.asked}, nest.index(1), count)
         done = self.elements(at, unit, count, given)
         for o in self.written:
             if o.moves:
@@ -129,7 +131,7 @@ class Units:
         to = {o: self.target(o, at[o]) for o in self.written}
         ends = (*part.stores, *(f.inputs[0] for f in part.folds))
         lanes_of = nest.lane_reads(part.computes, ends, self.rows) if self.frame.columns else None
-        type_ = Lanes(self.width)
+        type_ = Lanes(self.lanes.turn)
         carried = [
             (value, Body(nest, type_).type(held(f))) for f, value in zip(part.folds, given, strict=False)
         ]
@@ -149,7 +151,7 @@ class Units:
                 nest.store(access, i, Value(nest.value(o.node, names, lanes), lanes.count), lanes)
             return self.folds(i, lanes, names, given)
 
-        return nest.over(count, self.width, carried, turn)
+        return nest.over(count, self.lanes, carried, turn)
 
     def fixed(self, at: Bases) -> Names:
         """What is the same in every turn. LLVM cannot know: an output might lie where it is read from."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from mgb.ir import Node
 from mgb_native.folds import FOLDS, held, identity
+from mgb_native.remainder import Doubles, fuses, remainder
 
 from .body import BITS, Body, element, is_float, is_signed, stored
 from .casts import convert, from_memory, to_memory
@@ -105,10 +106,30 @@ def _crosses(body: Body, rest: str, b: str, dtype: str) -> str:
     return body.op("arith.xori", below, body.type("bool"))
 
 
+def _remainder(body: Body, a: str, b: str, dtype: str) -> str:
+    """C's ``fmod``. It would be a call for each lane: of float32 it is spelt out."""
+    if dtype != "float32" or not body.lanes.count:
+        return body.op("arith.remf", (a, b), body.type(dtype))
+    double = body.type("float64")
+
+    def word(name: str) -> Callable[..., str]:
+        return lambda *operands: body.op(name, operands, double)
+
+    words = Doubles(
+        lambda value: body.constant(value, "float64"),
+        *map(word, ("arith.negf", "arith.addf", "arith.subf", "arith.divf", "math.fma")),
+        lambda a, b, c, d: body.select(body.compare("lt", a, b, "float64"), c, d, double),
+        fuses(),
+    )
+    sizes = [word("math.absf")(body.change("arith.extf", x, "f32", "f64")) for x in (a, b)]
+    rest = body.change("arith.truncf", remainder(*sizes, words), "f64", "f32")
+    return body.op("math.copysign", (rest, a), body.type(dtype))
+
+
 def _float_mod(body: Body, a: str, b: str, dtype: str) -> str:
     """NumPy's remainder: it has the sign of the divisor."""
     type_, zero = body.type(dtype), body.constant(0.0, dtype)
-    rest = body.op("arith.remf", (a, b), type_)
+    rest = _remainder(body, a, b, dtype)
     moved = body.op("arith.addf", (rest, b), type_)
     moved = body.select(_crosses(body, rest, b, dtype), moved, rest, type_)
     signed = body.op("math.copysign", (zero, b), type_)
@@ -118,7 +139,7 @@ def _float_mod(body: Body, a: str, b: str, dtype: str) -> str:
 def _float_floor_div(body: Body, a: str, b: str, dtype: str) -> str:
     """NumPy's floor division: by the exact remainder, right where ``floor(a / b)`` is not."""
     type_, zero, one = body.type(dtype), body.constant(0.0, dtype), body.constant(1.0, dtype)
-    rest = body.op("arith.remf", (a, b), type_)
+    rest = _remainder(body, a, b, dtype)
     whole = body.op("arith.divf", (body.op("arith.subf", (a, rest), type_), b), type_)
     uneven = body.op("arith.cmpf une,", (rest, zero), type_)
     down = body.op("arith.andi", (uneven, _crosses(body, rest, b, dtype)), body.type("bool"))

@@ -125,7 +125,7 @@ class Frame:
         passes = self.schedule.passes
         return len(passes) + bool(passes[-1].folds)
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[Operand, ...]:
         """The operands that a call passes: inputs, constants, outputs."""
         return tuple(o for o in self.operands if not o.is_iota)

@@ -46,7 +46,7 @@ PARALLEL = 40_000
 #: Nanoseconds that a byte of an operand, a byte of what an op computes, and an innermost loop take one
 #: thread, roughly; and how many ops an op is worth.
 BYTE, OP, UNIT = 0.02, 0.002, 5
-COST = {"div": 8, "sqrt": 8, "floor_div": 40, "mod": 40}
+COST = {"div": 8, "sqrt": 8, "floor_div": 120, "mod": 120}
 
 
 @dataclass(frozen=True, slots=True)
