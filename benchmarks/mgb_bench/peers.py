@@ -245,7 +245,11 @@ class Mgb(Peer):
         found = {entry.name: entry for entry in status()}
         if self.backend not in found:
             return f"no backend of this name is installed; there are {', '.join(found)}"
-        return found[self.backend].problem or None
+        if found[self.backend].problem:
+            return found[self.backend].problem
+        if "cpu" not in found[self.backend].devices:
+            return f"takes arrays of a GPU alone: mgb bench --suite gpu --backend {self.backend}"
+        return None
 
     def put(self, array: Array) -> Any:
         import mgb

@@ -15,6 +15,8 @@ from mgb.codegen import structure_key
 from mgb.ir import Graph
 from mgb.passes import lower
 
+from .places import Host, place_of
+
 #: Bytes on both sides of an output that a kernel must leave alone.
 GUARD = 4096
 FILL = 0xA5
@@ -33,12 +35,20 @@ class Driver:
     backend : Backend
     timeout : float
         Seconds that one compilation or one run may take.
+
+    Attributes
+    ----------
+    place : Host
+        Where the arrays lie that the backend is given.
     """
 
     backend: Backend
     timeout: float = 60.0
     _kernels: dict[str, Kernel] = field(default_factory=dict)
     _hang: str = ""
+
+    def __post_init__(self) -> None:
+        self.place = place_of(self.backend.traits)
 
     def compile(self, graph: Graph) -> Kernel:
         """The kernel of `graph`; one that serves it already is used again, as the traits promise."""
@@ -67,19 +77,29 @@ class Driver:
         ConformanceError
             The kernel wrote outside its outputs or into an input, left an output unwritten, or took too long.
         """
-        kernel = self.compile(graph)
+        kernel, place = self.compile(graph), self.place
         over = over or {}
         before = [a.copy() for a in arrays]
-        given = [guarded_copy(a) if i in over.values() else (None, a) for i, a in enumerate(arrays)]
-        fresh = [guarded(o.spec.shape, o.spec.dtype) for o in graph.outputs]
+        given = [
+            guarded_copy(a, place) if i in over.values() else (None, place.put(a))
+            for i, a in enumerate(arrays)
+        ]
+        fresh = [guarded(o.spec.shape, o.spec.dtype, place) for o in graph.outputs]
         out = [given[over[k]] if k in over else pair for k, pair in enumerate(fresh)]
         self._limited("run", lambda: kernel.run(*(a for _, a in given), out=tuple(a for _, a in out)))
         for k, (base, array) in enumerate(out):
-            _check_guards(k, base, array)
-        for i, (old, new) in enumerate(zip(before, arrays, strict=True)):
-            if old.tobytes() != new.tobytes():
+            start = place.address(array) - place.address(base)
+            _check_guards(k, place.get(base), start, place.get(array))
+        for i, (old, (_, new)) in enumerate(zip(before, given, strict=True)):
+            if i not in over.values() and old.tobytes() != place.get(new).tobytes():
                 raise ConformanceError(f"the kernel wrote into input {i}")
-        return [array for _, array in out]
+        return [place.get(array) for _, array in out]
+
+    def fill(self, kernel: Kernel, graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs of a kernel of `graph`, with nothing around them; for several threads at once."""
+        out = tuple(guarded(o.spec.shape, o.spec.dtype, self.place)[1] for o in graph.outputs)
+        kernel.run(*map(self.place.put, arrays), out=out)
+        return [self.place.get(array) for array in out]
 
     def _limited(self, what: str, action: Callable[[], Any]) -> Any:
         """The result of `action`, in a thread of its own so that a hang is a failure and not the end."""
@@ -110,23 +130,22 @@ class Driver:
         return value
 
 
-def guarded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], place: Host) -> tuple[Any, Any]:
     """A buffer full of `FILL`, and the array of `shape` in the middle of it."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    base = np.full(nbytes + 2 * GUARD + 64, FILL, np.uint8)
-    start = GUARD + -(base.ctypes.data + GUARD) % 64
+    base = place.filled(nbytes + 2 * GUARD + 64, FILL)
+    start = GUARD + -(place.address(base) + GUARD) % 64
     return base, base[start : start + nbytes].view(dtype).reshape(shape)
 
 
-def guarded_copy(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def guarded_copy(array: np.ndarray, place: Host) -> tuple[Any, Any]:
     """As `guarded`, with the values of `array`."""
-    base, copy = guarded(array.shape, array.dtype)
-    copy[...] = array
+    base, copy = guarded(array.shape, array.dtype, place)
+    place.assign(copy, array)
     return base, copy
 
 
-def _check_guards(number: int, base: np.ndarray, array: np.ndarray) -> None:
-    start = array.ctypes.data - base.ctypes.data
+def _check_guards(number: int, base: np.ndarray, start: int, array: np.ndarray) -> None:
     if array.size and not (base[:start] == FILL).all():
         raise ConformanceError(f"the kernel wrote before the start of output {number}")
     if array.size and not (base[start + array.nbytes :] == FILL).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from mgb import functional as F
 from mgb import module as M
 from mgb.autodiff import GradManager
 from mgb.executor import Options, compile_program
+from mgb.ir import Graph, Spec
 from mgb.jit import trace
+from mgb.tracing import graph_of
 
 from .cases import of, samples
 from .drive import Driver
@@ -60,6 +63,11 @@ def losses(backend: str | None, make_optimizer: Any) -> list[float]:
     return found
 
 
+def on(driver: Driver, function: Any, *arrays: np.ndarray) -> Graph:
+    """The graph of `function` where the backend works."""
+    return graph_of(function, *(Spec(a.shape, a.dtype, driver.place.device) for a in arrays))
+
+
 OPTIMIZERS = {
     "sgd": lambda ps: optimizer.SGD(ps, lr=0.1, momentum=0.9, weight_decay=1e-4),
     "adam": lambda ps: optimizer.Adam(ps, lr=0.01),
@@ -67,6 +75,12 @@ OPTIMIZERS = {
 
 
 class TestTraining:
+    @pytest.fixture(autouse=True)
+    def where_the_backend_works(self, driver: Driver) -> Iterator[None]:
+        """Tensors are made on a device of the backend, for eager evaluation as well."""
+        with driver.place.as_default():
+            yield
+
     @pytest.mark.parametrize("name", OPTIMIZERS)
     def test_the_losses_are_those_of_eager(self, driver: Driver, name: str) -> None:
         got = losses(driver.backend.name, OPTIMIZERS[name])
@@ -92,13 +106,13 @@ class TestTraining:
             y = F.matmul(F.tanh(x) * 0.5, w * 2 + 1)
             return [F.transpose(y, (1, 0)) + 1, F.sum(y * y, axis=1), y]
 
-        graph = of(program, x, w)
-        compiled = compile_program(graph, Options(backend=driver.backend.name))
-        for got, want in zip(compiled.run(x, w), judge(graph, [x, w]), strict=True):
-            assert problem(got, want) is None
+        compiled = compile_program(on(driver, program, x, w), Options(backend=driver.backend.name))
+        given = map(driver.place.put, (x, w))
+        for got, want in zip(compiled.run(*given), judge(of(program, x, w), [x, w]), strict=True):
+            assert problem(driver.place.get(got), want) is None
 
     def test_the_backend_that_ran_is_the_one_that_was_named(self, driver: Driver) -> None:
         x = samples("float32", (500,))
-        graph = of(lambda x: [F.tanh(x) * x + 1 - x], x)
+        graph = on(driver, lambda x: [F.tanh(x) * x + 1 - x], x)
         program = compile_program(graph, Options(backend=driver.backend.name))
         assert set(program.backends) <= {driver.backend.name}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -16,6 +16,9 @@ from .graphs import Graph
 #: The driver of CUDA 12.1: its kernels belong to no context, so that every GPU finds them, and may have more
 #: than 4 KiB of parameters.
 OLDEST = 12010
+
+#: Streams for which a row of launches is kept ready.
+STREAMS = 16
 
 
 def missing() -> str | None:
@@ -117,17 +120,25 @@ class CudaDevice(Device):
         return run
 
     def sequence(self, starts: Sequence[Start], tables: Sequence[int]) -> Callable[[int], None]:
-        driver = bindings()
-        launch, success = driver.cuLaunchKernel, driver.CUresult.CUDA_SUCCESS
-        ready = [
-            (*self.parts(function), *grid, threads, table)
-            for (function, grid, threads), table in zip(starts, tables, strict=True)
-        ]
+        driver, known = bindings(), dict[int, list[Callable[[], tuple[Any]]]]()
+        success = driver.CUresult.CUDA_SUCCESS
+
+        def ready(stream: int) -> list[Callable[[], tuple[Any]]]:
+            """The calls of the driver, with all their arguments: nobody puts them together at each launch."""
+            on = stream_handle(stream) if stream else None
+            found = []
+            for (function, (x, y), threads), table in zip(starts, tables, strict=True):
+                handle, shared = self.parts(function)
+                given = (handle, x, y, 1, threads, 1, 1, shared, on, table, 0)
+                found.append(partial(driver.cuLaunchKernel, *given))
+            if len(known) >= STREAMS:
+                known.clear()
+            known[stream] = found
+            return found
 
         def run(stream: int) -> None:
-            on = stream_handle(stream)
-            for handle, shared, x, y, threads, table in ready:
-                (status,) = launch(handle, x, y, 1, threads, 1, 1, shared, on, table, 0)
+            for launch in known.get(stream) or ready(stream):
+                (status,) = launch()
                 if status is not success:
                     raise LaunchError(explain(driver, status))
 

@@ -10,8 +10,10 @@ from functools import reduce
 from operator import attrgetter, or_
 from typing import Any
 
+import numpy as np
+
 from .device import Device, ResourceError, Start
-from .frame import Frame
+from .frame import Frame, Operand
 from .images import Images
 from .joined import Batch
 from .packing import Packet, Packing
@@ -157,6 +159,8 @@ class Unit(ABC):
         if len(arrays) != self.inputs or len(out) != self.outputs:
             wanted = f"{self.inputs} input and {self.outputs} output arrays"
             raise TypeError(f"the kernel takes {wanted}, not {len(arrays)} and {len(out)}")
+        operands = (*self.frame.arrays[: self.inputs], *self.frame.arrays[-self.outputs :])
+        check(operands, (*arrays, *out))
         odd = [any(s % a.dtype.itemsize for s in a.strides) for a in arrays]
         if any(odd):  # elements between the places of others: such arrays are copied at each call
             copy = self.device.contiguous
@@ -218,3 +222,30 @@ class Unit(ABC):
                     functions = (*functions, *self.device.load(image, names))
                 self.functions[variant] = functions
         return functions
+
+
+def check(operands: Sequence[Operand], arrays: Sequence[Any]) -> None:
+    """See that a kernel with these operands serves such arrays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One has another dtype, another number of axes or a length of 1 at another place; or lengths differ.
+    """
+    advice = "compile the graph of these arrays"
+    for o, array in zip(operands, arrays, strict=True):
+        spec = o.node.spec
+        if array.dtype != spec.dtype:
+            raise TypeError(
+                f"{o.name} has dtype {array.dtype}; the kernel was compiled for {spec.dtype}: {advice}"
+            )
+        if [d == 1 for d in array.shape] != [d == 1 for d in spec.shape]:
+            raise ValueError(
+                f"{o.name} has shape {array.shape}; the kernel was compiled for {spec.shape} and serves "
+                f"shapes with lengths of 1 at the same places: {advice}"
+            )
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays))
+    except ValueError as error:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise ValueError(f"arrays of shapes {shapes} do not go together: {advice}") from error

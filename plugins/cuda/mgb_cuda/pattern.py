@@ -70,11 +70,17 @@ class Pattern:
         names += [f"n{j}" for j in range(len(self.folded))]
         for c, letters in enumerate(self.classes):
             names += [f"s{c}_{j}" for j, letter in enumerate(letters) if letter == "s"]
-        found = [(self.place, name) for name in names]
+        found = [(self.place, name) for name in (*names, *self.counts)]
         if not self.wide:
             for loops in (self.kept_loops, self.folded_loops):
                 found += [("uint32_t", f"{name}{j}") for j in loops[1:] for name in ("m", "h")]
+            found += [("uint32_t", f"{letter}{name}") for name in self.counts for letter in ("m", "h")]
         return tuple(found)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Further numbers to divide by; `magic` of each is passed too, as ``m`` and ``h`` with its name."""
+        return ()
 
     @property
     def is_split(self) -> bool:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mgb_cuda.testing import stub
+from mgb_cuda.testing.launched import answer
 
 pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed: pip install cuda-bindings")
 pytestmark = pytest.mark.skipif(stub.missing() is not None, reason=str(stub.missing()))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("driver")
-    stub.build(found)
-    return found
 
 
 SETUP = """
@@ -31,11 +24,11 @@ notes, device = Notes(), CudaDevice(0, None, StubArrays())
 
 
 def run(folder: Path, script: str, **variables: str) -> Any:
-    return json.loads(stub.run(folder, SETUP + script, **variables).splitlines()[-1])
+    return answer(folder, SETUP + script, **variables)
 
 
 class TestDriver:
-    def test_a_launch_as_the_driver_sees_it(self, folder: Path) -> None:
+    def test_a_launch_as_the_driver_sees_it(self, stub_folder: Path) -> None:
         script = """
 functions = device.load(b"\\x7fELF", ["one", "two"])
 packing = Packing(2, [("int64_t", "a"), ("int", "b"), ("uint32_t", "c")])
@@ -49,30 +42,30 @@ for note in found:
     note["parameters"] = struct.unpack_from("<QQqiI", note["parameters"])
 print(json.dumps(found))
 """
-        first, second = run(folder, script)
+        first, second = run(stub_folder, script)
         assert (first["name"], second["name"]) == ("one", "two")
         assert (first["grid"], second["grid"]) == ([3, 1, 1], [2, 65535, 1])
         for note in (first, second):
             assert note["block"] == [96, 1, 1] and note["stream"] == 0x77 and note["shared"] == 0
             assert note["parameters"] == [0x1000, 0x2000, -5, -6, 7]
 
-    def test_properties(self, folder: Path) -> None:
+    def test_properties(self, stub_folder: Path) -> None:
         script = (
             "print(json.dumps([properties(0).capability, properties(0).multiprocessors, device_count()]))"
         )
-        found = run(folder, script, MGB_STUB_CAPABILITY="86", MGB_STUB_DEVICES="2")
+        found = run(stub_folder, script, MGB_STUB_CAPABILITY="86", MGB_STUB_DEVICES="2")
         assert found == [[8, 6], 132, 2]
 
-    def test_an_image_that_the_driver_refuses(self, folder: Path) -> None:
+    def test_an_image_that_the_driver_refuses(self, stub_folder: Path) -> None:
         script = """
 try:
     device.load(b"no image", ["f"])
 except LaunchError as error:
     print(json.dumps(str(error)))
 """
-        assert "CUDA_ERROR_INVALID_IMAGE" in run(folder, script)
+        assert "CUDA_ERROR_INVALID_IMAGE" in run(stub_folder, script)
 
-    def test_threads_share_no_parameters(self, folder: Path) -> None:
+    def test_threads_share_no_parameters(self, stub_folder: Path) -> None:
         """Two packets are never at one address, and their tables point to their own bytes."""
         script = """
 import ctypes
@@ -83,4 +76,26 @@ for packet in packets:
     seen.append(ctypes.c_uint64.from_address(at).value)
 print(json.dumps(seen))
 """
-        assert run(folder, script) == list(range(50))
+        assert run(stub_folder, script) == list(range(50))
+
+
+class TestMissing:
+    """A driver that will not do."""
+
+    @pytest.mark.parametrize(
+        ("variables", "text"),
+        [
+            ({"MGB_STUB_VERSION": "11040"}, "of CUDA 11.4, 12.1 or later is needed"),
+            ({"MGB_STUB_DEVICES": "0"}, "finds no GPU"),
+        ],
+    )
+    def test_it_says_what_is_needed(self, stub_folder: Path, variables: dict[str, str], text: str) -> None:
+        script = "import json\nfrom mgb_cuda import driver\nprint(json.dumps(driver.missing()))"
+        assert text in answer(stub_folder, script, **variables)
+
+    def test_one_that_is_older_than_the_compiler(self, stub_folder: Path) -> None:
+        script = "import json\nfrom mgb_cuda.driver import older_than\nprint(json.dumps(older_than(%r)))"
+        text = answer(stub_folder, script % "13.5.37", MGB_STUB_VERSION="12040")
+        assert "of CUDA 12.4" in text and "compiler of CUDA 12, or a newer driver" in text
+        for fits in ("12.9.86", "11.8.89", "none"):
+            assert answer(stub_folder, script % fits, MGB_STUB_VERSION="12040") is None

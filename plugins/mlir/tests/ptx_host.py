@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 from llvmlite import binding
-from mgb.backend import Backend
-from mgb.plugins import hookimpl
 from mgb_cuda import Device, Properties
+from mgb_cuda.testing.arrays import HostArrays
+from mgb_cuda.testing.bench import OnDevice
 from mgb_mlir import ptx
 from mgb_mlir.gpu import GridBackend
 
@@ -183,7 +182,7 @@ class HostGrid:
                 raise Divergence("threads of one block came to " + " and ".join(STATES[s] for s in states))
 
 
-class HostDevice(Device):
+class HostDevice(HostArrays, Device):
     """Runs what LLVM is given for a GPU; arrays are NumPy's.
 
     Parameters
@@ -227,41 +226,17 @@ class HostDevice(Device):
 
         return launch
 
-    def address(self, array: Any) -> int:
-        return int(array.__array_interface__["data"][0])
-
-    def stream(self) -> int:
-        return 0
-
     def scratch(self, nbytes: int) -> tuple[int, object]:
         raise AssertionError("these kernels want none")
 
-    def upload(self, array: Any) -> Any:
-        return np.ascontiguousarray(array)
 
-    def contiguous(self, array: Any) -> Any:
-        return array.copy()
-
-
-class OnHost(GridBackend):
+class OnHost(OnDevice, GridBackend):
     """The kernels of the level ``gpu``, as LLVM is given them for a GPU, run by this CPU."""
 
     name = "ptx_on_host"
 
     def __init__(self, device: HostDevice | None = None) -> None:
-        self.host = device or HostDevice()
-
-    def devices(self, arrays: Sequence[Any]) -> Device:
-        return self.host
+        super().__init__(device or HostDevice())
 
 
 BACKEND = OnHost()
-
-
-class Plugin:
-    """Answers to the name of the backend."""
-
-    @staticmethod
-    @hookimpl
-    def mgb_backend(name: str) -> Backend | None:
-        return BACKEND if name == BACKEND.name else None

@@ -18,6 +18,7 @@ pytest.importorskip("mgb_cuda", reason="what launches kernels is not installed: 
 
 from mgb.plugins import import_backend
 from mgb_cuda.testing import stub
+from mgb_cuda.testing.launched import answer
 from mgb_mlir import Mlir, gpu, ptx
 from mlir_cases import CASES, WIDE, case, check
 from mlir_helpers import call, traced
@@ -50,22 +51,15 @@ backend = Stubbed()
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("driver")
-    stub.build(found)
-    return found
-
-
 def run(folder: Path, script: str, **variables: str) -> Any:
     """The JSON that `script` prints."""
     helpers = f"HELPERS = {str(Path(__file__).parent)!r}\n"
-    return json.loads(stub.run(folder, helpers + SETUP + script, **variables).splitlines()[-1])
+    return answer(folder, helpers + SETUP + script, **variables)
 
 
 @needs_stub
 class TestLaunches:
-    def test_every_parameter_arrives(self, folder: Path) -> None:
+    def test_every_parameter_arrives(self, stub_folder: Path) -> None:
         """A stub copies the parameters from the first one's address on; they lie behind each other."""
         script = """
 x, y = np.zeros((60, 1000), np.float32), np.zeros((1000,), np.float16)
@@ -85,7 +79,7 @@ print(json.dumps({
     "addresses": words[:4] == [arrays.address(a) for a in (x, y, *out)], "places": plan.places,
 }))
 """
-        found = run(folder, script)
+        found = run(stub_folder, script)
         words = found["words"]
         assert found["name"] == "kernel" and found["addresses"] and found["stream"]
         assert found["grid"] == [-(-60_000 // 256), 1, 1] and found["block"] == [256, 1, 1]
@@ -93,19 +87,19 @@ print(json.dumps({
         assert (words["length"], words["rows"], words["n0"], words["n1"]) == (60_000, 1, 60, 1000)
         assert words["s0_0"] == 1000 and "s1_0" not in words
 
-    def test_a_block_for_each_row(self, folder: Path) -> None:
+    def test_a_block_for_each_row(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros((300, 70), np.float32)
 kernel = backend.compile(traced(lambda x: F.softmax(x, 1), [x]))
 notes.watch(0)
-for rows, length in ((300, 70), (7, 5000), (1, 2)):
+for rows, length in ((300, 70), (7, 5000), (2, 3)):
     a = np.zeros((rows, length), np.float32)
     kernel.run(a, out=[a.copy()])
 print(json.dumps([(n["grid"][0], n["block"][0]) for n in notes.launches()]))
 """
-        assert run(folder, script)[:2] == [[300, 96], [7, 256]]
+        assert run(stub_folder, script) == [[300, 96], [7, 256], [2, 32]]
 
-    def test_what_is_loaded_is_ptx_for_the_gpu(self, folder: Path) -> None:
+    def test_what_is_loaded_is_ptx_for_the_gpu(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 images = []
@@ -115,10 +109,10 @@ backend.compile(traced(lambda x: x * 2 + 1, [x])).run(x, out=[x.copy()])
 print(json.dumps([device.properties.architecture, images]))
 """
         for capability, wanted in ((90, "sm_90"), (87, "sm_86"), (121, "sm_120")):
-            here, (image,) = run(folder, script, MGB_STUB_CAPABILITY=str(capability))
+            here, (image,) = run(stub_folder, script, MGB_STUB_CAPABILITY=str(capability))
             assert here == f"sm_{capability}" and f".target {wanted}" in image and image.endswith("\0")
 
-    def test_what_is_kept_on_disk_needs_no_toolchain(self, folder: Path, tmp_path: Path) -> None:
+    def test_what_is_kept_on_disk_needs_no_toolchain(self, stub_folder: Path, tmp_path: Path) -> None:
         """A saved kernel, and a layout that came later."""
         script = """
 from pathlib import Path
@@ -134,14 +128,14 @@ if not there:
 print(json.dumps([len(notes.launches()), sorted({"torch_mlir", "llvmlite"} & set(sys.modules))]))
 """
         text = f"HELPERS = {str(Path(__file__).parent)!r}\n" + SETUP + script
-        answers = [stub.run(folder, text, str(tmp_path), MGB_CACHE_DIR=str(tmp_path)) for _ in range(2)]
+        answers = [stub.run(stub_folder, text, str(tmp_path), MGB_CACHE_DIR=str(tmp_path)) for _ in range(2)]
         assert [json.loads(a.splitlines()[-1]) for a in answers] == [[2, ["llvmlite", "torch_mlir"]], [2, []]]
 
-    def test_a_driver_that_will_not_do(self, folder: Path) -> None:
+    def test_a_driver_that_will_not_do(self, stub_folder: Path) -> None:
         script = "print(json.dumps(gpu.MlirPtx().probe()))"
-        assert run(folder, script) is None or "pip install" in run(folder, script)
-        assert "finds no GPU" in run(folder, script, MGB_STUB_DEVICES="0")
-        assert "of CUDA 11.4" in run(folder, script, MGB_STUB_VERSION="11040")
+        assert run(stub_folder, script) is None or "pip install" in run(stub_folder, script)
+        assert "finds no GPU" in run(stub_folder, script, MGB_STUB_DEVICES="0")
+        assert "of CUDA 11.4" in run(stub_folder, script, MGB_STUB_VERSION="11040")
 
 
 class TestBackend:

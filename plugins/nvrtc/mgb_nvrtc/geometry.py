@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from mgb_cuda.frame import Frame
 from mgb_cuda.pattern import VECTOR, Choice, even_lanes, magic, numbers, power
 from mgb_cuda.steps import Steps
 
+from .tiling import squares, tiling
 from .variant import ROUND_BYTES, Kind, Variant
 
 __all__ = ["VECTOR", "Choice", "choose", "magic"]
@@ -49,15 +51,24 @@ def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] =
     if kind is not Kind.COLUMNS:
         variant = replace(variant, tail=steps.length % lanes != 0)
     if kind is Kind.FLAT:
-        variant = _flat(frame, steps, properties, variant)
+        found = tiling(frame, steps, properties)
+        if found is None:
+            variant = _flat(frame, steps, properties, variant)
+        else:
+            turned = {"turned": found.turned, "fast": found.fast, "side": found.side}
+            variant = _tiles(frame, replace(variant, kind=Kind.TILES, lanes=1, tail=False, **turned))
     else:
         variant = (_rows if kind is Kind.ROWS else _columns)(frame, steps, frame.kept, variant)
     return _chosen(frame, steps, properties, variant)
 
 
 def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
-    """Choices that need less and less of a block: no row that stays in registers, then fewer threads."""
+    """Choices that need less and less of a block: nothing that stays there, then fewer threads."""
     v: Variant = first.variant
+    if v.kind is Kind.TILES:
+        v = replace(v, kind=Kind.FLAT, turned=(), fast=0, side=0)
+        v = _flat(frame, steps, properties, v)
+        yield _chosen(frame, steps, properties, v)
     if v.stays:
         v = (_rows if v.kind is Kind.ROWS else _columns)(frame, steps, (), replace(v, stays=False))
         yield _chosen(frame, steps, properties, v)
@@ -74,10 +85,22 @@ def _chosen(frame: Frame, steps: Steps, properties: Properties, variant: Variant
     chunk, chunks = _chunks(steps, properties, variant)
     together = bool(frame.online) and not variant.stays and chunks == 1
     variant = replace(variant, split=chunks > 1, online=together)
-    return Choice(variant, numbers(steps, chunk, chunks), _blocks(steps, variant), chunks)
+    passed = numbers(steps, chunk, chunks) | _counts(steps, variant)
+    return Choice(variant, passed, _blocks(steps, variant), chunks)
+
+
+def _counts(steps: Steps, v: Variant) -> dict[str, int]:
+    """What `Variant.counts` names: the squares along both loops, and what divides by them."""
+    found: dict[str, int] = {}
+    for j in v.square:
+        count = squares(steps.loops.shape, v.fast, v.side)[j]
+        found |= zip((f"t{j}", f"mt{j}", f"ht{j}"), (count, *magic(count)), strict=True)
+    return found
 
 
 def _blocks(steps: Steps, v: Variant) -> int:
+    if v.kind is Kind.TILES:
+        return math.prod(squares(steps.loops.shape, v.fast, v.side))
     if v.kind is Kind.FLAT:
         return -(-steps.length // (v.stride * v.slots))
     return -(-steps.rows // v.rows_of_block)
@@ -136,6 +159,11 @@ def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
     return replace(v, slots=_tile(frame, v.lanes, max(1, enough)))
 
 
+def _tiles(frame: Frame, v: Variant) -> Variant:
+    v = replace(v, threads=THREADS, team=THREADS)
+    return replace(v, slots=_tile(frame, 1, v.side**2 // THREADS))
+
+
 def _rows(frame: Frame, steps: Steps, kept: Sequence[object], v: Variant) -> Variant:
     vectors = max(1, -(-steps.length // v.lanes))
     if kept:
@@ -179,7 +207,12 @@ def _chunks(steps: Steps, properties: Properties, v: Variant) -> tuple[int, int]
     blocks, tile = _blocks(steps, v), v.stride * v.slots
     wanted = BUSY * properties.multiprocessors // max(1, blocks)
     chunks = min(wanted, steps.length // tile, MOST_CHUNKS)
-    if v.kind is Kind.FLAT or v.stays or chunks < 2 or (v.team <= 32 < v.threads and v.kind is Kind.ROWS):
+    if (
+        v.kind in (Kind.FLAT, Kind.TILES)
+        or v.stays
+        or chunks < 2
+        or (v.team <= 32 < v.threads and v.kind is Kind.ROWS)
+    ):
         return steps.length, 1
     chunk = -(-steps.length // chunks // v.stride) * v.stride
     return chunk, -(-steps.length // chunk)

@@ -43,7 +43,7 @@ class Passes(Writer):
         for node in self.fresh:
             o = self.frame.source_of[node]
             self.arrays[node] = (o.name, self.width(self.index[o]))
-            if not o.is_iota:
+            if self.is_loaded(o):
                 width = self.arrays[node][1]
                 self.line(f"Vec<{c_type(node)}, {width}> {o.name}[{self.variant.slots}];")
         for node in p.keeps:
@@ -51,8 +51,12 @@ class Passes(Writer):
             self.line(f"Vec<{c_type(node)}, {self.variant.lanes}> {name}[{self.variant.slots}];")
             self.arrays[node] = (name, self.variant.lanes)
 
+    def is_loaded(self, o: Operand) -> bool:
+        """Is it loaded into registers, for all slots before any is computed?"""
+        return not o.is_iota
+
     def visit_tile(self, p: Pass, tile: str) -> None:
-        loads = [o for n in self.fresh if not (o := self.frame.source_of[n]).is_iota]
+        loads = [o for n in self.fresh if self.is_loaded(o := self.frame.source_of[n])]
         if loads:
             with self.slot(tile):
                 for o in loads:

@@ -17,6 +17,7 @@ class Kind(Enum):
     FLAT = "flat"  # no reductions: blocks take pieces of the whole domain
     ROWS = "rows"  # the innermost axis is folded: neighbouring threads work on one row
     COLUMNS = "columns"  # the innermost axis is kept: neighbouring threads work on neighbouring rows
+    TILES = "tiles"  # no reductions, and inputs that are transposed: blocks take squares of two loops
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class Variant(Pattern):
         Blocks share a row, and each pass is a kernel of its own.
     units : int
         How many sets of operands one launch takes; 0: it is made for one.
+    turned : tuple of int
+        The operands of which blocks turn squares in shared memory; of `Kind.TILES` alone, as what follows.
+    fast : int
+        The loop along which these are neighbours; the squares' other side is the innermost loop.
+    side : int
+        Of the squares.
     """
 
     kind: Kind = Kind.FLAT
@@ -56,6 +63,9 @@ class Variant(Pattern):
     online: bool = False
     split: bool = False
     units: int = 0
+    turned: tuple[int, ...] = ()
+    fast: int = 0
+    side: int = 0
 
     @property
     def across(self) -> int:
@@ -79,3 +89,12 @@ class Variant(Pattern):
     @property
     def is_split(self) -> bool:
         return self.split
+
+    @property
+    def square(self) -> tuple[int, ...]:
+        """The loops along the sides of squares, the innermost one first."""
+        return (len(self.folded) - 1, self.fast) if self.kind is Kind.TILES else ()
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        return tuple(f"t{j}" for j in self.square)

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import mgb_conformance as suite
 import pytest
-from mgb_conformance import TestCache as TestCache
-from mgb_conformance import TestContract as TestContract
-from mgb_conformance import TestFusion as TestFusion
-from mgb_conformance import TestLayouts as TestLayouts
-from mgb_conformance.cases import elementwise
-from mgb_conformance.drive import Driver
-from mgb_conformance.test_elementwise import BATCHES
+from mgb_cuda.testing.conformance import Sample, tiers
 from mgb_cuda.testing.host import missing
 
 MGB_BACKEND = "nvrtc_on_host"
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
-class TestSample:
-    @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
-    def test_every_word(self, driver: Driver, dtype: str) -> None:
-        for d, name in elementwise():
-            if d == dtype:
-                BATCHES.ask(driver, d, name)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
+class TestSample(Sample):
+    pass
 
 
-for _tier in set(suite.__all__) - {"TestCache", "TestContract", "TestFusion", "TestLayouts"}:
-    globals()[_tier] = pytest.mark.slow(type(_tier, (getattr(suite, _tier),), {}))
+globals().update(tiers(quick={"TestCache", "TestContract", "TestFusion", "TestLayouts"}))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mgb_cuda.testing import stub
+from mgb_cuda.testing.launched import answer
 from mgb_nvrtc import compiler
 
 pytest.importorskip("mgb_conformance.standin", reason="mgb-conformance is not installed")
@@ -54,17 +54,9 @@ kept = []
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("driver")
-    stub.build(found)
-    return found
-
-
 def run(folder: Path, script: str, **variables: str) -> Any:
     """The JSON that `script` prints, where the driver is the stub."""
-    settings = {"MGB_JIT_BACKEND": "nvrtc", "MGB_CACHE": "0"} | variables
-    return json.loads(stub.run(folder, SETUP + script, **settings).splitlines()[-1])
+    return answer(folder, SETUP + script, **({"MGB_JIT_BACKEND": "nvrtc"} | variables))
 
 
 def is_alone(call: Any) -> bool:
@@ -83,30 +75,30 @@ def told(call: Any) -> Any:
 
 
 class TestNodes:
-    def test_a_graph_launches_what_the_calls_before_it_did(self, folder: Path) -> None:
+    def test_a_graph_launches_what_the_calls_before_it_did(self, stub_folder: Path) -> None:
         script = """
 f, g, x = trace(step), trace(step, cuda_graph=False), array()
 print(json.dumps([[call(t, x) for _ in range(7)][1:] for t in (f, g)]))
 """
-        automatic, never = run(folder, script)
+        automatic, never = run(stub_folder, script)
         words = automatic[0]["words"]
         assert len(words) == 5 and words[0][0] == "argument" and words[-1][-1] == "result"
         assert all(map(is_alone, never)) and is_alone(automatic[0]) and is_graph(automatic[-1])
         assert all(told(c) == told(never[0]) for c in automatic + never)
 
-    def test_only_what_has_another_address_is_told(self, folder: Path) -> None:
+    def test_only_what_has_another_address_is_told(self, stub_folder: Path) -> None:
         """Three kernels read the argument, the last one writes the result; temporaries stay."""
         script = """
 f, x, y = trace(step, cuda_graph=True), array(), array()
 f(x); call(f, x)
 print(json.dumps([call(f, x), call(f, y), call(f, y)]))
 """
-        found = run(folder, script)
+        found = run(stub_folder, script)
         assert all(map(is_graph, found)) and all(told(c) == told(found[0]) for c in found)
         assert [c["updates"] for c in found] == [1, 4, 1]
         assert len({str(c["graphs"]) for c in found}) == 1, "one graph serves all calls"
 
-    def test_the_current_stream(self, folder: Path) -> None:
+    def test_the_current_stream(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step, cuda_graph=True), array()
 f(x)
@@ -115,9 +107,9 @@ with stream:
     found = call(f, x)
 print(json.dumps([[n[-1] for n in found["launches"]] == 5 * [stream.ptr], found["starts"]]))
 """
-        assert run(folder, script) == [True, 1]
+        assert run(stub_folder, script) == [True, 1]
 
-    def test_scratch_memory_is_that_of_the_call(self, folder: Path) -> None:
+    def test_scratch_memory_is_that_of_the_call(self, stub_folder: Path) -> None:
         script = """
 def two_stages(x):
     return x - x.sum(axis=1, keepdims=True) * 1e-6, (x * 2).sum(axis=1)
@@ -135,12 +127,12 @@ for _ in range(3):
     found.append([len(launches), notes.library.stub_graph_launches(), asked[-1].ptr in words])
 print(json.dumps(found))
 """
-        for count, starts, is_there in run(folder, script):
+        for count, starts, is_there in run(stub_folder, script):
             assert count >= 2 and starts <= 1 and is_there
 
 
 class TestWhenItPays:
-    def test_not_for_few_launches(self, folder: Path) -> None:
+    def test_not_for_few_launches(self, stub_folder: Path) -> None:
         script = """
 def few(x):
     x = x - x.mean(axis=0, keepdims=True)
@@ -148,26 +140,26 @@ def few(x):
 f, x = trace(few), array()
 print(json.dumps([call(f, x) for _ in range(8)][1:]))
 """
-        found = run(folder, script)
+        found = run(stub_folder, script)
         assert 1 < len(found[0]["words"]) < 4 and all(map(is_alone, found))
 
-    def test_not_while_most_addresses_change(self, folder: Path) -> None:
+    def test_not_while_most_addresses_change(self, stub_folder: Path) -> None:
         """Four of five launches have an array that is another one in each call."""
         script = """
 f, held = trace(step), [array() for _ in range(8)]
 print(json.dumps([call(f, x) for x in held][1:]))
 """
-        assert all(map(is_alone, run(folder, script)))
+        assert all(map(is_alone, run(stub_folder, script)))
 
-    def test_when_addresses_have_settled(self, folder: Path) -> None:
+    def test_when_addresses_have_settled(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step), array()
 print(json.dumps([call(f, x) for _ in range(8)][1:]))
 """
-        starts = [c["starts"] for c in run(folder, script)]
+        starts = [c["starts"] for c in run(stub_folder, script)]
         assert starts == sorted(starts) and starts[:3] == [0, 0, 0] and starts[-1] == 1
 
-    def test_threads_have_graphs_of_their_own(self, folder: Path) -> None:
+    def test_threads_have_graphs_of_their_own(self, stub_folder: Path) -> None:
         script = """
 import threading
 f = trace(step, cuda_graph=True, without_host=True)
@@ -182,9 +174,9 @@ threads = [threading.Thread(target=work, args=(x,)) for x in xs]
 [t.start() for t in threads]; [t.join() for t in threads]
 print(json.dumps([notes.library.stub_graph_launches(), notes.library.stub_live_graphs() % 2]))
 """
-        assert run(folder, script) == [24, 0]
+        assert run(stub_folder, script) == [24, 0]
 
-    def test_they_go_with_the_function(self, folder: Path) -> None:
+    def test_they_go_with_the_function(self, stub_folder: Path) -> None:
         script = """
 import gc
 f, x = trace(step, cuda_graph=True), array()
@@ -193,7 +185,7 @@ del f
 mgb.memory.empty_cache(); gc.collect()
 print(json.dumps([before, notes.library.stub_live_graphs()]))
 """
-        assert run(folder, script) == [2, 0]
+        assert run(stub_folder, script) == [2, 0]
 
 
 class TestRefusals:
@@ -214,21 +206,21 @@ print(json.dumps([found, said]))
     @pytest.mark.parametrize(
         ("name", "graphs"), [("cuGraphCreate", 0), ("cuGraphExecKernelNodeSetParams", 1)]
     )
-    def test_a_driver_without_the_call(self, folder: Path, name: str, graphs: int) -> None:
-        found, said = run(folder, self.SCRIPT.replace("BEFORE", ""), MGB_STUB_LACKS=name)
+    def test_a_driver_without_the_call(self, stub_folder: Path, name: str, graphs: int) -> None:
+        found, said = run(stub_folder, self.SCRIPT.replace("BEFORE", ""), MGB_STUB_LACKS=name)
         assert [is_graph(c) for c in found] == [k < graphs for k in range(2)]
         assert told(found[0]) == told(found[1])
         assert found[0]["words"][0][0] == "argument" and found[0]["words"][-1][-1] == "result"
         ((level, text),) = said
         assert level == "WARNING" and "started one by one" in text and name in text
 
-    def test_a_driver_that_refuses(self, folder: Path) -> None:
+    def test_a_driver_that_refuses(self, stub_folder: Path) -> None:
         script = self.SCRIPT.replace("BEFORE", "notes.library.stub_refuse_graphs(801)")
-        found, said = run(folder, script)
+        found, said = run(stub_folder, script)
         assert all(map(is_alone, found)) and len(found[0]["words"]) == 5
         assert len(said) == 1 and "CUDA_ERROR_NOT_SUPPORTED" in said[0][1]
 
-    def test_a_stream_that_is_being_captured_gets_the_kernels(self, folder: Path) -> None:
+    def test_a_stream_that_is_being_captured_gets_the_kernels(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step, cuda_graph=True), array()
 f(x)
@@ -238,11 +230,11 @@ for capturing in (0, 1, 0):
     found.append(call(f, x))
 print(json.dumps(found))
 """
-        first, captured, last = run(folder, script)
+        first, captured, last = run(stub_folder, script)
         assert is_graph(first) and is_alone(captured) and is_graph(last)
         assert told(captured) == told(first) == told(last)
 
-    def test_a_failed_launch_says_why_and_the_function_stays_usable(self, folder: Path) -> None:
+    def test_a_failed_launch_says_why_and_the_function_stays_usable(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step, cuda_graph=True), array()
 f(x); call(f, x)
@@ -255,6 +247,6 @@ notes.library.stub_fail(0)
 found = call(f, x)
 print(json.dumps([said, found]))
 """
-        said, found = run(folder, script)
+        said, found = run(stub_folder, script)
         assert "ILLEGAL_ADDRESS" in said and "restart" in said
         assert is_graph(found) and found["words"][-1][-1] == "result"

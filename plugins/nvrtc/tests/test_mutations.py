@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import pytest
-from mgb.ir import Spec
-from mgb.ops.reduce import reduce_max, reduce_min, reduce_sum
-from mgb.ops.transcendental import exp
-from mgb.tracing import graph_of
-from mgb_conformance.drive import ConformanceError, Driver
-from mgb_conformance.judge import judge, problem
-from mgb_cuda import LaunchError, Properties
-from mgb_cuda.testing.host import HostDevice, missing
-from nvrtc_helpers import OnHost
+from mgb.ops.reduce import reduce_sum
+from mgb_cuda.testing import mutations
+from mgb_cuda.testing.host import missing
+from mgb_cuda.testing.mutations import columns, rows, tiers
+from nvrtc_helpers import BENCH
+from nvrtc_texts import GENERATED
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
-
-
-def rows(x: Any) -> list[Any]:
-    """A softmax that shows its folds, and some that have no use for what nobody has loaded."""
-    top = reduce_max(x, axis=(1,))
-    e = exp(x - top)
-    whole = reduce_sum(e, axis=(1,))
-    return [e / whole, top, whole, reduce_sum(x * top, axis=(1,)), reduce_min(x, axis=(1,))]
-
-
-def columns(x: Any) -> list[Any]:
-    first = reduce_sum(x, axis=(0,))
-    second = reduce_sum(x * (first * 0.0001), axis=(0,))
-    return [x * second, first, second]
 
 
 def row_sum(x: Any) -> Any:
@@ -47,15 +27,16 @@ def pieces(x: Any) -> Any:
     return x * 2 + 1
 
 
-#: What is run, on arrays of this shape.
-PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
-    "rows of a warp": (rows, (63, 100)),
-    "rows of a block": (rows, (40, 1800)),
-    "an odd row": (row_sum, (1, 5003)),
-    "shared rows": (row_sum, (2, 530_000)),
-    "columns": (columns, (65, 36)),
-    "shared columns": (columns, (60_000, 12)),
-    "pieces": (pieces, (5003,)),
+#: What is run, on arrays of this shape; on enough multiprocessors to share rows among more blocks than a warp
+#: has threads.
+PROGRAMS: dict[str, mutations.Program] = {
+    "rows of a warp": (rows, (63, 100), 32),
+    "rows of a block": (rows, (40, 1800), 32),
+    "an odd row": (row_sum, (1, 5003), 32),
+    "shared rows": (row_sum, (2, 530_000), 32),
+    "columns": (columns, (65, 36), 32),
+    "shared columns": (columns, (60_000, 12), 32),
+    "pieces": (pieces, (5003,), 32),
 }
 
 #: What is changed, and into what; each place where the pattern stands is tried on its own.
@@ -81,75 +62,13 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "a fold that starts wrong": (r"\(float\)0;", "(float)1;"),
 }
 
-#: Enough to share rows among more blocks than a warp has threads.
-PROPERTIES = Properties("host", (9, 0), multiprocessors=32)
+TIERS = tiers(PROGRAMS, quick=("rows of a block", "columns", "pieces"))
 
 
-class Mutant(HostDevice):
-    """Changes one place of each kernel before it is compiled."""
-
-    def __init__(self, pattern: str, into: str, which: int) -> None:
-        super().__init__(properties=PROPERTIES)
-        self.pattern, self.into, self.which = re.compile(pattern), into, which
-
-    def compile(self, source: str) -> bytes:
-        head, cut, text = source.partition("typedef int I;")
-        places = list(self.pattern.finditer(text))
-        if self.which < len(places):
-            place = places[self.which]
-            text = text[: place.start()] + place.expand(self.into) + text[place.end() :]
-        return super().compile(head + cut + text)
-
-
-def places(pattern: str, source: str) -> int:
-    return len(re.findall(pattern, source.partition("typedef int I;")[2]))
-
-
-def sample(program: str) -> np.ndarray:
-    """An array in which the place of each element matters: that of the largest is all over the rows."""
-    _, shape = PROGRAMS[program]
-    x = np.random.default_rng(5).uniform(0.5, 1, shape).astype(np.float32)
-    if "columns" in program:
-        return np.sort(x, axis=0)
-    if x.ndim == 2:
-        x *= 1 + np.arange(len(x), dtype=np.float32)[:, None] % 5
-        x[::2].sort(axis=1)
-    return x
-
-
-def faults(program: str, device: HostDevice) -> Iterator[str]:
-    """What is wrong with the results, warps run in either order."""
-    function, _ = PROGRAMS[program]
-    x = sample(program)
-    graph = graph_of(function, Spec(x.shape, x.dtype))
-    driver = Driver(OnHost(device))
-    for device.reverse in (False, True):
-        try:
-            found = driver.run(graph, [x])
-        except (ConformanceError, LaunchError) as error:
-            yield str(error)
-        else:
-            yield from filter(None, (problem(g, w) for g, w in zip(found, judge(graph, [x]), strict=True)))
-
-
-QUICK = ("rows of a block", "columns", "pieces")
-TIERS = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PROGRAMS]
-
-
-@pytest.mark.parametrize("program", TIERS)
-class TestMutations:
-    def test_the_kernel_itself_is_right(self, program: str) -> None:
-        assert not list(faults(program, HostDevice(properties=PROPERTIES)))
-
-    @pytest.mark.parametrize("mutation", MUTATIONS)
-    def test_each_mutant_is_caught(self, program: str, mutation: str) -> None:
-        device = HostDevice(properties=PROPERTIES)
-        list(faults(program, device))
-        count = max(places(MUTATIONS[mutation][0], source) for source in device.sources)
-        if not count:
-            pytest.skip(f"the kernel has no place for it: {MUTATIONS[mutation][0]}")
-        missed = [k for k in range(count) if not any(faults(program, Mutant(*MUTATIONS[mutation], which=k)))]
-        assert not missed, f"of {count} places these are not caught: {missed}\n{device.sources[-1]}"
+class TestMutations(mutations.Mutations):
+    bench = BENCH
+    programs, mutations, after = PROGRAMS, MUTATIONS, GENERATED
+    tables: ClassVar = {"program": TIERS, "mutation": MUTATIONS}
 
 
 #: Puts the input right before memory that cannot be read; a kernel that looks there ends the process.
@@ -157,12 +76,14 @@ FENCED = """
 import ctypes, mmap, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-from test_mutations import FENCED_MUTATIONS, PROGRAMS, PROPERTIES, Mutant, sample
-from nvrtc_helpers import OnHost, call, traced
-from mgb_cuda.testing.host import HostDevice
+from test_mutations import FENCED_MUTATIONS, PROGRAMS
+from mgb_cuda.testing.mutations import sample
+from nvrtc_helpers import BENCH, call
+from nvrtc_texts import mutant
 
 program, mutation = sys.argv[2:]
-x = sample(program)
+function, shape, multiprocessors = PROGRAMS[program]
+x = sample(program, shape)
 size = -(-x.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
 memory = mmap.mmap(-1, size + mmap.PAGESIZE)
 start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -171,9 +92,11 @@ assert libc.mprotect(ctypes.c_void_p(start + size), mmap.PAGESIZE, 0) == 0
 first = (size - x.nbytes) // x.itemsize
 fenced = np.frombuffer(memory, x.dtype, x.size, first * x.itemsize).reshape(x.shape)
 fenced[...] = x
-device = Mutant(*FENCED_MUTATIONS[mutation], which=0) if mutation else HostDevice(properties=PROPERTIES)
-graph = traced(PROGRAMS[program][0], fenced)
-kernel = OnHost(device).compile(graph)
+device = BENCH.device(multiprocessors)
+if mutation:
+    device = mutant(*FENCED_MUTATIONS[mutation], which=0, multiprocessors=multiprocessors)
+graph = BENCH.traced(function, fenced)
+kernel = BENCH.here(device).compile(graph)
 got, want = call(kernel.run, graph, [fenced]), call(kernel.run, graph, [x])
 assert all(np.allclose(g, w, rtol=1e-5) for g, w in zip(got, want))
 """

@@ -6,8 +6,7 @@ driver that takes notes, so that every address counts.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,58 +21,15 @@ from mgb.autodiff import GradManager
 from mgb.errors import DeviceMemoryError, DeviceMismatchError
 from mgb.jit import trace
 from mgb.optimizer import SGD
-from mgb.plugins import hookimpl, manager
+from mgb.plugins import manager
 from mgb_conformance import standin
-from mgb_cuda import Device
-from mgb_cuda.arrays import CupyArrays
 from mgb_cuda.testing import host, stub
+from mgb_cuda.testing.launched import answer
 from mgb_nvrtc import compiler
-from mgb_nvrtc.backend import text_version, traits
-from nvrtc_helpers import OnHost
+from nvrtc_as_gpu import BACKEND, OnGpu, Plugin
 
 needs_compiler = pytest.mark.skipif(host.missing() is not None, reason=str(host.missing()))
 NO_STUB = compiler.missing() or stub.missing()
-
-
-class HostGpu(host.HostDevice):
-    """The host as a GPU that has the arrays of the stand-in."""
-
-    def __init__(self, ordinal: int) -> None:
-        super().__init__()
-        arrays = CupyArrays(ordinal)
-        for name in ("address", "stream", "scratch", "upload", "contiguous"):
-            setattr(self, name, getattr(arrays, name))
-
-
-class OnGpu(OnHost):
-    """The text of NVRTC, for tensors on a GPU, run by the host."""
-
-    name = "nvrtc_as_gpu"
-    traits = traits("gpu")
-
-    def __init__(self) -> None:
-        self._gpus: dict[int, Device] = {}
-
-    @property
-    def several(self) -> bool:  # type: ignore[override]
-        return standin.State.devices > 1
-
-    def devices(self, arrays: Sequence[Any]) -> Device:
-        ordinal = arrays[0].device.id if arrays else standin.state.device
-        return self._gpus.setdefault(ordinal, HostGpu(ordinal))
-
-    def version(self) -> str:
-        return f"{text_version()} {standin.State.devices}"
-
-
-BACKEND = OnGpu()
-
-
-class Plugin:
-    @staticmethod
-    @hookimpl
-    def mgb_backend(name: str) -> OnGpu | None:
-        return BACKEND if name == BACKEND.name else None
 
 
 @pytest.fixture
@@ -204,6 +160,28 @@ class TestChains:
 
 
 @needs_compiler
+class TestUpdates:
+    def test_a_transposed_parameter_is_not_written_in_place(self, gpu: Any) -> None:
+        """Its elements lie at the places of others of the new value, which is row-major."""
+        start = np.random.default_rng(7).normal(size=(96, 96)).astype(np.float32)
+        weight = Tensor(np.zeros_like(start), device="gpu0")
+        weight._data = turned = gpu.asarray(np.ascontiguousarray(start.T)).T
+        kept = turned.get()
+
+        @trace(without_host=True)
+        def step() -> None:
+            weight._reset(weight * 0.5 + 1.0)
+
+        want = start
+        for _ in range(4):
+            step()
+            want = want * np.float32(0.5) + np.float32(1)
+            np.testing.assert_array_equal(weight.numpy(), want)
+        assert weight._data.data.ptr != turned.data.ptr
+        np.testing.assert_array_equal(turned.get(), kept)
+
+
+@needs_compiler
 class TestRefusals:
     def test_tensors_of_two_devices(self, gpu: Any) -> None:
         x, w, b = tensors("gpu0")
@@ -232,13 +210,6 @@ class TestRefusals:
         np.testing.assert_allclose(compiled(*arguments).numpy(), wanted(), rtol=2e-6, atol=1e-7)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("driver")
-    stub.build(found)
-    return found
-
-
 #: What every script begins with.
 SETUP = """
 import json
@@ -260,19 +231,13 @@ def at(*tensors):
 
 def run(folder: Path, script: str, devices: int = 1, **variables: str) -> Any:
     """The JSON that `script` prints, where the driver is the stub."""
-    variables = {
-        "MGB_STUB_DEVICES": str(devices),
-        "MGB_JIT_BACKEND": "nvrtc,eager",
-        "MGB_CACHE": "0",
-    } | variables
-    return json.loads(
-        stub.run(folder, f"DEVICES = {devices}\n" + SETUP + script, **variables).splitlines()[-1]
-    )
+    settings = {"MGB_STUB_DEVICES": str(devices), "MGB_JIT_BACKEND": "nvrtc,eager"} | variables
+    return answer(folder, f"DEVICES = {devices}\n" + SETUP + script, **settings)
 
 
 @pytest.mark.skipif(NO_STUB is not None, reason=str(NO_STUB))
 class TestLaunches:
-    def test_addresses_and_the_current_stream(self, folder: Path) -> None:
+    def test_addresses_and_the_current_stream(self, stub_folder: Path) -> None:
         script = """
 @trace
 def f(x, w, b):
@@ -293,10 +258,10 @@ print(json.dumps({
     "device": out.device,
 }))
 """
-        found = run(folder, script)
+        found = run(stub_folder, script)
         assert found == {"reads": True, "bias": True, "writes": True, "streams": True, "device": "gpu0:0"}
 
-    def test_a_second_gpu(self, folder: Path) -> None:
+    def test_a_second_gpu(self, stub_folder: Path) -> None:
         script = """
 f = trace(lambda x: F.exp(x) * 2 + 1)
 x = Tensor(np.ones((60, 1000), np.float32), device="gpu1")
@@ -311,4 +276,4 @@ on_stream = note["stream"] == stream.ptr
 print(json.dumps([out.device, out._data.device.id, pointers(note, 2) == at(x, out), on_stream,
                   cupy.cuda.runtime.getDevice()]))
 """
-        assert run(folder, script, devices=2) == ["gpu1:0", 1, True, True, 0]
+        assert run(stub_folder, script, devices=2) == ["gpu1:0", 1, True, True, 0]

@@ -15,9 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..device import Device, LaunchError, Properties
+from .arrays import HostArrays
 
 SHIM = Path(__file__).with_name("shim.h")
 FLAGS = (
@@ -38,7 +37,7 @@ def missing() -> str | None:
     return None if shutil.which("g++") else "there is no C++ compiler called g++: apt install g++"
 
 
-class HostDevice(Device):
+class HostDevice(HostArrays, Device):
     """Runs the text that a GPU would run.
 
     Parameters
@@ -89,22 +88,6 @@ class HostDevice(Device):
                 raise LaunchError(problem.decode())
 
         return launch
-
-    def address(self, array: Any) -> int:
-        return int(array.__array_interface__["data"][0])
-
-    def stream(self) -> int:
-        return 0
-
-    def scratch(self, nbytes: int) -> tuple[int, object]:
-        memory = np.full(nbytes // 8 + 1, -1, np.int64)  # not a number, if somebody reads before it writes
-        return memory.ctypes.data, memory
-
-    def upload(self, array: Any) -> Any:
-        return np.ascontiguousarray(array)
-
-    def contiguous(self, array: Any) -> Any:
-        return array.copy()
 
 
 def _build(folder: Path, source: str, target: Path) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import HostArrays
+
 SOURCE = Path(__file__).with_name("stub.c")
 
 
@@ -81,23 +83,14 @@ class Notes:
         return found
 
 
-class StubArrays:
+class StubArrays(HostArrays):
     """Arrays with no memory behind them, for `CudaDevice`: NumPy's stand for a GPU's."""
 
     current = 0x6000
-
-    def address(self, array: Any) -> int:
-        return int(array.__array_interface__["data"][0])
 
     def stream(self) -> int:
         return self.current
 
     def scratch(self, nbytes: int) -> tuple[int, object]:
-        memory = np.empty(nbytes, np.uint8)
+        memory = np.empty(nbytes, np.uint8)  # nothing is read or written
         return memory.ctypes.data, memory
-
-    def upload(self, array: Any) -> Any:
-        return np.ascontiguousarray(array)
-
-    def contiguous(self, array: Any) -> Any:
-        return array.copy()

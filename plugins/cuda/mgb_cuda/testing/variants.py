@@ -1,0 +1,251 @@
+"""Every way in which the work may be shared out, forced by sizes and by the device, against NumPy."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from mgb.ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
+from mgb.ops.transcendental import exp
+from mgb_conformance.cases import of
+from mgb_conformance.judge import judge, problem
+
+from ..device import ResourceError
+from .bench import call
+from .programs import KINDS, check, log_sum, normalise, rows_of, softmax, total
+from .suite import Suite
+
+#: Shape, folded axes, multiprocessors of the device, and what must hold of the variant.
+Geometry = tuple[tuple[int, ...], tuple[int, ...], int, Callable[[Any], bool]]
+
+
+def limited(device: Any, most: int) -> Any:
+    """`device`, when it has registers for so many threads of a block."""
+
+    def refuse(function: Any, threads: int) -> None:
+        if threads > most:
+            raise ResourceError(f"{threads} threads")
+
+    device.check = refuse
+    return device
+
+
+class Variants(Suite):
+    """Running, and seeing which variant ran."""
+
+    def run(self, function: Callable[..., Any], device: Any, *arrays: Any) -> tuple[tuple[Any, ...], Any]:
+        """The outputs, the same when all runs in the other order, and the variant that made them."""
+        graph = self.bench.traced(function, *arrays)
+        kernel = self.bench.here(device).compile(graph)
+        found = call(kernel.run, graph, arrays)
+        device.reverse = True
+        again = call(kernel.run, graph, arrays)
+        device.reverse = False
+        for a, b in zip(found, again, strict=True):
+            assert np.array_equal(a, b, equal_nan=True), "the order in which blocks and warps run shows"
+        (plan,) = kernel.state.unit().plans.values()
+        self.check_variant(plan.choice.variant)
+        return found, plan.choice.variant
+
+    def check_variant(self, variant: Any) -> None:
+        """What holds of every variant."""
+
+
+class Geometries(Variants):
+    """Shapes of rows and blocks.
+
+    Attributes
+    ----------
+    tables : mapping
+        Has ``geometry``, a `Geometry` for each name; some of these names as ``narrow``, for blocks of few
+        threads, and how many these are as ``most``.
+    staying : set of int
+        Of the rows of 1000, 3000 and 20,000 elements here, those that stay in registers between passes.
+    """
+
+    staying: ClassVar[frozenset[int]]
+
+    def geometry(self, name: str) -> Geometry:
+        geometries = self.tables["geometry"]
+        assert isinstance(geometries, Mapping)
+        found: Geometry = geometries[name]
+        return found
+
+    def tells(self, name: str, function: Any) -> bool:
+        """Is this the function that a geometry was chosen for?"""
+        return True
+
+    @pytest.mark.parametrize("function", [total, softmax, normalise], ids=lambda f: f.__name__)
+    def test_rows(self, geometry: str, function: Any) -> None:
+        shape, axis, multiprocessors, holds = self.geometry(geometry)
+        x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3
+        (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(multiprocessors), x)
+        check(function, x, axis, found)
+        if self.tells(geometry, function):
+            assert holds(variant), variant
+
+    def test_blocks_of_few_threads(self, narrow: str, most: int) -> None:
+        """The schedules of a device that has no registers for more threads."""
+        shape, axis, multiprocessors, _ = self.geometry(narrow)
+        x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3
+        device = limited(self.bench.device(multiprocessors), most)
+        (found,), variant = self.run(lambda x: softmax(x, axis), device, x)
+        assert variant.threads <= most
+        check(softmax, x, axis, found)
+
+    @pytest.mark.parametrize("multiprocessors", [1, 8])
+    @pytest.mark.parametrize(("shape", "axis"), [((2, 20_000), 1), ((3000, 64), 0), ((2, 1000), 1)])
+    def test_three_folds(self, shape: tuple[int, int], axis: int, multiprocessors: int) -> None:
+        x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+        (added, greatest, least), variant = self.run(
+            lambda x: [f(x, axis=(axis,)) for f in (reduce_sum, reduce_max, reduce_min)],
+            self.bench.device(multiprocessors),
+            x,
+        )
+        assert variant.stays is (shape[axis] in self.staying)
+        np.testing.assert_array_equal(greatest, x.max(axis, keepdims=True))
+        np.testing.assert_array_equal(least, x.min(axis, keepdims=True))
+        scale = np.abs(x).sum(axis=axis, keepdims=True, dtype=np.float64)
+        assert np.all(np.abs(added - x.sum(axis, keepdims=True, dtype=np.float64)) <= 2e-6 * scale)
+
+    @pytest.mark.parametrize(("shape", "axis"), [((2, 20_000), 1), ((3000, 64), 0)])
+    def test_rows_of_three_arrays_that_are_read_twice(self, shape: tuple[int, int], axis: int) -> None:
+        def function(x: Any, g: Any, h: Any) -> Any:
+            s = reduce_sum(x * g + h, axis=(axis,))
+            return x * s + g * h - s
+
+        arrays = np.random.default_rng(0).uniform(-1, 1, (3, *shape)).astype(np.float32)
+        (found,), variant = self.run(function, self.bench.device(4), *arrays)
+        assert variant.stays is (shape[axis] in self.staying)
+        x, g, h = arrays.astype(np.float64)
+        s = (x * g + h).sum(axis, keepdims=True)
+        scale = np.abs(x * g + h).sum(axis, keepdims=True) + 1
+        assert np.all(np.abs(found - (x * s + g * h - s)) <= 4e-6 * scale)
+
+    @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool", "float64"])
+    def test_folds_of_every_kind(self, dtype: str) -> None:
+        x = (np.random.default_rng(1).integers(0, 250, (7, 300)) - 120 * (dtype[0] != "u")).astype(dtype)
+        x[0] = 1 if dtype == "bool" else np.iinfo(dtype).max if dtype != "float64" else -np.inf
+        x[1] = 0 if dtype == "bool" else np.iinfo(dtype).min if dtype != "float64" else np.inf
+        folds: list[Any] = [reduce_max, reduce_min]
+        if dtype != "bool":
+            folds = [reduce_sum, *([] if dtype == "float64" else [reduce_prod]), *folds]
+        found, _ = self.run(lambda x: [f(x, axis=(1,)) for f in folds], self.bench.device(4), x)
+        rules: dict[Any, Any] = {
+            reduce_sum: np.sum,
+            reduce_prod: np.prod,
+            reduce_max: np.max,
+            reduce_min: np.min,
+        }
+        with np.errstate(all="ignore"):
+            for got, f in zip(found, folds, strict=True):
+                kept = {} if f in folds[-2:] else {"dtype": x.dtype}
+                np.testing.assert_allclose(got, rules[f](x, axis=1, keepdims=True, **kept), rtol=1e-12)
+
+
+class Layouts(Variants):
+    """Where arrays begin, and how they step.
+
+    Attributes
+    ----------
+    unaligned : str, set
+        What a variant says of arrays that begin at no multiple of 16 bytes: its attribute, and its values
+        where some do and some do not.
+    """
+
+    unaligned: ClassVar[tuple[str, set[Any]]]
+
+    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
+    def test_lanes_of_16_bytes(self, dtype: str) -> None:
+        x = np.arange(5000).astype(dtype)
+        (found,), variant = self.run(lambda x: x + x, self.bench.device(4), x)
+        assert variant.lanes == 16 // x.itemsize and variant.tail == (5000 % variant.lanes != 0)
+        np.testing.assert_array_equal(found, x + x)
+
+    def test_an_array_that_is_not_aligned(self) -> None:
+        x = np.arange(1002, dtype=np.float32)
+        graph = self.bench.traced(lambda x: x * 2 + 1, x[:1000])
+        kernel = self.bench.here(self.bench.device(4)).compile(graph)
+        for start in (1, 0, 2):
+            view = x[start : start + 1000]
+            np.testing.assert_array_equal(call(kernel.run, graph, [view])[0], view * 2 + 1)
+        name, values = self.unaligned
+        assert {getattr(p.choice.variant, name) for p in kernel.state.unit().plans.values()} == values
+
+    def test_a_number_that_is_not_aligned_changes_nothing(self) -> None:
+        x, rates = np.arange(1000, dtype=np.float32), np.arange(5, dtype=np.float32)
+        graph = self.bench.traced(lambda x, rate: x * rate, x, rates[0])
+        kernel = self.bench.here(self.bench.device(4)).compile(graph)
+        for k in range(5):
+            rate = rates[k : k + 1].reshape(())
+            np.testing.assert_array_equal(call(kernel.run, graph, [x, rate])[0], x * k)
+        assert {plan.choice.variant.lanes for plan in kernel.state.unit().plans.values()} == {4}
+
+    def test_elements_between_the_places_of_others(self) -> None:
+        """Strides that are no multiple of an element, as fields of records have."""
+        records = np.zeros(50, np.dtype([("flag", np.uint8), ("x", "<f4")]))
+        records["x"] = np.arange(50)
+        graph = self.bench.traced(lambda x: x + 1, records["x"])
+        kernel = self.bench.here(self.bench.device(4)).compile(graph)
+        for _ in range(2):
+            np.testing.assert_array_equal(call(kernel.run, graph, [records["x"]])[0], records["x"] + 1)
+
+    def test_any_strides(self) -> None:
+        x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+        views = [x, x[:, ::-1, ::2, 1:4:2][:, :, :, ::-1], x.transpose(3, 1, 0, 2), x[:, :1, :1, ::-1]]
+        for view in views:
+            other = np.ones(view.shape[-1], np.float32) * 3
+            (found,), _ = self.run(lambda a, b: a * b + 1, self.bench.device(4), view, other)
+            np.testing.assert_array_equal(found, view * other + 1)
+
+    @pytest.mark.parametrize("apart", [1 << 20, (1 << 31) + 16])
+    def test_places_of_64_bits(self, apart: int) -> None:
+        """Rows further apart than 32 bits count; nothing but the rows themselves has memory behind it."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+        memory = np.frombuffer(mmap.mmap(-1, 4 * (2 * apart + 4), flags=flags), np.float32)
+        x = np.lib.stride_tricks.as_strided(memory, (3, 4), (4 * apart, 4), writeable=True)
+        x[...] = np.arange(12).reshape(3, 4)
+        for function, want in ((lambda x: x * 2, x * 2), (lambda x: total(x, (1,)), x.sum(1, keepdims=True))):
+            (found,), variant = self.run(function, self.bench.device(4), x)
+            assert variant.wide is (apart > 1 << 30)
+            np.testing.assert_array_equal(found, want)
+
+
+class Online(Variants):
+    """Rows too long for registers, whose second folds are found in the first pass.
+
+    Attributes
+    ----------
+    tables : mapping
+        Has the kinds of columns as ``columns``.
+    """
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
+    def test_rows(self, function: Any, kind: str) -> None:
+        self.check(function, rows_of(kind, (6, 40_000)), (1,))
+
+    @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
+    def test_columns(self, function: Any, columns: str) -> None:
+        self.check(function, np.repeat(rows_of(columns, (6, 2500)).T, 44, axis=1), (0,))
+
+    def check(self, function: Any, x: Any, axis: tuple[int, ...]) -> None:
+        (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(1), x)
+        assert variant.online and not variant.stays and not variant.split
+        assert problem(found, judge(of(lambda x: function(x, axis), x), [x])[0]) is None
+
+    def test_where_it_does_not_apply(self) -> None:
+        """The second pass also has a use of its own for x."""
+
+        def both(x: Any) -> list[Any]:
+            top = reduce_max(x, axis=(1,))
+            return [reduce_sum(exp(x - top), axis=(1,)), reduce_sum(x * top, axis=(1,))]
+
+        x = rows_of("plain", (6, 40_000))
+        found, variant = self.run(both, self.bench.device(1), x)
+        assert not variant.online
+        top = x.max(axis=1, keepdims=True).astype(np.float64)
+        np.testing.assert_allclose(found[0], np.exp(x - top).sum(1, keepdims=True), rtol=1e-5)

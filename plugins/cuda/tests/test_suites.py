@@ -1,0 +1,30 @@
+"""The tests that GPU backends share are found, say what they found, and are each plugin's own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mgb_conformance", reason="mgb-conformance is not installed: pip install ./conformance")
+
+PLUGINS = Path(__file__).parents[2]
+MODULES = sorted(PLUGINS.glob("*/tests/*.py"))
+
+
+def test_assertions_of_the_shared_tests_say_what_they_found() -> None:
+    """Those of a package do so only when pytest is told before it is imported."""
+    from mgb_cuda.testing import variants
+
+    assert "@pytest_ar" in vars(variants)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parents[1].name}/{p.name}")
+def test_a_module_that_tests_import_by_its_name_is_the_only_one_of_it(path: Path) -> None:
+    """Of two, all tests of a run would get the one that is imported first."""
+    homes = [p.stem for p in MODULES]
+    tree = ast.parse(path.read_text())
+    names = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and not n.level]
+    names += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+    assert not [name for name in names if homes.count(name) > 1]

@@ -1,0 +1,242 @@
+"""The kernels of a variant: for each stage where its threads are and what they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from mgb.ir import CONST, Node
+from mgb_cuda.frame import Operand
+
+from .passes import Passes
+from .variant import Kind
+from .words import TYPES, c_type, identity
+
+#: A place in memory or in a loop, which the rest of its block may use or not.
+PLACE = re.compile(r"( *)const (?:I|bool) (\w+) = .*;")
+
+
+def used(lines: list[str]) -> list[str]:
+    """`lines` without the places that nothing uses."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        found = PLACE.fullmatch(line)
+        if found is None or _is_read(found[2], len(found[1]), kept):
+            kept.append(line)
+    return kept[::-1]
+
+
+def _is_read(name: str, depth: int, after: list[str]) -> bool:
+    """Does the rest of the block, whose last line stands first, have the word?"""
+    word = re.compile(rf"\b{name}\b")
+    for line in reversed(after):
+        if len(line) - len(line.lstrip()) < depth:
+            return False
+        if word.search(line):
+            return True
+    return False
+
+
+class Printer(Passes):
+    """Prints the kernels of one variant."""
+
+    def types(self) -> list[str]:
+        """The type of places and the struct of parameters."""
+        v = self.variant
+        lines = [f"typedef {v.place} I;", f"struct {'Unit' if v.units else 'Params'} {{"]
+        types = {o.name: f"{'' if o.is_output else 'const '}{c_type(o.node)}" for o in self.frame.arrays}
+        if v.split:
+            for k, p in enumerate(self.frame.plain.passes):
+                types |= {f"part{k}_{i}": c_type(f) for i, f in enumerate(p.folds)}
+        lines += [f"    {types[name]} *{name};" for name in v.pointers(self.frame)]
+        lines += [f"    {kind} {name};" for kind, name in v.numbers]
+        lines.append("};")
+        if v.units:
+            lines += [
+                "struct Params {",
+                f"    Unit unit[{v.units}];",
+                f"    int first[{v.units}], units;",
+                "};",
+            ]
+        return lines
+
+    def kernel(self, stage: int | None) -> list[str]:
+        """The lines of one kernel: of all passes, or of one stage of them."""
+        self.lines, self.names, self.arrays, self.rounds = [], dict(self.constants()), {}, 0
+        head = f'extern "C" __global__ void __launch_bounds__({self.variant.threads})'
+        with self.block(f"{head} mgb_{stage or 0}(const __grid_constant__ Params {self.parameter}) {{"):
+            self.declare_shared()
+            self.where()
+            if not self.frame.flat:
+                self.row_loads()
+                self.row_values(self.schedule.before)
+            self.all_passes() if stage is None else self.one_stage(stage)
+        return used(self.lines)
+
+    @property
+    def parameter(self) -> str:
+        return "params" if self.variant.units else "p"
+
+    def constants(self) -> Iterable[tuple[Node, str]]:
+        """What needs no statement: numbers of elements."""
+        for v in self.frame.graph.nodes:
+            if v.op.name == "extent":
+                shape = v.inputs[0].spec.shape
+                long = any(shape[a] != 1 for a in v.params["axis"])
+                yield v, f"({c_type(v)}){'p.length' if long else '1'}"
+
+    # where a thread is
+
+    def where(self) -> None:
+        """The row of this thread, its place in the team, and the part of the row that the block works on."""
+        v = self.variant
+        if v.kind is Kind.FLAT:
+            self.where_flat()
+            return
+        if v.kind is Kind.ROWS:
+            lane, team = f"threadIdx.x % {v.team}", f"threadIdx.x / {v.team}"
+        else:
+            lane, team = f"threadIdx.x / {v.across}", f"threadIdx.x % {v.across}"
+        self.line(f"const int lane = {lane}, team = {team};")
+        self.line(f"const I mine = ((I)blockIdx.x * {v.across} + team) * {v.row_lanes};")
+        self.line("const bool live = mine < p.rows;")
+        self.line("const I row = live ? mine : 0;")
+        if v.split:
+            self.line("const I begin = (I)blockIdx.y * p.chunk;")
+            self.line("const I limit = begin + p.chunk < p.length ? begin + p.chunk : p.length;")
+            self.line("const I end = live ? limit : begin;")
+        else:
+            self.line("const I begin = 0;")
+            self.line("const I end = live ? p.length : 0;")
+        self.decompose("row", v.kept_loops)
+        for c in range(len(v.classes)):
+            self.line(f"const I b{c} = {self.offset(c, v.kept_loops)};")
+
+    def where_flat(self) -> None:
+        v = self.variant
+        block = "blockIdx.x"
+        if v.units:
+            self.line("int unit = 0;")
+            self.line("while (unit + 1 < params.units && (int)blockIdx.x >= params.first[unit + 1]) ++unit;")
+            self.line("const Unit &p = params.unit[unit];")
+            block = "(blockIdx.x - params.first[unit])"
+        self.line("const int lane = threadIdx.x;")
+        self.line(f"const I begin = (I){block} * {v.stride * v.slots};")
+        self.line("const I end = p.length;")
+
+    # rows
+
+    def row_loads(self) -> None:
+        """Load the operands that are the same along a row."""
+        for node in self.schedule.row_reads:
+            o = self.frame.source_of[node]
+            index = self.index[o]
+            base = self.base(index)
+            wide = self.variant.row_lanes > 1
+            step = self.step(index)
+            if o.is_iota:
+                self.names[node] = f"({TYPES[node.spec.dtype.name]})({base}{step if wide else ''})"
+                continue
+            if not wide:
+                self.line(f"const {c_type(node)} {o.name} = p.{o.name}[{base}];")
+                self.names[node] = o.name
+                continue
+            width = self.width(index)
+            self.line(f"{c_type(node)} {o.name}[{width}];")
+            with self.lanes(width):
+                self.line(f"{o.name}[v] = p.{o.name}[{base}{step}];")
+            self.names[node] = f"{o.name}[{'v' if width > 1 else '0'}]"
+
+    def row_stores(self, stage: int | None) -> None:
+        """Write the outputs that have one element for each row."""
+        outputs = [o for v in self.schedule.row_stores for o in self.frame.outputs_of(v)]
+        if not outputs:
+            return
+        only = " && blockIdx.y == 0" if stage is not None else ""
+        with self.block(f"if (live && lane == 0{only}) {{"), self.lanes(self.variant.row_lanes):
+            for o in outputs:
+                self.row_store(o)
+
+    def row_store(self, o: Operand) -> None:
+        index = self.index[o]
+        first = self.first_only(index, self.variant.kept_loops, self.variant.row_lanes > 1)
+        step = self.step(index) if self.variant.row_lanes > 1 else ""
+        self.line(f"{first}p.{o.name}[{self.base(index)}{step}] = {self.names[o.node]};")
+
+    def row_values(self, nodes: Iterable[Node]) -> None:
+        """Compute the values that are the same along a row."""
+        fresh = [v for v in nodes if v not in self.names]
+        computed = [v for v in fresh if v.op is not CONST]
+        if self.variant.kind is Kind.ROWS or not computed:
+            self.compute(fresh, self.names)
+            return
+        for v in computed:
+            self.line(f"{c_type(v)} r{self.number[v]}[{self.variant.row_lanes}];")
+        with self.lanes(self.variant.row_lanes):
+            self.compute(fresh, self.names)
+            for v in computed:
+                self.line(f"r{self.number[v]}[v] = {self.names[v]};")
+        self.names |= {v: f"r{self.number[v]}[v]" for v in computed}
+
+    # passes
+
+    def all_passes(self) -> None:
+        """A kernel that does everything."""
+        ahead = self.frame.online if self.variant.online else ()
+        for k, p in enumerate(self.schedule.passes):
+            self.start_folds(k, p.folds)
+            if k == 0 and ahead:
+                self.start_online(ahead)
+                self.visit(p, ahead)
+                self.end_online(ahead)
+            elif k == 1 and ahead:
+                self.settle(ahead)
+            else:
+                self.visit(p)
+            self.total(k, p.folds)
+            self.row_values(p.after)
+        if not self.frame.flat:
+            self.row_stores(None)
+
+    def one_stage(self, stage: int) -> None:
+        """A kernel that does one pass, given what the blocks of the earlier ones found; or what follows."""
+        passes = self.schedule.passes
+        for k, p in enumerate(passes[:stage]):
+            self.start_folds(k, p.folds)
+            self.read_parts(k, p.folds)
+            self.total(k, p.folds)
+            self.row_values(p.after)
+        if stage < len(passes):
+            folds = passes[stage].folds
+            self.start_folds(stage, folds)
+            self.visit(passes[stage])
+            self.total(stage, folds)
+            self.write_parts(stage, folds)
+        if stage == self.frame.stages - 1:
+            self.row_stores(stage)
+
+    def start_folds(self, k: int, folds: Iterable[Node]) -> None:
+        for i, f in enumerate(folds):
+            self.line(f"{c_type(f)} a{k}_{i}[{self.variant.lanes}];")
+            with self.lanes(self.variant.lanes):
+                self.line(f"a{k}_{i}[v] = {identity(f)};")
+            self.accumulators[f] = f"a{k}_{i}"
+
+    def read_parts(self, k: int, folds: tuple[Node, ...]) -> None:
+        """Fold what the blocks of an earlier stage have found of this row."""
+        if not folds:
+            return
+        self.line("#pragma unroll 2")
+        every = f"for (I c = lane; c < p.chunks; c += {self.variant.team}) {{"
+        with self.block(every), self.lanes(self.variant.row_lanes):
+            for i, f in enumerate(folds):
+                part = f"p.part{k}_{i}[c * p.rows + row + v]"
+                self.line(f"a{k}_{i}[v] = {self.fold(f, f'a{k}_{i}[v]', part)};")
+
+    def write_parts(self, k: int, folds: tuple[Node, ...]) -> None:
+        """Write what this block has found of its row."""
+        if not folds:
+            return
+        with self.block("if (live && lane == 0) {"), self.lanes(self.variant.row_lanes):
+            for i, f in enumerate(folds):
+                self.line(f"p.part{k}_{i}[(I)blockIdx.y * p.rows + row + v] = {self.names[f]};")

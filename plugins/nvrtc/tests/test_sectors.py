@@ -1,0 +1,196 @@
+"""What kernels ask memory for whose inputs are transposed: the addresses that their text computes."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb import config
+from mgb.ops.primitives import maximum
+from mgb_conformance.cases import samples
+from mgb_cuda import Properties
+from mgb_cuda.testing import host
+from mgb_nvrtc.tiling import sectors
+from mgb_nvrtc.variant import Kind, Variant
+from nvrtc_helpers import OnHost, traced
+
+pytestmark = pytest.mark.skipif(host.missing() is not None, reason=str(host.missing()))
+
+#: Stands for pointers and arrays in shared memory: notes each access.
+SEEN = """
+struct Access {
+    unsigned long long at;
+    unsigned block, thread, array, order, size, unused;
+};
+extern "C" {
+__attribute__((visibility("default"))) Access accesses[1 << 20];
+__attribute__((visibility("default"))) unsigned counted = 0;
+}
+static unsigned seen_block[1024][64], seen_order[1024][64];
+static void note(unsigned array, const void *at, unsigned size) {
+    const unsigned thread = threadIdx.x;
+    if (seen_block[thread][array] != blockIdx.x + 1) seen_order[thread][array] = 0;
+    seen_block[thread][array] = blockIdx.x + 1;
+    const unsigned order = seen_order[thread][array]++;
+    if (counted < (1 << 20))
+        accesses[counted++] = {(unsigned long long)at, blockIdx.x, thread, array, order, size, 0};
+}
+template <class T> struct Place {
+    T *at;
+    unsigned array;
+};
+template <class T, int K> struct Seen {
+    T *at;
+    T &operator[](long long i) const {
+        note(K, at + i, sizeof(T));
+        return at[i];
+    }
+    Place<T> operator+(long long i) const { return {at + i, K}; }
+};
+template <class T, int N> Vec<T, N> load(Place<const T> place) {
+    note(place.array, place.at, sizeof(T) * N);
+    return *(const Vec<T, N> *)place.at;
+}
+template <class T, int N> void store(Place<T> place, Vec<T, N> value) {
+    note(place.array, place.at, sizeof(T) * N);
+    *(Vec<T, N> *)place.at = value;
+}
+typedef int I;
+"""
+
+#: Each side is a multiple of a square's, and a row is long enough for all that a warp loads at once.
+SHAPE = (128, 512)
+
+#: The number of the first array in shared memory.
+SHARED = 32
+
+ACCESS = np.dtype(
+    [("at", "u8"), *((n, "u4") for n in ("block", "thread", "array", "order", "size", "unused"))]
+)
+
+
+class Counting(host.HostDevice):
+    """Notes each access to the arrays of a call, in their order, and to those in shared memory."""
+
+    def compile(self, source: str) -> bytes:
+        head, _, text = source.partition("typedef int I;\n")
+        number = iter(range(SHARED))
+        text = re.sub(
+            r"^    (const )?(\w+) \*(\w+);",
+            lambda m: f"    Seen<{m[1] or ''}{m[2]}, {next(number)}> {m[3]};",
+            text,
+            flags=re.MULTILINE,
+        )
+        shared = iter(range(SHARED, 2 * SHARED))
+        text = re.sub(
+            r"(__shared__ __align__\(16\) (\w+)) turned_(\w+)(\[\d+\]);",
+            lambda m: (
+                f"{m[1]} raw_{m[3]}{m[4]}; const Seen<{m[2]}, {next(shared)}> turned_{m[3]} = {{raw_{m[3]}}};"
+            ),
+            text,
+        )
+        return super().compile(head + SEEN + text)
+
+    def load(self, image: bytes, names: Any) -> tuple[Any, ...]:
+        self.library = host._library(image)
+        ctypes.c_uint.in_dll(self.library, "counted").value = 0
+        return super().load(image, names)
+
+    def accesses(self) -> np.ndarray:
+        """What was noted, in order."""
+        count = ctypes.c_uint.in_dll(self.library, "counted").value
+        whole = (ctypes.c_char * (count * ACCESS.itemsize)).in_dll(self.library, "accesses")
+        return np.frombuffer(whole, ACCESS).copy()
+
+
+def by_warp(notes: np.ndarray, threads: int = 32) -> Iterator[np.ndarray]:
+    """The accesses that threads side by side make together."""
+    keys = np.stack([notes["block"], notes["thread"] // threads, notes["order"]], axis=1)
+    _, group = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    yield from np.split(notes[order], cuts)
+
+
+def touched(notes: np.ndarray) -> int:
+    """The sectors that all warps ask for, with each warp's access on its own."""
+    total = 0
+    for warp in by_warp(notes):
+        first, last = warp["at"] // 32, (warp["at"] + warp["size"] - 1) // 32
+        total += len(
+            set().union(*(range(a, b + 1) for a, b in zip(first.tolist(), last.tolist(), strict=True)))
+        )
+    return total
+
+
+def way_of_banks(warp: np.ndarray) -> int:
+    """How many words of one bank are asked for at once: 1 is without conflict."""
+    size = warp["size"][0]
+    words = np.unique(np.concatenate([warp["at"] // 4 + k for k in range(max(1, size // 4))]))
+    return int(np.bincount((words % 32).astype(int)).max())
+
+
+def placed(array: np.ndarray, order: str) -> np.ndarray:
+    """A copy that begins at a multiple of 128 bytes."""
+    raw = np.empty(array.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 128
+    copy = np.ndarray(array.shape, array.dtype, raw[start : start + array.nbytes].data, order=order)
+    copy[...] = array
+    return copy
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is on disk would not be compiled, and note nothing."""
+    monkeypatch.setenv(config.CACHE.name, "0")
+
+
+class TestMemory:
+    """The addresses that the text itself computes, for each warp."""
+
+    def counted(self, dtype: str, multiprocessors: int) -> tuple[np.ndarray, Variant, np.ndarray]:
+        device = Counting(properties=Properties("one", (9, 0), multiprocessors))
+        x = placed(samples(dtype, SHAPE), "F")
+        y = placed(samples(dtype, SHAPE, 1), "C")
+        graph = traced(maximum, x, y)
+        kernel, out = OnHost(device).compile(graph), placed(y, "C")
+        kernel.run(x, y, out=(out,))
+        np.testing.assert_array_equal(out, np.maximum(x, y))
+        (plan,) = kernel.state.unit().plans.values()
+        return device.accesses(), plan.choice.variant, x
+
+    @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+    def test_whole_sectors_are_loaded_and_stored(self, dtype: str) -> None:
+        notes, variant, x = self.counted(dtype, 1)
+        assert variant.kind is Kind.TILES and variant.turned == (0,)
+        for array in range(3):
+            mine = notes[notes["array"] == array]
+            assert mine["size"].sum() >= x.nbytes
+            assert touched(mine) == x.nbytes // 32, "each sector is asked for once"
+
+    @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+    def test_without_squares_each_element_is_a_sector(self, dtype: str) -> None:
+        """What the squares save, and that the model of the rule counts what the text asks for."""
+        notes, variant, x = self.counted(dtype, 1 << 20)
+        assert variant.kind is Kind.FLAT
+        mine = notes[notes["array"] == 0]
+        assert touched(mine) == x.size == sectors(x.shape[0], x.itemsize) * x.size // 32
+        assert x.size == 32 // x.itemsize * (x.nbytes // 32)
+
+    @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+    def test_no_two_threads_wait_for_one_bank(self, dtype: str) -> None:
+        notes, _, x = self.counted(dtype, 1)
+        together = 32 if x.itemsize <= 4 else 16
+        mine = notes[notes["array"] >= SHARED]
+        stored = mine["order"] < variant_stores(notes)
+        for part in (mine[stored], mine[~stored]):
+            assert len(part) and max(map(way_of_banks, by_warp(part, together))) == 1
+
+
+def variant_stores(notes: np.ndarray) -> int:
+    """How often each thread stores into shared memory: as often as it loads of the input."""
+    return int(notes[notes["array"] == 0]["order"].max()) + 1
