@@ -38,7 +38,8 @@ class Stage:
     ----------
     func : halide.Func
     role : str
-        ``"lanes"``, ``"joined"``, ``"part"``, ``"total"``, ``"row"``, ``"kept"``, ``"out"``, ``"row_out"``.
+        ``"lanes"``, ``"joined"``, ``"part"``, ``"total"``, ``"row"``, ``"kept"``, ``"ready"``,
+        ``"out"``, ``"row_out"``.
     domain : halide.RDom or None
         What its update folds.
     """
@@ -79,6 +80,7 @@ class Algorithm:
         self.fused = fuses(frame.graph)
         self.tuples: dict[Node, tuple[Func, int, Names]] = {}
         self.constants: dict[Node, Expr] = {}
+        self.ready: dict[int, Func] = {}
         self._rows(frame.schedule.before)
         for k, part in enumerate(frame.schedule.passes):
             self._pass(k, part)
@@ -173,12 +175,16 @@ class Algorithm:
                 count = count * hl.cast(hl.Int(64), self.extent(loop))
         return convert(count, v.spec.dtype.name)
 
+    def pure(self, loops: Names) -> tuple[Any, ...]:
+        """The variables of loops."""
+        return tuple(self.vars[loop] for loop in loops)
+
     def define(
         self, name: str, role: str, loops: Names, nodes: Sequence[Node], values: Sequence[Expr]
     ) -> Func:
         """A function over `loops` with a value for each of `nodes`."""
         func = hl.Func(name)
-        func[tuple(self.vars[loop] for loop in loops)] = _tuple(values)
+        func[self.pure(loops)] = _tuple(values)
         self.stages.append(Stage(func, role))
         for index, node in enumerate(nodes):
             self.tuples[node] = (func, index, loops)
@@ -306,11 +312,12 @@ class Algorithm:
         """A function for the outputs of each pattern of loops.
 
         Row values are written together with the elements of the row, over and over, which costs a store for a
-        vector: so that both are made while the row is in cache.
+        vector: so that both are made while the row is in cache. Several outputs without a row are `ready`,
+        for a turn of the loop, before one is written, perhaps over what the others are made of.
         """
         classes: dict[Names, list[Operand]] = {}
         together = not self.frame.flat and any(o.loops == self.frame.loops for o in self.frame.outputs)
-        for o in self.frame.written:
+        for o in self.frame.outputs:
             classes.setdefault(self.frame.loops if together else o.loops, []).append(o)
         found = []
         for number, (loops, operands) in enumerate(classes.items()):
@@ -318,6 +325,9 @@ class Algorithm:
             at = self.here(loops)
             values = [store(self.value(o.node, at, memo), o.node.spec.dtype.name) for o in operands]
             full = loops == self.frame.loops
+            if self.frame.flat and len(values) > 1 and loops[:1] == ("i",):
+                ready = self.ready[number] = self.define(f"ready{number}", "ready", loops, [], values)
+                values = [_element(ready, self.pure(loops), k) for k in range(len(values))]
             func = self.define(f"out{number}", "out" if full else "row_out", loops, [], values)
             self._bound(func, loops, operands)
             found.append((func, tuple(operands)))

@@ -118,22 +118,6 @@ class Frame:
         """The operand that each leaf is loaded from."""
         return {o.node: o for o in reversed(self.operands) if not o.is_output}
 
-    @cached_property
-    def reads(self) -> dict[Node, frozenset[Node]]:
-        """The inputs that each output is computed from."""
-        found: dict[Node, frozenset[Node]] = {x: frozenset([x]) for x in self.graph.inputs}
-        for v in self.graph.nodes:
-            found.setdefault(v, frozenset().union(*(found[i] for i in v.inputs)))
-        return {o.node: found[o.node] for o in self.outputs}
-
-    @cached_property
-    def written(self) -> tuple[Operand, ...]:
-        """The outputs in the order in which an element of each is written.
-
-        Those that are computed from many inputs come first: then most may replace an input.
-        """
-        return tuple(sorted(self.outputs, key=lambda o: -len(self.reads[o.node])))
-
     @property
     def outputs(self) -> tuple[Operand, ...]:
         return tuple(o for o in self.operands if o.is_output)
@@ -153,5 +137,5 @@ class Frame:
             words += [f"folds {listed(part.folds)}"] if part.folds else []
             words += [f"then {listed(part.after)}"] if part.after else []
             lines += ["; ".join(words)] if len(words) > 1 else []
-        written = ", ".join(f"{o.name} = {names[o.node]} over ({', '.join(o.loops)})" for o in self.written)
+        written = ", ".join(f"{o.name} = {names[o.node]} over ({', '.join(o.loops)})" for o in self.outputs)
         return [*lines, f"writes {written}"]

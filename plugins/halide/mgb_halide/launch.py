@@ -13,7 +13,6 @@ from weakref import WeakSet
 
 import numpy as np
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
-from mgb.ir import Node
 from mgb_native.launch import PLANS, Part
 
 from .frame import Frame, Names, Operand
@@ -275,21 +274,14 @@ def _fits(number: int) -> int:
 def _hazards(frame: Frame, once: bool) -> list[tuple[int, int]]:
     """(input, output) pairs that must not be the same memory.
 
-    An element of an input may be overwritten by the output that was computed from it, where there is one loop
-    over the whole domain and nothing else, when no output that is written later reads it, and when each
-    element is computed `once`.
+    An element of an input may be overwritten by an output, where there is one loop over the whole domain and
+    nothing else, and when each element is computed `once`: all of a turn is computed before any is written.
     """
     alone = once and frame.flat and all(o.loops == frame.loops for o in frame.outputs)
-    full = {o.node for o in frame.operands if o.loops == frame.loops}
-    places = {o.name: k for k, o in enumerate(frame.written)}
-
-    def shares(x: Node, j: int) -> bool:
-        later = frame.written[places[f"y{j}"] + 1 :]
-        return alone and x in full and not any(x in frame.reads[o.node] for o in later)
-
+    full = {o.node for o in frame.operands if alone and o.loops == frame.loops}
     return [
         (i, j)
         for i, x in enumerate(frame.graph.inputs)
         for j, y in enumerate(frame.graph.outputs)
-        if x.spec == y.spec and not shares(x, j)
+        if x.spec == y.spec and x not in full
     ]

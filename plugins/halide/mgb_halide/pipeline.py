@@ -152,7 +152,7 @@ class _Scheduler:
     # kinds of groups
 
     def flat(self) -> None:
-        for func, operands in self.algorithm.outputs:
+        for number, (func, operands) in enumerate(self.algorithm.outputs):
             loops = operands[0].loops
             if loops[:1] != ("i",):
                 if loops:
@@ -160,14 +160,20 @@ class _Scheduler:
                 continue
             stage = func if self.dense is None else func.specialize(self.dense)
             _, lane = self.sweep(stage, loops)
-            stage.vectorize(lane, self.lanes, hl.TailStrategy.RoundUp)
+            turn, element = self.fresh("turn"), self.fresh("element")
+            stage.split(lane, turn, element, self.lanes, hl.TailStrategy.RoundUp)
+            stage.vectorize(element)
             if self.dense is not None:
-                self.squares(func, loops)
+                self.squares(func, loops, turn)
+            if number in self.algorithm.ready:
+                ready = self.algorithm.ready[number]
+                ready.compute_at(func, turn).store_in(hl.MemoryType.Stack)
+                ready.vectorize(self.algorithm.vars["i"], self.lanes, self.guard)
 
-    def squares(self, stage: Any, loops: Sequence[str]) -> None:
+    def squares(self, stage: Any, loops: Sequence[str], lane: Any) -> None:
         """Squares of the two innermost axes: what lies side by side along the second stays in cache."""
         variables = self.algorithm.vars
-        first, lane = self.fresh("square"), self.fresh("lane")
+        first = self.fresh("square")
         stage.split(variables["i"], first, lane, SQUARE, self.guard)
         over, inside = [first], [lane]
         if len(loops) > 1:

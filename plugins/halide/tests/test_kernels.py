@@ -93,6 +93,21 @@ def test_an_update_of_many_arrays_in_place(size: int) -> None:
     checked(graph, arrays, over={0: 2, 1: 0, 2: 3})
 
 
+def test_outputs_that_are_computed_from_all_that_they_replace() -> None:
+    """All of a turn is computed before any of it is written; no input is copied."""
+
+    def momentum(p: Any, g: Any, v: Any) -> Any:
+        v = 0.9 * v + g + 0.01 * p
+        return v, p - 0.1 * v
+
+    for shape in [(5,), (64,), (1000,), (40, 70)]:
+        arrays = [samples("float32", shape, seed) for seed in range(3)]
+        graph = of(momentum, *arrays)
+        assert not len(BACKEND.compile(lower(graph, BACKEND.traits)).state.hazards)
+        checked(graph, arrays, over={0: 2, 1: 0})
+        checked(graph, arrays, over={0: 0, 1: 2})
+
+
 def test_outputs_that_change_places_in_memory() -> None:
     x, y = samples("float32", (100,), 1), samples("float32", (100,), 2)
     checked(of(lambda x, y: (y * 2 + x, x * 3 - y), x, y), [x, y], over={0: 0, 1: 1})
