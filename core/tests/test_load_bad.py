@@ -100,6 +100,10 @@ def _no_output(model: Any) -> None:
     model.graph.output[0].name = "z"
 
 
+def _nameless_output(model: Any) -> None:
+    model.graph.node[-1].output[0] = model.graph.output[0].name = ""
+
+
 def _two_weights(model: Any) -> None:
     model.graph.initializer.append(model.graph.initializer[0])
 
@@ -143,6 +147,7 @@ DAMAGE = [
     (_cycle, "nothing before it makes its input 'y'"),
     (_twice, "'p' has a value already"),
     (_no_output, "nothing makes its output 'z'"),
+    (_nameless_output, "output 0 has no name"),
     (_two_weights, "two initializers have one name"),
     (_two_inputs, "two inputs have one name"),
     (_two_attributes, "'axis' is given twice"),

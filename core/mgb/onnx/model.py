@@ -241,7 +241,7 @@ def _needed(body: Body, outputs: Sequence[str]) -> Body:
             calls.append(call)
             wanted.update(call.inputs)
             wanted.update(name for inner in _inner_bodies(call) for name in _free_names(inner))
-    made = {*body.inputs, *body.constants, *(n for c in calls for n in c.outputs)}
+    made = {*body.inputs, *body.constants, *(n for c in calls for n in c.outputs if n)}
     missing = [name for name in outputs if name not in made]
     if missing:
         raise OnnxFileError(f"nothing in the graph is called {missing[0]!r}")

@@ -154,6 +154,8 @@ class _Reader:
             raise OnnxFileError(f"{place}: two initializers have one name")
         inputs = tuple(v.name for v in proto.input if v.name not in constants)
         outputs = tuple(v.name for v in proto.output)
+        if "" in outputs:
+            raise OnnxFileError(f"{place}: output {outputs.index('')} has no name")
         return self._body(proto, inputs, outputs, constants, opsets, place, outer)
 
     def function(self, proto: Any) -> Function:
