@@ -92,6 +92,21 @@ def samples(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return _flat(wanted, size, random).astype(wanted).reshape(shape)
 
 
+def pairs_of_any_bits(dtype: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """What to divide: floats of any bits, each special one by each other, quotients as they occur."""
+    random, word = np.random.default_rng(13), np.dtype(f"uint{8 * np.dtype(dtype).itemsize}")
+    a, b = random.integers(0, np.iinfo(word).max, (2, count), word, endpoint=True).view(dtype)
+    info = np.finfo(dtype)
+    tiny = (info.tiny, info.tiny / 3, info.smallest_subnormal, 7 * info.smallest_subnormal)
+    some = (0.0, 1.0, 3.0, 0.1, np.inf, np.nan, info.max, info.max / 3, *tiny)
+    special = np.array([*some, *(-v for v in some)], dtype)
+    n, half = len(special), count // 2
+    a[: n * n], b[: n * n] = np.repeat(special, n), np.tile(special, n)
+    a[half:] = random.standard_normal(count - half) * 100
+    b[half:] = random.standard_normal(count - half)
+    return a, b
+
+
 def _flat(dtype: np.dtype[Any], size: int, random: np.random.Generator) -> np.ndarray:
     if dtype == dtypes.bool_:
         return random.integers(0, 2, size)

@@ -26,19 +26,14 @@ class TestLaunches(launched.Launches):
 
     def test_parameters_stand_side_by_side(self, stub_folder: Path) -> None:
         """And two addresses that Triton has for itself come last."""
-        script = """
-x, y = np.zeros((60, 1000), np.float32), np.zeros((1000,), np.float16)
-out = [np.zeros((60, 1000), np.float32), np.zeros(1000, np.float16)]
-kernel = backend.compile(traced(lambda x, y: (x * y, y + 1), x, y))
-unit = kernel.state.unit()
-plan, pointers, _ = unit.prepare([x, y], out)
-notes.watch(len(plan.content))
-kernel.run(x, y, out=out)
-(note,) = notes.launches()
+        script = (
+            launched.ONE_CALL
+            + """
 packing = unit.packing(plan.choice.variant)
 last = struct.unpack("<QQ", note["parameters"][packing.size - 16 : packing.size])
 print(json.dumps([packing.places, last]))
 """
+        )
         places, last = self.run(stub_folder, script)
         assert places[:5] == [0, 8, 16, 24, 32] and places[5] == 36 and last == [0, 0]
 

@@ -9,7 +9,7 @@ import mgb
 import mgb.functional as F
 import numpy as np
 import pytest
-from matmul_backend import BACKEND, MODES, Timed, choose, layer, lowered, near, numbers
+from matmul_backend import BACKEND, MODES, Counting, choose, layer, lowered, near, numbers
 from matmul_backend import fresh as fresh
 from mgb import config, dtypes
 from mgb.executor import kernels
@@ -142,24 +142,24 @@ class TestMeasured:
         monkeypatch.setattr(BACKEND, "device", BACKEND.device)
 
     def test_the_faster_way_serves_and_is_kept(self) -> None:
-        first = Timed(1.0, 0.9, 0.5)
+        first = Counting(1.0, 0.9, 0.5)
         self.run(first)
         assert first.asked >= 4 and first.multiplied == 1, "the library's product was tried, and no more"
         products._known.clear()  # as in another process
-        second = Timed(0.1)
+        second = Counting(0.1)
         self.run(second)
         assert (second.asked, second.multiplied) == (0, 0)
-        third = Timed(0.1)
+        third = Counting(0.1)
         self.run(third, m=400)  # of another size
         assert third.asked >= 4 and third.multiplied == 2
 
     def test_one_that_is_hardly_faster_does_not_serve(self) -> None:
-        device = Timed(1.0, *[0.98] * 9)
+        device = Counting(1.0, *[0.98] * 9)
         self.run(device)
         assert device.multiplied == 2
 
     def test_tiles_that_do_not_fit_are_left_out(self) -> None:
-        device = Timed(1.0, *[None] * 9)
+        device = Counting(1.0, *[None] * 9)
         self.run(device)
         assert device.multiplied == 2
 
@@ -167,12 +167,12 @@ class TestMeasured:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv(tuning.SETTING, "0")
-        device = Timed(1.0, 0.1)
+        device = Counting(1.0, 0.1)
         self.run(device)
         assert (device.asked, device.multiplied) == (0, 1)
 
     def test_inputs_that_are_written_over_are_measured_with_their_values(self) -> None:
-        BACKEND.device = Timed(1.0, 0.5)
+        BACKEND.device = Counting(1.0, 0.5)
         x = numbers((40, 40), "float32", 0)
         given = x.copy()
         BACKEND.compile(lowered(lambda x: F.matmul(x, x) + 1, x)).run(given, out=(given,))

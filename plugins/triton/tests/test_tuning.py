@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +9,11 @@ import numpy as np
 import pytest
 from mgb import config
 from mgb.ops.reduce import reduce_sum
-from mgb_cuda import LaunchError
 from mgb_triton import tuning
 from mgb_triton.testing.interpreter import Interpreter, missing
-from triton_helpers import OnInterpreter, call, traced
+from triton_helpers import OnInterpreter, Timed, call, traced
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
-
-
-class Timed(Interpreter):
-    """Its clock says these seconds, one after another; None: the launch fails."""
-
-    def __init__(self, *seconds: float | None) -> None:
-        super().__init__()
-        self.seconds = list(seconds)
-        self.asked = 0
-
-    def elapsed(self, run: Callable[[int], None]) -> float:
-        run(0)
-        self.asked += 1
-        found = self.seconds.pop(0) if self.seconds else 1.0
-        if found is None:
-            raise LaunchError("too many resources requested for launch")
-        return found
 
 
 @pytest.fixture(autouse=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from mgb_cuda import Properties
+from collections.abc import Callable
+
+from mgb_cuda import LaunchError, Properties
 from mgb_cuda.testing.bench import Bench, OnDevice, call, provider
 from mgb_triton.backend import Generated, Gpu, Triton, text_version, traits
 from mgb_triton.testing.interpreter import PROPERTIES, Interpreter, missing
 
-__all__ = ["BACKEND", "BENCH", "OnInterpreter", "Plugin", "call", "traced"]
+__all__ = ["BACKEND", "BENCH", "OnInterpreter", "Plugin", "Timed", "call", "traced"]
 
 
 class OnInterpreter(OnDevice, Generated):
@@ -31,6 +33,22 @@ class Given(OnDevice, Generated):
 
     name = "triton_given"
     traits = traits("gpu")
+
+
+class Timed(Interpreter):
+    """Its clock says these seconds, one after another; None: the launch fails."""
+
+    def __init__(self, *seconds: float | None) -> None:
+        super().__init__()
+        self.seconds, self.asked = list(seconds), 0
+
+    def elapsed(self, run: Callable[[int], None]) -> float:
+        run(0)
+        self.asked += 1
+        found = self.seconds.pop(0) if self.seconds else 1.0
+        if found is None:
+            raise LaunchError("too many resources requested for launch")
+        return found
 
 
 BENCH = Bench(

@@ -11,6 +11,18 @@ import pytest
 from . import stub
 from .suite import Suite
 
+#: One call, and what the driver noted of its launch.
+ONE_CALL = """
+x, y = np.zeros((60, 1000), np.float32), np.zeros((1000,), np.float16)
+out = [np.zeros((60, 1000), np.float32), np.zeros(1000, np.float16)]
+kernel = backend.compile(traced(lambda x, y: (x * y, y + 1), x, y))
+unit = kernel.state.unit()
+plan, pointers, _ = unit.prepare([x, y], out)
+notes.watch(len(plan.content))
+kernel.run(x, y, out=out)
+(note,) = notes.launches()
+"""
+
 #: What every script begins with: a GPU that is the stub, and arrays that look like those of a GPU. The stub
 #: keeps what the first parameter points to and what follows: kernels have their parameters side by side.
 SETUP = """
@@ -71,15 +83,9 @@ class Launches(Launched):
     toolchain: ClassVar[tuple[str, ...]]
 
     def test_every_parameter_arrives(self, stub_folder: Path) -> None:
-        script = """
-x, y = np.zeros((60, 1000), np.float32), np.zeros((1000,), np.float16)
-out = [np.zeros((60, 1000), np.float32), np.zeros(1000, np.float16)]
-kernel = backend.compile(traced(lambda x, y: (x * y, y + 1), x, y))
-unit = kernel.state.unit()
-plan, pointers, _ = unit.prepare([x, y], out)
-notes.watch(len(plan.content))
-kernel.run(x, y, out=out)
-(note,) = notes.launches()
+        script = (
+            ONE_CALL
+            + """
 variant = plan.choice.variant
 packing = unit.packing(variant)
 values = list(packing.fields.unpack_from(note["parameters"], 8 * 4))
@@ -90,6 +96,7 @@ print(json.dumps({
     "numbers": dict(zip(packing.names, values)), "elements": ELEMENTS,
 }))
 """
+        )
         found = self.run(stub_folder, script.replace("ELEMENTS", self.elements))
         assert found["name"] == "mgb_0" and found["block"] == [self.threads, 1, 1] and found["shared"] == 0
         assert found["grid"] == [-(-60_000 // found["elements"]), 1, 1]
