@@ -74,6 +74,24 @@ GROUPS: dict[str, Callable[..., Any]] = {
 }
 
 
+def momentum(x: Any, y: Any, axis: tuple[int, ...]) -> list[Any]:
+    """An update whose step is as long as what it updates."""
+    mean = y * 0.9 + x * 0.1
+    ratio = sqrt(reduce_sum(x * x, axis=axis) + 1.0) / sqrt(reduce_sum(mean * mean, axis=axis) + 1.0)
+    return [x - ratio * mean * 0.01, mean]
+
+
+def crossed(x: Any, y: Any, axis: tuple[int, ...]) -> list[Any]:
+    """Each result needs all of a row of each operand, and there are passes after the first one written."""
+    low, high = reduce_min(x, axis=axis), reduce_max(y, axis=axis)
+    shifted = x - low
+    return [y * 2.0, shifted, reduce_max(shifted * y, axis=axis) + high + y]
+
+
+#: Graphs whose results have the shapes of their operands.
+UPDATES: dict[str, Callable[..., Any]] = {f.__name__: f for f in (momentum, crossed)}
+
+
 def folds(x: Any, axis: tuple[int, ...]) -> list[Any]:
     return [f(x, axis=axis) for f in (reduce_sum, reduce_prod, reduce_max, reduce_min)]
 
@@ -121,9 +139,24 @@ class TestReductions:
         x, y = samples("float32", (6, 1)), samples("float32", (1, 40), 1)
         check(driver, of(lambda x, y: reduce_sum(x * y, axis=(0,)), x, y), [x, y])
 
-    def test_result_over_an_input(self, driver: Driver) -> None:
-        x = samples("float32", (6, 40))
-        check(driver, of(lambda x: softmax(x, (1,)), x), [x], over={0: 0})
+    @pytest.mark.parametrize("group", ["softmax", "normalise"])
+    @pytest.mark.parametrize("name", ["row", "column", "all", "large", "large column", "large all"])
+    def test_result_over_an_input(self, driver: Driver, group: str, name: str) -> None:
+        shape, axis = CASES[name]
+        x = samples("float32", shape)
+        check(driver, of(lambda x: GROUPS[group](x, axis), x), [x], over={0: 0})
+
+    @pytest.mark.parametrize("update", UPDATES)
+    @pytest.mark.parametrize("name", ["row", "column", "all", "large", "large column", "large all"])
+    def test_results_over_inputs(self, driver: Driver, update: str, name: str) -> None:
+        shape, axis = CASES[name]
+        x, y = small("float32", shape), small("float32", shape)[::-1].copy()
+        graph = of(lambda x, y: UPDATES[update](x, y, axis), x, y)
+        for output in range(len(graph.outputs)):
+            for given in (0, 1):
+                check(driver, graph, [x, y], over={output: given})
+        check(driver, graph, [x, y], over={0: 0, 1: 1})
+        check(driver, graph, [x, y], over={0: 1, 1: 0})
 
     @pytest.mark.parametrize("op", [n for n, op in OPS.items() if op.kind is Kind.REDUCE])
     def test_op(self, driver: Driver, op: str) -> None:

@@ -140,6 +140,9 @@ class Kernel:
         Outputs of `results`, each with the input whose memory it may take. `spare` says for each pair whether
         it may in this call: nobody looks at that input any more. Then the result may be the very array that
         was passed, with other values; should the call fail, the array must have its old ones.
+    hazards : frozenset of (int, int), optional
+        Inputs, each with an output of its shape and dtype, that `run` copies when both are the same memory;
+        the core has others written over. None: it does not say, and what a reduction reads stays.
     """
 
     run: Callable[..., None]
@@ -147,6 +150,7 @@ class Kernel:
     state: Any = field(default=None, repr=False)
     results: Callable[..., tuple[Any, ...]] | None = None
     replaces: tuple[tuple[int, int], ...] = ()
+    hazards: frozenset[tuple[int, int]] | None = None
 
 
 class Backend(ABC):

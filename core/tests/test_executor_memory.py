@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from folding import DEFAULT, F32, Fold, Owner, S, check, spec, transposed
+from folding import DEFAULT, F32, Fold, Owner, S, check, spec, transposed, use
 from graphs import run
 from hypothesis import given
 from hypothesis import strategies as st
 from mgb import dtypes, memory
+from mgb.backend import Kernel
 from mgb.executor import Options, compile_program
 from mgb.executor.packing import pack
 from mgb.executor.plan import reads_in_place
@@ -210,6 +212,34 @@ def test_which_updates_are_in_place(
     fold: Fold, allowed: bool, function: Any, shapes: tuple[Spec, ...]
 ) -> None:
     assert updated(function, *shapes) is allowed
+
+
+class Telling(Fold):
+    """Says which operands its kernels copy: those that are given here."""
+
+    def __init__(self, *hazards: tuple[int, int]) -> None:
+        super().__init__()
+        self.hazards = frozenset(hazards)
+
+    def compile(self, graph: Graph) -> Kernel:
+        return replace(super().compile(graph), hazards=self.hazards)
+
+
+def test_a_kernel_tells_what_it_may_write_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nothing is asked of its passes; but who else reads the operand still is."""
+
+    def stepped(w: Tensor, g: Tensor) -> list[Tensor]:
+        return [w - g / reduce.reduce_sum(w * w, axis=(0, 1)), reduce.reduce_sum(g, axis=(0, 1))]
+
+    use(monkeypatch, Telling())
+    assert updated(stepped, S, S)
+    assert not updated(lambda w, g: [*stepped(w, g), w], S, S)
+    assert not updated(lambda w, g: [w - transposed(w) * g], S, S)
+    assert not updated(lambda w, g: [n := w - g * 0.5, matmul(n, w)], S, S)
+    use(monkeypatch, Telling((0, 0)))
+    assert not updated(stepped, S, S)
+    use(monkeypatch, Telling((0, 1), (1, 0)))
+    assert updated(stepped, S, S)
 
 
 def test_an_output_replaces_one_input(fold: Fold) -> None:

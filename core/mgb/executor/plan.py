@@ -222,6 +222,9 @@ class _Lives:
         source, target = self.inner.get((id(step), old)), self.inner[id(step), new]
         if readers[-2:-1] == [at] or source is None:  # read twice, or a view of it
             return False
+        hazards = self.calls[at].hazards
+        if hazards is not None:
+            return (old, new) not in hazards
         return not step.fused or reads_in_place(step.graph, source, target)
 
 

@@ -53,6 +53,13 @@ class Call:
         """Its results."""
         return tuple(n for step in self.steps for n in step.writes)
 
+    @cached_property
+    def hazards(self) -> frozenset[tuple[Node, Node]] | None:
+        """`Kernel.hazards`, as (operand, result)."""
+        if self.kernel is None or self.kernel.hazards is None:
+            return None
+        return frozenset((self.reads[i], self.writes[j]) for i, j in self.kernel.hazards)
+
 
 def schedule(
     steps: Sequence[Step],

@@ -14,6 +14,7 @@ from .. import device as devices
 from ..apply import caller
 from ..device import is_gpu, of_array
 from ..errors import TraceOutputError
+from ..executor import Program
 from ..ir import Spec
 from ..tensor import Tensor, wrap
 from .alike import alike, still_pinned
@@ -70,7 +71,7 @@ class HostlessCall:
         """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
         assert self._leaves is not None
         program, reads = self.variant.program(0) if self.variant.segments[0].outputs else (None, ())
-        writer = _Writer(self.variant, program.call if program else None, reads, self.pins)
+        writer = _Writer(self.variant, program, reads, self.pins)
         self.source, run = writer.write(self._leaves, self.structure, self.results)
         self._leaves = None
         return run
@@ -118,10 +119,12 @@ class _Writer:
     def __init__(
         self,
         variant: Variant,
-        program: Callable[..., Any] | None,
+        program: Program | None,
         reads: Sequence[int],
         pins: Sequence[Pin],
     ) -> None:
+        places = program.memory_plan.places.values() if program else ()
+        self._in_place = {place.update for place in places}
         self._record = variant.record
         self._pins = pins
         self._outputs = variant.segments[0].outputs
@@ -137,7 +140,7 @@ class _Writer:
             "MISS": MISS,
             "float32": np.float32,
             "place": devices.place,
-            "program": program,
+            "program": program.call if program else None,
             "wrap": wrap,
         }
         self._lines: list[str] = []
@@ -286,11 +289,13 @@ class _Writer:
             for p, r in enumerate(self._reads)
             if r < 0 and self._is_guarded_with_others(-1 - r)
         }
-        for given in (False, True):  # apart: arguments are new more often
-            guarded = [p for p, external in externals.items() if (external.leaf is not None) is given]
-            if guarded:
-                fits = Fits(guarded, [externals[p].node.spec for p in guarded])
-                self._lines.append(f"if not {self._name(fits)}(arrays): return MISS")
+        alike: dict[tuple[bool, bool], list[int]] = {}
+        for p, external in externals.items():  # apart: arguments are new more often, what is replaced always
+            replaced = -1 - self._reads[p] in self._updated and p not in self._in_place
+            alike.setdefault((replaced, external.leaf is not None), []).append(p)
+        for _, guarded in sorted(alike.items()):
+            fits = Fits(guarded, [externals[p].node.spec for p in guarded])
+            self._lines.append(f"if not {self._name(fits)}(arrays): return MISS")
         self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
 
     def _tensor(self, place: External | Expected | Outside) -> str:

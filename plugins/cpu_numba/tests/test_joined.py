@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, VIEWS, outputs_of, traced, view
+from mgb import Parameter, tensor
 from mgb.backend import Kernel
 from mgb.ir import Graph
+from mgb.jit import trace
 from mgb.ops import primitives as ops
 from mgb.ops.reduce import reduce_sum
+from mgb.optimizer import LAMB
 from mgb_native import plan
 
 RNG = np.random.default_rng(5)
@@ -101,6 +104,38 @@ def test_the_same_kernel_often_and_in_place(monkeypatch: pytest.MonkeyPatch) -> 
     for row, want in zip(rows, wide, strict=True):
         for x, w in zip(row, want, strict=True):
             np.testing.assert_allclose(x, w, rtol=1e-3, atol=1e-4)
+
+
+def test_steps_of_their_parameters_length_are_taken_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAMB: two folds over the parameter and its means, which are written after the second."""
+    monkeypatch.setenv("MGB_JIT_BACKEND", "CPU_NUMBA")
+    values = [normal(40 + 7 * n, 9) for n in range(6)]
+    params = [Parameter(v) for v in values]
+    update = LAMB(params, lr=0.01, weight_decay=0.01)
+
+    @trace(without_host=True)
+    def step(*grads: Any) -> None:
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+        update.step().clear_grad()
+
+    wide = [(v.astype(np.float64), 0.0, 0.0) for v in values]
+    places = set()
+    for t in range(1, 8):
+        given = [normal(*v.shape) for v in values]
+        step(*map(tensor, given))
+        places.add(tuple(p._data.ctypes.data for p in params))
+        wide = [true_lamb(*state, g, t) for state, g in zip(wide, given, strict=True)]
+    for param, (want, *_) in zip(params, wide, strict=True):
+        np.testing.assert_allclose(param.numpy(), want, rtol=1e-4, atol=1e-5)
+    assert len(places) <= 3  # the values given, those of the recorded call, and their last ones
+
+
+def true_lamb(p: Any, mean: Any, square: Any, g: Any, t: int) -> tuple[Any, Any, Any]:
+    """You et al. 2020."""
+    mean, square = 0.9 * mean + 0.1 * g, 0.999 * square + 0.001 * g * g
+    delta = mean / (1 - 0.9**t) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8) + 0.01 * p
+    return p - 0.01 * np.linalg.norm(p) / np.linalg.norm(delta) * delta, mean, square
 
 
 def test_an_output_that_would_overwrite_an_input_too_early() -> None:

@@ -34,6 +34,20 @@ def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
     )
 
 
+def launched(units: Sequence[Any], source: str, state: Any = None) -> Kernel:
+    """The kernel that calls `units`.
+
+    Parameters
+    ----------
+    units : sequence of Unit
+        As for `Launcher`.
+    source, state
+        As for `Kernel`.
+    """
+    launcher = Launcher(units)
+    return Kernel(launcher.run, source, state, hazards=launcher.hazards)
+
+
 class LaunchedBackend(Backend):
     """A backend of which a kernel is machine code that `Launcher` calls.
 
@@ -66,7 +80,7 @@ class LaunchedBackend(Backend):
         if not kernels:
             return None
         units = [kernel.state for kernel in kernels]
-        return Kernel(Launcher(units).run, "\n\n".join(k.source for k in dict.fromkeys(kernels)))
+        return launched(units, "\n\n".join(k.source for k in dict.fromkeys(kernels)))
 
     def target(self) -> str:
         return target(self.package)
@@ -108,4 +122,4 @@ class NativeBackend(LaunchedBackend):
 
     def _kernel(self, frame: Frame, printed: Any, code: Code) -> Kernel:
         unit = Unit(frame, code)
-        return Kernel(Launcher([unit]).run, self.readable(frame, printed), unit)
+        return launched([unit], self.readable(frame, printed), unit)

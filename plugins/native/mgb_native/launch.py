@@ -97,6 +97,10 @@ class Launcher:
 
     Attributes
     ----------
+    hazards : frozenset of (int, int)
+        See `Kernel.hazards`.
+    overlaps : array
+        The same, by the places of the arrays in a call.
     run : callable
         A native function. It calls the kernels itself where a recent program fits, and `slow` otherwise.
     """
@@ -106,7 +110,9 @@ class Launcher:
         self.inputs = sum(u.inputs for u in self.units)
         self.outputs = sum(u.outputs for u in self.units)
         self.constants = [c for u in self.units for c in u.constants]
-        self.hazards = np.array(list(self._hazards()), np.int64).reshape(-1, 2)
+        self.hazards = frozenset(self._hazards())
+        pairs = [(i, self.inputs + j) for i, j in sorted(self.hazards)]
+        self.overlaps = np.array(pairs, np.int64).reshape(-1, 2)
         self.operands = np.array(list(self._operands()), np.int64)
         self.programs: dict[Any, Program] = {}
         self.recent = _Recent(())
@@ -117,7 +123,7 @@ class Launcher:
         self.run = native().function(self.memory)
 
     def _hazards(self) -> Iterator[tuple[int, int]]:
-        x, y = 0, self.inputs
+        x = y = 0
         for unit in self.units:
             yield from ((x + i, y + j) for i, j in unit.hazards)
             x, y = x + unit.inputs, y + unit.outputs
@@ -145,7 +151,7 @@ class Launcher:
             raise TypeError(f"the kernel takes {wanted}, not {len(xs)} and {len(out)}")
         arrays = [np.asarray(a) for a in (*xs, *out)]
         start = [a.__array_interface__["data"][0] for a in arrays]
-        for i, j in self.hazards:
+        for i, j in self.overlaps:
             if start[i] == start[j]:
                 arrays[i] = arrays[i].copy()
         program = self.program(arrays)
@@ -192,7 +198,7 @@ class Launcher:
             plans=plans,
         )
         program = work.program(threads if parallel else 0)
-        program.hazards, program.hazard_count = self.hazards.ctypes.data, len(self.hazards)
+        program.hazards, program.hazard_count = self.overlaps.ctypes.data, len(self.overlaps)
         program.operands, program.operand_count = self.operands.ctypes.data, len(self.operands)
         return program
 
