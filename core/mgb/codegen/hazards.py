@@ -39,9 +39,7 @@ def replaced(graph: Graph, y: Node) -> tuple[int, ...]:
 
 def _sharing(schedule: Schedule, y: Node) -> Callable[[Node], bool]:
     """Whether an input may be the memory of the output `y`, which is written everywhere."""
-    written = next((k for k, p in enumerate(schedule.passes) if y in p.stores), None)
-    if written is None:
-        return lambda x: False
+    written = next(k for k, p in enumerate(schedule.passes) if y in p.stores)
     here, later = schedule.passes[written], {x for p in schedule.passes[written + 1 :] for x in p.reads}
     read, found = set(here.reads), _cone(here.computes, y)
     return lambda x: x not in later and (x not in read or x in found)
