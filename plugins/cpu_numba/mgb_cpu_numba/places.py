@@ -60,12 +60,11 @@ class Places(Writer):
             if self.frame.columns and o.moves:
                 start = self.moved(start, [o.at], ["column"])
             self.line(f"{o.name}_row = {self.lined_up(o, start, count) if o.node in read else start}")
-        if self.frame.tiled:
-            self.ask()
-            self.tiles(places[0])
 
     def ask(self) -> None:
         """Have the elements of a later row on their way from memory."""
+        if not self.frame.tiled:
+            return
         with self.block("if ahead != 0:"):
             for o in self.frame.tiled:
                 later = self.moved(f"{o.name}_row", self.frame.strides_at(o, "kept"), ["ahead"])
@@ -80,8 +79,11 @@ class Places(Writer):
                     later = self.moved(f"{o.name}_at", self.frame.strides_at(o, "kept")[:1], ["1"])
                     self.line(f"ask({later}, count * {o.itemsize})")
 
-    def tiles(self, place: str) -> None:
+    def tiles(self) -> None:
         """Lay out rows that lie across cache lines, as many together as share a line."""
+        if not self.frame.tiled:
+            return
+        place = "kept0" if self.frame.loops["kept"] > 1 else "row"
         length = f"slot(plan, {self.frame.lengths_at['kept']})"
         with self.block("if tile != 0:"), self.block("if row >= tile1:"):
             self.line("tile0 = row")

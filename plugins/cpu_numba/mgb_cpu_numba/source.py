@@ -14,10 +14,11 @@ Softmax over the last axis, layer norm and the like are one kernel: the row stay
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from mgb.codegen import Pass, hazards, replaced
 from mgb_native.folds import held, identity
-from mgb_native.frame import HEAD, SPAN, Frame, Operand
+from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
 
 from .hints import DEAR, MASKED, PARTS, WHOLE
 from .values import Values
@@ -38,8 +39,13 @@ class _Kernel(Values):
         if self.frame.tiled:
             self.line("tile0 = row0")
             self.line("tile1 = row0")
-        with self.block("for row in range(row0, row1):"):
-            self.row()
+        if self.frame.has_rows:
+            with self.block("if short != 0:"):
+                self.rows(self.short_row)
+            with self.block("else:"):
+                self.rows(self.row)
+        else:
+            self.rows(self.row)
         if any(o.is_output and o.moves for o in self.frame.operands):
             with self.block("if stream != 0:"):
                 self.line("fence()")
@@ -93,9 +99,34 @@ class _Kernel(Values):
                 self.names[node] = f"n{len(self.names)}"
                 self.line(f"{self.names[node]} = {cast}({'extent' if folds else '1'})")
 
+    def rows(self, row: Callable[[], None]) -> None:
+        """The loop over rows, each as `row` writes it."""
+        known = dict(self.names)
+        with self.block("for row in range(row0, row1):"):
+            row()
+        self.names = known
+
+    def short_row(self) -> None:
+        """A row of one unit, without chunks and units."""
+        self.row_addresses()
+        self.ask()
+        self.row_reads()
+        self.row_values(self.frame.schedule.before, "b")
+        for k, part in enumerate(self.frame.schedule.passes):
+            self.begin(part)
+            for name in (*(o.name for o in self.operands(part)), *(b.name for b in self.kept(part))):
+                self.line(f"{name}_at = {name}{'' if name[0] == 'k' else '_row'}")
+            self.line("count = n")
+            self.work(k, part)
+            for f in part.folds:
+                self.names[f] = self.running(f)
+            self.row_values(part.after, f"w{k}_")
+        self.row_stores()
+
     def row(self) -> None:
         plan = self.frame.schedule
         self.row_addresses()
+        self.tiles()
         self.row_reads()
         self.row_values(plan.before, "b")
         for k, part in enumerate(plan.passes):
@@ -111,6 +142,7 @@ class _Kernel(Values):
     # passes
 
     def loop(self, k: int, part: Pass) -> None:
+        """One pass over a row, chunk by chunk."""
         with self.block("for turn in range(chunk0, chunk1):"):
             # Every other pass runs backwards: it begins with what the one before has left in cache.
             self.line("chunk = chunk0 + (chunk1 - 1 - turn)" if k % 2 else "chunk = turn")
@@ -122,7 +154,7 @@ class _Kernel(Values):
 
     def units(self, k: int, part: Pass) -> None:
         """The units of a chunk. Only runs along the innermost of several folded loops take divisions."""
-        operands = [*(self.frame.source_of[v] for v in part.reads), *self.written(part)]
+        operands = self.operands(part)
         if self.frame.loops["folded"] < 2:
             with self.block("for unit in range(unit0, unit1):"):
                 self.unit(k, part, {o: f"{o.name}_row" for o in operands}, "0", "unit")
@@ -149,8 +181,12 @@ class _Kernel(Values):
                 self.line(f"{b.name}_at = {b.name} + chunk * piece * {b.itemsize}")
             self.fill({f: f"{self.frame.buffer('p', f).name}_at" for f in part.folds}, "p", "width")
         else:
-            for f in part.folds:
-                self.line(f"{self.running(f)} = {self.literal(identity(f), held(f))}")
+            self.begin(part)
+
+    def begin(self, part: Pass) -> None:
+        """What is folded along a row begins with what folds nothing."""
+        for f in part.folds:
+            self.line(f"{self.running(f)} = {self.literal(identity(f), held(f))}")
 
     def end_chunk(self, part: Pass) -> None:
         if not self.frame.columns:
@@ -166,10 +202,13 @@ class _Kernel(Values):
         for o, base in bases.items():
             address = self.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
             self.line(f"{o.name}_at = {self.lined_up(o, address, self.count)}")
-        for v in (*part.restores, *part.keeps):
-            b = self.frame.buffer("k", v)
+        for b in self.kept(part):
             self.line(f"{b.name}_at = {b.name} + unit * piece * {b.itemsize}")
         self.ask_for_next(k)
+        self.work(k, part)
+
+    def work(self, k: int, part: Pass) -> None:
+        """The elements of a unit, whose operands and buffers have addresses."""
         for o in self.written(part):
             if o.moves:
                 self.line(f"{o.name}_to = where(stream_{o.name} != 0, s{o.name}, {o.name}_at)")
@@ -181,6 +220,14 @@ class _Kernel(Values):
             now = self.running(f)
             self.line(f"{now} = {self.fold(f, now, f'{now}_unit')}")
         self.flush(part)
+
+    def operands(self, part: Pass) -> list[Operand]:
+        """What a pass reads and writes."""
+        return [*(self.frame.source_of[v] for v in part.reads), *self.written(part)]
+
+    def kept(self, part: Pass) -> list[Buffer]:
+        """Where a pass finds what an earlier one kept, and keeps what a later one wants."""
+        return [self.frame.buffer("k", v) for v in (*part.restores, *part.keeps)]
 
     def written(self, part: Pass) -> list[Operand]:
         """The outputs that a pass writes."""

@@ -21,7 +21,7 @@ from mgb_native.folds import held, wide
 from mgb_native.frame import Buffer, Frame, Operand
 
 from .body import Body, element
-from .builder import SCALAR, Lanes
+from .builder import SCALAR, Carried, Lanes
 from .casts import convert
 from .given import ARGUMENTS, Given
 from .lanes import Access, Names, Nodes, Value
@@ -47,9 +47,12 @@ class Nest(Given):
     def text(self) -> str:
         """The module."""
         self.extents()
-        row0, row1 = self.span("row0"), self.span("row1")
-        tiles = [(row0, "index"), (row0, "index")] if self.frame.tiled else []
-        self.loop(row0, row1, self.index(1), tiles, self.row, "row")
+        if self.frame.has_rows:
+            short, zero = self.slot("short"), self.index(0)
+            self.when(self.compare("ne", short, zero), partial(self.rows, self.short_row, False))
+            self.when(self.compare("eq", short, zero), partial(self.rows, self.row, bool(self.frame.tiled)))
+        else:
+            self.rows(self.row, False)
         if any(o.is_output and o.moves for o in self.frame.operands):
             stream = self.compare("ne", self.slot("stream"), self.index(0))
             self.when(stream, partial(self.line, "llvm.fence seq_cst"))
@@ -73,17 +76,34 @@ class Nest(Given):
 
     # rows
 
+    def rows(self, row: Callable[[str, list[str]], Sequence[str]], tiled: bool) -> None:
+        """The loop over rows, each as `row` writes it."""
+        row0, row1 = self.span("row0"), self.span("row1")
+        tiles = [(row0, "index"), (row0, "index")] if tiled else []
+        self.loop(row0, row1, self.index(1), tiles, row, "row")
+
+    def short_row(self, row: str, _: list[str]) -> Sequence[str]:
+        """A row of one unit, without chunks and units."""
+        rows, width, _ = self.row_addresses(row)
+        self.ask("ahead", {o: rows[o] for o in self.frame.tiled}, self.slot("ahead"), self.slot("n"))
+        self.row_reads(rows)
+        self.row_values(self.frame.schedule.before, rows, width)
+        for k, part in enumerate(self.frame.schedule.passes):
+            units, lanes = self.units(k, part, rows, width)
+            done = units.work(rows, self.index(0), self.slot("n"), [v for v, _ in self.begin(part, lanes)])
+            for f, vector in zip(part.folds, done, strict=False):
+                self.row_names[f] = Value(self.folded(f, vector, lanes))
+            self.row_values(part.after, rows, width)
+        self.row_stores(rows, width)
+        return ()
+
     def row(self, row: str, tiles: list[str]) -> Sequence[str]:
         """One row; `tiles` are the first row of the tile that is laid out, and the first behind it."""
         plan = self.frame.schedule
-        rows, width, tiles = self.row_addresses(row, tiles)
-        self.row_names = dict(self.names)
-        if not self.frame.columns:
-            for node in plan.row_reads:
-                o = self.frame.source_of[node]
-                self.row_names[node] = self.element(
-                    o, self.access(o, rows[o]), rows[o], self.index(0), SCALAR
-                )
+        rows, width, places = self.row_addresses(row)
+        if self.frame.tiled:
+            tiles = self.tile(row, places[0], rows, tiles)
+        self.row_reads(rows)
         self.row_values(plan.before, rows, width)
         for k, part in enumerate(plan.passes):
             self.stage(k, part, rows, width)
@@ -92,6 +112,15 @@ class Nest(Given):
             self.row_values(part.after, rows, width)
         self.row_stores(rows, width)
         return tiles
+
+    def row_reads(self, rows: dict[Operand, str]) -> None:
+        """Load the operands that a row has one element of."""
+        self.row_names = dict(self.names)
+        if not self.frame.columns:
+            for node in self.frame.schedule.row_reads:
+                o = self.frame.source_of[node]
+                access = self.access(o, rows[o])
+                self.row_names[node] = self.element(o, access, rows[o], self.index(0), SCALAR)
 
     def stage(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
         """A pass, if it is among those that are wanted."""
@@ -126,8 +155,8 @@ class Nest(Given):
         buffer = self.buffer(self.buffer_of("g", o.node))
         return self.op(self.functions.lined_up(o.itemsize, buffer, start, self.slot(o.at), count))
 
-    def row_addresses(self, row: str, tiles: list[str]) -> tuple[dict[Operand, str], str, list[str]]:
-        """Where each operand has its row, the columns of it, and the tiles."""
+    def row_addresses(self, row: str) -> tuple[dict[Operand, str], str, list[str]]:
+        """Where each operand has its row, the columns of it, and its places along the kept loops."""
         index, column, width = row, "", ""
         if self.frame.columns:
             pieces, piece = self.slot("pieces"), self.slot("piece")
@@ -141,10 +170,7 @@ class Nest(Given):
             if self.frame.columns and o.moves:
                 start = self.moved(start, [o.at], [column])
             rows[o] = self.lined_up(o, start, width) if o.node in self.frame.schedule.row_reads else start
-        if self.frame.tiled:
-            self.ask("ahead", {o: rows[o] for o in self.frame.tiled}, self.slot("ahead"), self.slot("n"))
-            tiles = self.tile(row, places[0], rows, tiles)
-        return rows, width, tiles
+        return rows, width, places
 
     def ask(self, wanted: str, at: dict[Operand, str], away: str, count: str) -> None:
         """Where a slot of the plan is not 0, have `count` elements of a later row on their way from memory.
@@ -222,25 +248,40 @@ class Nest(Given):
 
     def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> None:
         partials = {f: self.buffer_of("p", f) for f in part.folds}
-        at_once = self.width((*part.reads, *part.computes, *part.folds), bool(part.folds))
-        lanes = Lanes(at_once.turn)
-        carried, at = [], {}
+        at = {}
         if self.frame.columns:
             passed = self.mul(chunk, self.slot("piece")) if partials else ""
             for f, b in partials.items():
                 address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
                 at[f] = self.at_buffer(b, address)
             self.fill(at, width)
-        else:
-            for f in part.folds:
-                body = Body(self, lanes)
-                carried.append((nothing(body, f, held(f)), body.type(held(f))))
+        units, lanes = self.units(k, part, rows, width, at)
+        carried = [] if self.frame.columns else self.begin(part, lanes)
         unit0 = self.mul(chunk, self.slot("group"))
         unit1 = self.least(self.slot("units"), self.add(unit0, self.slot("group")))
-        done = Units(self, k, part, rows, width, at, at_once).write(unit0, unit1, carried)
-        for f, vector in zip(part.folds, done, strict=False):
-            total = across(Body(self, lanes), f, vector) if lanes.count else vector
-            self.store(self.at_buffer(partials[f]), chunk, Value(total))
+        for f, vector in zip(part.folds, units.write(unit0, unit1, carried), strict=False):
+            self.store(self.at_buffer(partials[f]), chunk, Value(self.folded(f, vector, lanes)))
+
+    def units(
+        self,
+        k: int,
+        part: Pass,
+        rows: dict[Operand, str],
+        width: str,
+        partials: dict[Node, Access] | None = None,
+    ) -> tuple[Units, Lanes]:
+        """What writes the units of a pass, and the lanes that it folds in."""
+        at_once = self.width((*part.reads, *part.computes, *part.folds), bool(part.folds))
+        return Units(self, k, part, rows, width, partials or {}, at_once), Lanes(at_once.turn)
+
+    def begin(self, part: Pass, lanes: Lanes) -> list[Carried]:
+        """What the folds of a pass begin with."""
+        body = Body(self, lanes)
+        return [(nothing(body, f, held(f)), body.type(held(f))) for f in part.folds]
+
+    def folded(self, f: Node, vector: str, lanes: Lanes) -> str:
+        """What the lanes of a fold have together."""
+        return across(Body(self, lanes), f, vector) if lanes.count else vector
 
     def fill(self, at: dict[Node, Access], count: str) -> None:
         """Let the memory of reductions begin with what a reduction of nothing is."""

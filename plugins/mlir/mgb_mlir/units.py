@@ -113,6 +113,11 @@ class Units:
             address = nest.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
             at[o] = nest.lined_up(o, address, count)
         nest.ask("next", {o: at[o] for o in self.asked}, nest.index(1), count)
+        return self.work(at, unit, count, given)
+
+    def work(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
+        """The elements of a unit, whose operands are at `at`."""
+        nest = self.nest
         done = self.elements(at, unit, count, given)
         for o in self.written:
             if o.moves:

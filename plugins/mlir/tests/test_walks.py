@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install torch-mlir==20261001")
 pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
 
+from mgb.ops.primitives import maximum
 from mgb.ops.reduce import reduce_max, reduce_sum
 from mgb.ops.transcendental import exp
 from mgb_mlir import levels
@@ -55,6 +56,38 @@ def test_asking_for_the_next_row_changes_no_result(
             found = call(kernel, graph, [layout(x), b])
             np.testing.assert_array_equal(found[0], rest)
             np.testing.assert_array_equal(found[1], rest * rest.sum(2, keepdims=True))
+
+
+LENGTHS = (2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 255, 511, 512, 513)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
+def test_rows_with_and_without_the_walk_around_them(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, stream: int
+) -> None:
+    monkeypatch.setattr(plan, "STREAM", stream)
+
+    def function(x: Any, y: Any) -> Any:
+        kept = maximum(x, y) * (x + 2) * (y + 3) + x
+        top = reduce_max(kept, axis=(2,))
+        return top, maximum(kept, y) * x, reduce_sum(maximum(kept, top) * 2, axis=(2,))
+
+    graph = traced(function, [whole(2, 3, 4).astype(dtype)] * 2)
+    short, walked = BACKEND.compile(graph), BACKEND.compile(graph)
+    for n in LENGTHS:
+        x, y = (whole(3, 5, n).astype(dtype) for _ in range(2))
+        graph = traced(function, [x, y])
+        found = call(short, graph, [x, y])
+        with monkeypatch.context() as patch:
+            patch.setattr(plan, "SHORT", 0)
+            for a, b in zip(found, call(walked, graph, [x, y]), strict=True):
+                np.testing.assert_array_equal(a, b)
+        wide = [v.astype(np.float64) for v in (x, y)]
+        kept = np.maximum(*wide) * (wide[0] + 2) * (wide[1] + 3) + wide[0]
+        if dtype.startswith("float"):
+            np.testing.assert_array_equal(found[0], kept.max(2, keepdims=True).astype(dtype))
+            np.testing.assert_array_equal(found[1], (np.maximum(kept, wide[1]) * wide[0]).astype(dtype))
 
 
 def many(*xs: Any) -> Any:

@@ -20,9 +20,11 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: loops. `group` units make a chunk, whose partial sums do not depend on who computes it. Rows of transposed
 #: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none. Before a
 #: short row is read, memory is asked for the row `ahead` rows later; `ahead` is 0 where that is of no use.
-#: Where `next` is not 0, each unit of a later pass asks memory for the same unit of the next row.
+#: Where `next` is not 0, each unit of a later pass asks memory for the same unit of the next row. `short` is
+#: not 0 where each row is one unit, whose elements lie side by side.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
+    "short",
 )  # fmt: skip
 
 
@@ -124,6 +126,11 @@ class Frame:
         """The passes, and when the last one folds a stage after it, in which its totals are used."""
         passes = self.schedule.passes
         return len(passes) + bool(passes[-1].folds)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are rows, with lanes along them, that fold something."""
+        return not self.flat and not self.columns and self.loops["kept"] > 0
 
     @cached_property
     def arrays(self) -> tuple[Operand, ...]:

@@ -101,7 +101,7 @@ class Planner:
         self.tiled = self.transposed()
         for i in self.tiled:
             self.inner[i] = frame.operands[i].itemsize
-        self.piece = max(1, min(self.n, self.longest()))
+        self.piece = max(1, self.n if self.short() else min(self.n, self.longest()))
         self.pieces = -(-self.n // self.piece)
         self.words = np.zeros(frame.buffers_at + len(frame.buffers) + 1, np.int64)
 
@@ -131,16 +131,20 @@ class Planner:
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
             "tile": TILE if self.tiled else 0, "pitch": self.pitch,
-            "ahead": self.ahead(), "next": int(self.asks_for_next()),
+            "ahead": self.ahead(), "next": int(self.asks_for_next()), "short": int(self.short()),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
     def ahead(self) -> int:
         """How many rows ahead memory is asked for; 0: not at all."""
-        near = self.n > SHORT or self.steps > 1 or self.traffic() < DISTANT
-        if near or self.tiled or self.gathers():
+        if not self.short() or self.traffic() < DISTANT:
             return 0
         return -(-AHEAD // (self.n * max(o.itemsize for o in self.frame.operands)))
+
+    def short(self) -> bool:
+        """Whether rows are so short that the walk around a row would take as long as its elements."""
+        rows = self.frame.has_rows and self.steps == 1 and self.n <= SHORT
+        return rows and not self.tiled and not self.gathers()
 
     def asks_for_next(self) -> bool:
         """Whether the next row is on its way from memory while this one, which is in cache, is worked on."""
