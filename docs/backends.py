@@ -27,7 +27,8 @@ Row = dict[str, Any]
 
 HEAD = """# Backends
 
-What each backend takes, and what the conformance suite says of it. Where times are given, a first call is one of a
+What each backend takes, and what the conformance suite says of it. Its words are the ops that its kernels are spelt in;
+a test of what it does not claim to take is skipped. Where times are given, a first call is one of a
 traced chain of ten operations in a new process, with an empty cache and with a filled one; a call is that of a program of
 one kernel on one element; the size is that of the packages that `mgb` alone does not need.
 
