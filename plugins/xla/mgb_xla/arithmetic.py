@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from mgb.ir import Node
 
+from .remainder import WIDE, remainder
 from .shapes import Value, alike, is_float, like
 
 Word = Callable[..., Value]
@@ -48,9 +49,7 @@ def _floor_div(a: Value, b: Value) -> Value:
 
 def _mod(a: Value, b: Value) -> Value:
     if is_float(a):
-        rest = lax.rem(a, b)
-        moved = lax.select(_other_sign(rest, b), lax.add(rest, b), rest)
-        return lax.select(lax.eq(moved, like(a, 0)), _copysign(like(a, 0), b), moved)
+        return _float_mod(a, b)
     zero = lax.eq(b, like(b, 0))
     safe = lax.select(zero, like(b, 1), b)
     rest = _rest(a, safe)
@@ -58,11 +57,22 @@ def _mod(a: Value, b: Value) -> Value:
     return lax.select(zero, like(a, 0), moved)
 
 
+def _float_mod(a: Value, b: Value) -> Value:
+    rest, divisor = remainder(a, b), lax.convert_element_type(b, WIDE)
+    rest = lax.select(_other_sign(rest, divisor), lax.add(rest, divisor), rest)
+    moved = lax.convert_element_type(rest, a.dtype)
+    return lax.select(lax.eq(moved, like(a, 0)), _copysign(like(a, 0), b), moved)
+
+
 def _float_floor_div(a: Value, b: Value) -> Value:
-    """As NumPy: from the exact remainder, so that ``1 // 0.1`` is 9."""
-    rest = lax.rem(a, b)
-    quotient = _div(lax.sub(a, rest), b)
-    quotient = lax.select(_other_sign(rest, b), lax.sub(quotient, like(a, 1)), quotient)
+    """As NumPy: from the exact remainder, so that ``1 // 0.1`` is 9.
+
+    A float32 less its remainder is rounded twice, which is as good as once: a remainder with digits that
+    float64 has no place for is too small to reach the half of a digit of float32.
+    """
+    rest, dividend, divisor = remainder(a, b), *(lax.convert_element_type(x, WIDE) for x in (a, b))
+    quotient = _div(lax.convert_element_type(lax.sub(dividend, rest), a.dtype), b)
+    quotient = lax.select(_other_sign(rest, divisor), lax.sub(quotient, like(a, 1)), quotient)
     whole = lax.floor(quotient)
     whole = lax.select(lax.gt(lax.sub(quotient, whole), like(a, 0.5)), lax.add(whole, like(a, 1)), whole)
     ratio = _div(a, b)

@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and pooling. Images are NCHW, weights OIHW."""
+"""Matrix products and pooling. Images are NCHW."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from .arithmetic import Word
 from .shapes import Value, alike, like, number, spread
 
 Pair = tuple[int, int]
-_IMAGES = ("NCHW", "OIHW", "NCHW")
 
 
 # products
@@ -34,74 +33,6 @@ def _dot(a: Value, b: Value, of_a: int, of_b: int, batches: int) -> Value:
     sums = ((len(a.shape) + of_a,), (len(b.shape) + of_b,))
     return lax.dot_general(
         a, b, (sums, (shared, shared)), precision=lax.Precision.HIGHEST, preferred_element_type=a.dtype
-    )
-
-
-# convolutions
-
-
-def _convolve(x: Value, w: Value, **window: Any) -> Value:
-    return lax.conv_general_dilated(
-        x, w, precision=lax.Precision.HIGHEST, preferred_element_type=x.dtype, **window
-    )
-
-
-def _conv2d(node: Node, x: Value, w: Value) -> Value:
-    p = node.params
-    return _convolve(
-        x,
-        w,
-        window_strides=p["stride"],
-        padding=[(q, q) for q in p["padding"]],
-        rhs_dilation=p["dilation"],
-        dimension_numbers=_IMAGES,
-        feature_group_count=p["groups"],
-    )
-
-
-def _conv2d_grad_input(node: Node, g: Value, w: Value) -> Value:
-    """The gradient, spread out by the stride, convolved with the mirrored kernel."""
-    p = node.params
-    outputs, channels, *kernel = w.shape
-    groups = p["groups"]
-    by_group = lax.reshape(w, (groups, outputs // groups, channels, *kernel))
-    swapped = lax.reshape(
-        lax.transpose(by_group, (0, 2, 1, 3, 4)), (groups * channels, outputs // groups, *kernel)
-    )
-    edges = []
-    for size, count, k, s, q, d in zip(
-        p["size"], g.shape[2:], kernel, p["stride"], p["padding"], p["dilation"]
-    ):
-        low = d * (k - 1) - q
-        edges.append((low, size - (count - 1) * s - 1 - low + d * (k - 1)))
-    return _convolve(
-        g,
-        lax.rev(swapped, (2, 3)),
-        window_strides=(1, 1),
-        padding=edges,
-        lhs_dilation=p["stride"],
-        rhs_dilation=p["dilation"],
-        dimension_numbers=_IMAGES,
-        feature_group_count=groups,
-    )
-
-
-def _conv2d_grad_weight(node: Node, g: Value, x: Value) -> Value:
-    """The images convolved with the gradient as a kernel: their batch is what is summed."""
-    p = node.params
-    edges = []
-    for size, count, k, s, q, d in zip(
-        x.shape[2:], g.shape[2:], p["kernel"], p["stride"], p["padding"], p["dilation"]
-    ):
-        edges.append((q, d * (k - 1) + s * (count - 1) + 1 - size - q))
-    return _convolve(
-        x,
-        g,
-        window_strides=p["dilation"],
-        padding=edges,
-        rhs_dilation=p["stride"],
-        dimension_numbers=("CNHW", "IOHW", "CNHW"),
-        batch_group_count=p["groups"],
     )
 
 
@@ -238,7 +169,6 @@ def _adaptive_avg_pool2d_grad(node: Node, g: Value) -> Value:
 # fmt: off
 WORDS: dict[str, Word] = {
     "matmul": _matmul,
-    "conv2d": _conv2d, "conv2d_grad_input": _conv2d_grad_input, "conv2d_grad_weight": _conv2d_grad_weight,
     "max_pool2d": _max_pool2d, "max_pool2d_grad": _max_pool2d_grad, "max_pool2d_pick": _max_pool2d_pick,
     "avg_pool2d": _avg_pool2d, "avg_pool2d_grad": _avg_pool2d_grad,
     "adaptive_avg_pool2d": _adaptive_avg_pool2d, "adaptive_avg_pool2d_grad": _adaptive_avg_pool2d_grad,

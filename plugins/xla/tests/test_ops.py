@@ -6,6 +6,7 @@ Operands are small whole numbers, so that every order of additions gives the sam
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,26 +50,64 @@ def test_matmul(left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> No
 
 
 CONVOLUTIONS = [
-    # size, kernel, stride, padding, dilation, groups
-    ((9, 8), (3, 3), (1, 1), (1, 1), (1, 1), 1),
-    ((9, 8), (3, 2), (2, 3), (0, 1), (1, 1), 2),
-    ((11, 12), (3, 3), (2, 1), (2, 3), (2, 3), 1),
-    ((7, 7), (1, 1), (3, 2), (0, 0), (1, 1), 4),
-    ((6, 5), (3, 3), (2, 2), (4, 5), (1, 2), 2),
+    # size, kernel, stride, padding, dilation, groups; inputs and outputs of a group
+    ((9, 8), (3, 3), (1, 1), (1, 1), (1, 1), 1, (4, 8)),
+    ((9, 8), (3, 2), (2, 3), (0, 1), (1, 1), 2, (2, 4)),
+    ((11, 12), (3, 3), (2, 1), (2, 3), (2, 3), 1, (4, 8)),
+    ((7, 7), (1, 1), (3, 2), (0, 0), (1, 1), 4, (1, 2)),
+    ((6, 5), (3, 3), (2, 2), (4, 5), (1, 2), 2, (2, 4)),
+    ((9, 8), (3, 3), (2, 1), (1, 2), (1, 1), 5, (1, 1)),
+    ((9, 8), (3, 2), (1, 2), (0, 1), (2, 1), 3, (6, 5)),
+    ((8, 9), (2, 3), (3, 2), (1, 0), (1, 3), 2, (4, 6)),
+    ((8, 9), (2, 3), (3, 1), (2, 1), (1, 1), 3, (5, 1)),
+    ((17, 16), (15, 14), (2, 1), (3, 0), (1, 1), 3, (1, 2)),  # more taps than one loop has
+    ((33, 32), (33, 31), (1, 1), (1, 0), (1, 1), 2, (1, 1)),  # more than a sum has
 ]
 
 
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int32"])
 def test_convolution_and_its_gradients(case: Any, dtype: str) -> None:
-    size, kernel, stride, padding, dilation, groups = case
+    size, kernel, stride, padding, dilation, groups, (inputs, outputs) = case
     window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    x, w = whole((3, 4, *size), dtype), whole((8, 4 // groups, *kernel), dtype, 1)
+    x = whole((3, inputs * groups, *size), dtype)
+    w = whole((outputs * groups, inputs, *kernel), dtype, 1)
     (y,) = eagerly(lambda x, w: conv2d(x, w, **window), x, w)
     g = whole(y.shape, dtype, 2)
     check(lambda x, w: conv2d(x, w, **window), x, w)
     check(lambda g, w: conv2d_grad_input(g, w, size=size, **window), g, w)
     check(lambda g, x: conv2d_grad_weight(g, x, kernel=kernel, **window), g, x)
+
+
+SQUARE = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1)}
+
+#: What a grouped convolution and its gradients are: of images, weights and a gradient of the images' shape.
+GROUPED: dict[str, Callable[..., Any]] = {
+    "conv2d": lambda x, w, g, **window: conv2d(x, w, **window),
+    "conv2d_grad_input": lambda x, w, g, **window: conv2d_grad_input(g, w, size=x.shape[2:], **window),
+    "conv2d_grad_weight": lambda x, w, g, **window: conv2d_grad_weight(g, x, kernel=(3, 3), **window),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize(("groups", "convolutions"), [(24, 0), (3, 3)], ids=["narrow", "wide"])
+def test_xla_is_asked_for_no_convolution_in_groups(name: str, groups: int, convolutions: int) -> None:
+    """It takes the time of all channels with all others for them."""
+    x, w, g = (whole(s, np.float32) for s in ((2, 24, 6, 6), (24, 24 // groups, 3, 3), (2, 24, 6, 6)))
+    (kernel,) = program(lambda *xs: GROUPED[name](*xs, groups=groups, **SQUARE), x, w, g).kernels
+    assert "group_count" not in kernel.source
+    assert kernel.source.count(" convolution(") == convolutions
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_convolutions_of_single_channels_are_as_near_as_float32_goes(name: str) -> None:
+    draw = np.random.default_rng(0).standard_normal
+    arrays = [draw(shape).astype(np.float32) for shape in ((16, 6, 32, 32), (6, 1, 3, 3), (16, 6, 32, 32))]
+    wide = [a.astype(np.float64) for a in arrays]
+    function = partial(GROUPED[name], groups=6, **SQUARE)
+    (got,), (want,) = program(function, *arrays).run(*arrays), eagerly(function, *wide)
+    (size,) = eagerly(function, *map(np.abs, wide))  # of what is added up
+    assert (np.abs(got - want) / size).max() < 2e-6
 
 
 POOLINGS = [

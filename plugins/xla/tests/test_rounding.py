@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 from mgb import functional as F
 from mgb.ops.primitives import floor_div, fma, mod, neg
-from xla_helpers import program
+from mgb_conformance.cases import pairs_of_any_bits
+from xla_helpers import new_process, program
 
 Function = Callable[..., Any]
 
@@ -63,6 +66,9 @@ WORDS: dict[str, Callable[[Any, Any], Function]] = {
     "whole quotient of a product": lambda c, f: lambda a, b, r: f.floor_divide(a * c(1e5), c(3e-12)),
     "whole quotient of a product by a row": lambda c, f: lambda a, b, r: f.floor_divide(a * b, r * c(3e-17)),
     "rest of a product by a product": lambda c, f: lambda a, b, r: f.mod(a * c(1e5), b * r),
+    "rest by a constant": lambda c, f: lambda a, b, r: f.mod(a * c(1e20), c(0.3)) + b,
+    "rest of a constant": lambda c, f: lambda a, b, r: f.mod(c(1e30), a),
+    "rest by a row": lambda c, f: lambda a, b, r: f.mod(a, r * c(1e-17)),
 }
 
 OURS = SimpleNamespace(stack=F.stack, concatenate=F.concat, where=F.where, floor_divide=floor_div, mod=mod)
@@ -123,6 +129,53 @@ def test_sums_of_squares_are_as_near_as_those_of_numpy(dtype: str) -> None:
             )
         (over,) = program(lambda y, s=sign: (s * (y * y)).sum(axis=1), y).run(y)
         np.testing.assert_array_equal(over, np.array([np.inf, np.inf, np.inf, np.nan, np.inf], dtype) * sign)
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("float32", 1 << 20), ("float64", 1 << 14)])
+def test_remainders_of_numbers_of_any_bits(dtype: str, count: int) -> None:
+    """Also next to multiples of the divisor, and the largest quotients.
+
+    What is not normal is 0, and the sign of 0 is the divisor's.
+    """
+    least, most, random = np.finfo(dtype).tiny, np.finfo(dtype).max, np.random.default_rng(3)
+    a, b = pairs_of_any_bits(dtype, count)
+    some = b[: count // 4]
+    large, small = most * random.uniform(0.1, 1, 1000), least * random.uniform(1, 9, 1000)
+    with np.errstate(all="ignore"):
+        near = (some * random.integers(1, 1 << 20, len(some))).astype(dtype)
+        a = np.concatenate([a, near, np.nextafter(near, 0), large.astype(dtype)])
+        b = np.concatenate([b, some, some, small.astype(dtype)])
+        a, b = (np.where(np.abs(x) < least, np.copysign(0, x), x).astype(dtype) for x in (a, b))
+        wanted, rest = (np.mod(a, b), np.floor_divide(a, b)), np.fmod(a, b)
+    found = program(lambda a, b: [mod(a, b), floor_div(a, b)], a, b).run(a, b)
+    is_judged = {"float32": True, "float64": (rest == 0) | ~(np.abs(rest) < least)}[dtype]
+    for got, want in zip(found, wanted, strict=True):
+        want = np.where((want != 0) & (np.abs(want) < least), np.copysign(0, want), want)
+        np.testing.assert_array_equal(got[is_judged], want[is_judged])
+        is_number = is_judged & ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got)[is_number], np.signbit(want)[is_number])
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="an option of x86-64 alone")
+def test_remainders_where_products_and_sums_are_rounded_apart(tmp_path: Path) -> None:
+    """As on processors that have no instruction for both."""
+    found = new_process(
+        """
+        from mgb.ops.primitives import mod
+        from mgb_conformance.cases import pairs_of_any_bits
+
+        least = np.finfo(np.float32).tiny
+        a, b = (np.where(np.abs(x) < least, np.float32(0), x) for x in pairs_of_any_bits("float32", 1 << 18))
+        with np.errstate(all="ignore"):
+            want = np.mod(a, b)
+        want[np.abs(want) < least] = 0
+        (got,) = program(lambda a, b: [mod(a, b)], a, b).run(a, b)
+        print((want != 0).sum() > 1 << 17, np.array_equal(got, want, equal_nan=True))
+        """,
+        tmp_path,
+        XLA_FLAGS="--xla_cpu_max_isa=AVX",
+    )
+    assert found.split() == ["True", "True"]
 
 
 def test_what_a_product_lost() -> None:
