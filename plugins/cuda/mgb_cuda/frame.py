@@ -46,8 +46,6 @@ class Frame:
         Inputs, constants, outputs, iotas; all but the iotas are arrays that a call passes, in this order.
     flat : bool
         There are no reductions: the whole domain is one row that folds nothing.
-    columns : bool
-        The innermost axis is kept: neighbouring threads work on neighbouring rows.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -55,8 +53,6 @@ class Frame:
         self.plain: Schedule = schedule(graph, NEVER)
         self.span = spans(graph)
         self.flat = not self.plain.reduced
-        long = [a for a, d in enumerate(self.plain.shape) if d != 1]
-        self.columns = bool(long) and not self.flat and long[-1] not in self.plain.reduced
         ndim = len(self.plain.shape)
         self.folded_axes = tuple(range(ndim)) if self.flat else self.plain.reduced
         self.operands = self._operands()

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mgb.backend import Seen
 
+from .launch import Batch, Plan, Unit
 from .packing import Packet
-
-if TYPE_CHECKING:
-    from .launch import Plan, Unit
-
-#: What `Unit.prepare` gives.
-Call = tuple["Plan | None", list[int], Any]
 
 #: A function of the stream and something else, and that.
 Ready = tuple[Callable[[int, Any], None], Any]
 
 #: Sets of plans that are kept for each call.
 PROGRAMS = 64
-
-
-@dataclass(frozen=True)
-class Batch(ABC):
-    """Plans of one variant that one launch runs.
-
-    Attributes
-    ----------
-    members : tuple of int
-        Which of the kernels.
-    launch : callable
-        See `Device.launcher`.
-    """
-
-    members: tuple[int, ...]
-    launch: Callable[[int, int], None]
-
-    @abstractmethod
-    def filled(self, calls: Sequence[Call]) -> Packet:
-        """The parameters, with the addresses of these calls."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from functools import reduce
 from operator import attrgetter, or_
 from typing import Any
@@ -15,7 +16,6 @@ import numpy as np
 from .device import Device, ResourceError, Start
 from .frame import Frame, Operand
 from .images import Images
-from .joined import Batch
 from .packing import Packet, Packing
 from .pattern import VECTOR, Choice, scratch_places
 from .steps import Steps, steps
@@ -63,6 +63,30 @@ class Plan:
         for launch in self.launches:
             launch(stream, table)
         self._free.append(packet)
+
+
+#: What `Unit.prepare` gives.
+Call = tuple[Plan | None, list[int], Any]
+
+
+@dataclass(frozen=True)
+class Batch(ABC):
+    """Plans of one variant that one launch runs.
+
+    Attributes
+    ----------
+    members : tuple of int
+        Which of the kernels.
+    launch : callable
+        See `Device.launcher`.
+    """
+
+    members: tuple[int, ...]
+    launch: Callable[[int, int], None]
+
+    @abstractmethod
+    def filled(self, calls: Sequence[Call]) -> Packet:
+        """The parameters, with the addresses of these calls."""
 
 
 class Unit(ABC):
@@ -135,7 +159,7 @@ class Unit(ABC):
         if plan is not None:
             plan.run(pointers, self.device.stream())
 
-    def prepare(self, arrays: Sequence[Any], out: Sequence[Any]) -> tuple[Plan | None, list[int], Any]:
+    def prepare(self, arrays: Sequence[Any], out: Sequence[Any]) -> Call:
         """The plan of a call, the addresses that it is filled with, and the arrays that these are of."""
         address = self.device.address
         xs, ys = list(map(address, arrays)), list(map(address, out))

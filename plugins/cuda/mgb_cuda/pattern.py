@@ -182,10 +182,10 @@ def power(number: float) -> int:
 
 def scratch_places(frame: Frame, choice: Choice) -> tuple[int, ...]:
     """Where the partial results of a split row lie in scratch memory, and its size; empty without."""
-    if not choice.variant.is_split:
+    folds: Sequence[Any] = [f for p in frame.plain.passes for f in p.folds]
+    if not (choice.variant.is_split and folds):
         return ()
     places, size = [], 0
-    folds: Sequence[Any] = [f for p in frame.plain.passes for f in p.folds]
     for f in folds:
         places.append(size)
         size += -(-choice.chunks * choice.numbers["rows"] * f.spec.dtype.itemsize // 256) * 256

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from mgb.codegen import Loops, aligned, broadcast_strides, collapse, row_major
+from mgb.codegen import Loops, aligned, broadcast_strides, row_major
 
 from .frame import Frame, Operand
+from .order import ordered
 
 Shape = tuple[int, ...]
 
@@ -46,12 +47,15 @@ class Steps:
         return math.prod(d for d, folded in zip(self.loops.shape, self.loops.folded) if folded)
 
     @property
+    def columns(self) -> bool:
+        """Is the innermost loop kept, so that its neighbours are rows?"""
+        return not all(self.loops.folded[-1:])
+
+    @property
     def letters(self) -> tuple[str, ...]:
         """The classes as a `Pattern` spells them."""
-        last = len(self.loops.shape) - 1
         return tuple(
-            "".join("0" if s == 0 else "1" if s == 1 and j == last else "s" for j, s in enumerate(steps))
-            for steps in self.classes
+            "".join(str(step) if step in (0, 1) else "s" for step in steps) for steps in self.classes
         )
 
     @property
@@ -68,7 +72,7 @@ def steps(frame: Frame, shapes: Sequence[Shape], strides: Sequence[Shape]) -> St
     pairs = zip(aligned(known, len(given)), given, strict=True)
     domain = tuple(k if k != 1 else g for k, g in pairs)
     found = [_strides(o, i, domain, shapes, strides) for i, o in enumerate(frame.operands)]
-    loops = collapse(domain, found, frame.folded_axes)
+    loops = ordered(frame, domain, found)
     classes = list(dict.fromkeys(s for s in loops.strides if any(s)))
     numbers = tuple(classes.index(s) if any(s) else -1 for s in loops.strides)
     return Steps(loops, tuple(classes), numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,27 @@ def test_a_module_that_tests_import_by_its_name_is_the_only_one_of_it(path: Path
     names = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and not n.level]
     names += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     assert not [name for name in names if homes.count(name) > 1]
+
+
+@pytest.mark.parametrize("name", ["cuda", "nvrtc", "triton"])
+def test_modules_import_each_other_in_no_circle(name: str) -> None:
+    """Not within functions either, nor for the types alone."""
+    root = PLUGINS / name / f"mgb_{name}"
+    modules = {tuple(p.relative_to(root).with_suffix("").parts): p for p in root.rglob("*.py")}
+    imports = {module: set(imported(module, path)) & set(modules) for module, path in modules.items()}
+    assert sum(map(len, imports.values())) > len(imports), "the imports are found"
+    done: set[tuple[str, ...]] = set()
+    while len(done) < len(imports):
+        free = {module for module in set(imports) - done if imports[module] <= done}
+        assert free, f"a circle among {sorted('.'.join(m) for m in set(imports) - done)}"
+        done |= free
+
+
+def imported(module: tuple[str, ...], path: Path) -> Iterator[tuple[str, ...]]:
+    """The modules of the same package that one imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            home = (*module[: len(module) - node.level], *(node.module or "").split("."))
+            home = tuple(filter(None, home))
+            yield home
+            yield from ((*home, alias.name) for alias in node.names)

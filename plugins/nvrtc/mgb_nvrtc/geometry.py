@@ -12,7 +12,7 @@ from mgb_cuda.frame import Frame
 from mgb_cuda.pattern import VECTOR, Choice, even_lanes, magic, numbers, power
 from mgb_cuda.steps import Steps
 
-from .tiling import squares, tiling
+from .tiling import rows_across, squares, tiling
 from .variant import ROUND_BYTES, Kind, Variant
 
 __all__ = ["VECTOR", "Choice", "choose", "magic"]
@@ -45,21 +45,32 @@ def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] =
     askew : set of int, optional
         The arrays that begin at no multiple of `VECTOR` bytes.
     """
-    kind = Kind.FLAT if frame.flat else Kind.COLUMNS if frame.columns else Kind.ROWS
+    kind = Kind.FLAT if frame.flat else Kind.COLUMNS if steps.columns else Kind.ROWS
     lanes = _lanes(frame, steps, kind, askew)
     variant = Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, kind, lanes)
     if kind is not Kind.COLUMNS:
         variant = replace(variant, tail=steps.length % lanes != 0)
-    if kind is Kind.FLAT:
-        found = tiling(frame, steps, properties)
-        if found is None:
-            variant = _flat(frame, steps, properties, variant)
-        else:
-            turned = {"turned": found.turned, "fast": found.fast, "side": found.side}
-            variant = _tiles(frame, replace(variant, kind=Kind.TILES, lanes=1, tail=False, **turned))
-    else:
-        variant = (_rows if kind is Kind.ROWS else _columns)(frame, steps, frame.kept, variant)
-    return _chosen(frame, steps, properties, variant)
+    shaped = {Kind.FLAT: _without_folds, Kind.ROWS: _of_rows, Kind.COLUMNS: _of_columns}[kind]
+    return _chosen(frame, steps, properties, shaped(frame, steps, properties, variant))
+
+
+def _without_folds(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+    found = tiling(frame, steps, properties)
+    if found is None:
+        return _flat(frame, steps, properties, v)
+    v = replace(v, turned=found.turned, fast=found.fast, side=found.side)
+    return _tiles(frame, replace(v, kind=Kind.TILES, lanes=1, tail=False))
+
+
+def _of_rows(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+    turned, rows = rows_across(frame, steps, properties)
+    if not turned:
+        return _rows(frame, steps, frame.kept, v)
+    return _turned(frame, steps, rows, replace(v, turned=turned, lanes=1, tail=False))
+
+
+def _of_columns(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+    return _columns(frame, steps, frame.kept, v)
 
 
 def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
@@ -69,6 +80,7 @@ def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -
         v = replace(v, kind=Kind.FLAT, turned=(), fast=0, side=0)
         v = _flat(frame, steps, properties, v)
         yield _chosen(frame, steps, properties, v)
+    v = replace(v, turned=())
     if v.stays:
         v = (_rows if v.kind is Kind.ROWS else _columns)(frame, steps, (), replace(v, stays=False))
         yield _chosen(frame, steps, properties, v)
@@ -179,6 +191,19 @@ def _rows(frame: Frame, steps: Steps, kept: Sequence[object], v: Variant) -> Var
         team = min(power(-(-vectors // own)), THREADS)
     v = _team(v, team)
     return replace(v, slots=_tile(frame, v.lanes, max(1, vectors // team)))
+
+
+def _turned(frame: Frame, steps: Steps, rows: int, v: Variant) -> Variant:
+    """Blocks of so many rows, which stay in registers where they fit."""
+    if frame.kept:
+        for threads in (t for t in (THREADS, 2 * THREADS, MOST) if t >= rows):
+            room = (STAYING_FULL if threads == MOST else STAYING) // 2 // _registers(frame.kept)
+            slots = -(-steps.length // (threads // rows))
+            if slots <= room:
+                v = replace(v, team=threads // rows, threads=threads, stays=True)
+                return replace(v, slots=_rounded(slots, room))
+    v = replace(v, team=THREADS // rows, threads=THREADS)
+    return replace(v, slots=_tile(frame, 1, max(1, steps.length // v.team)))
 
 
 def _team(v: Variant, team: int) -> Variant:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mgb_cuda import Packet
-from mgb_cuda.joined import Batch, Call
-from mgb_cuda.launch import Plan
+from mgb_cuda.launch import Batch, Call, Plan
 from mgb_cuda.launch import Unit as AnyUnit
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps

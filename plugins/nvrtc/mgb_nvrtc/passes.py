@@ -31,11 +31,16 @@ class Passes(Writer):
             self.declare(p)
             self.visit_tile(p, "begin")
             return
-        with self.block(f"for (I tile = begin; tile < end; tile += {v.stride * v.slots}) {{"):
+        with self.block(f"for (I tile = begin; tile < {self.last}; tile += {v.stride * v.slots}) {{"):
             self.arrays = {}
             self.declare(p)
             self.visit_tile(p, "tile")
         self.arrays = {}
+
+    @property
+    def last(self) -> str:
+        """Where a thread has seen enough of a row: where its own part of it ends."""
+        return "end"
 
     def declare(self, p: Pass) -> None:
         """The registers for what this pass loads, and for what it keeps for a later one."""
@@ -268,20 +273,21 @@ class Passes(Writer):
     def round_bytes(self, folds: Iterable[Node]) -> int:
         """The shared memory in which the totals of `folds` meet."""
         v = self.variant
-        count = v.threads * v.lanes if v.kind is Kind.COLUMNS else v.team // 32
+        count = v.threads * v.lanes if v.kind is Kind.COLUMNS else v.threads // 32
         return sum(-(-count * f.spec.dtype.itemsize // 16) * 16 for f in folds)
 
     def block_totals(self, memory: Names) -> None:
         warps = self.variant.team // 32
+        first = f"team * {warps} + " if self.variant.across > 1 else ""
         with self.block("if (lane % 32 == 0) {"):
             for f, m in memory.items():
-                self.line(f"{m}[lane / 32] = {self.names[f]};")
+                self.line(f"{m}[{first}lane / 32] = {self.names[f]};")
         self.line("__syncthreads();")
         for f, m in memory.items():
-            self.line(f"{self.names[f]} = {m}[0];")
+            self.line(f"{self.names[f]} = {m}[{first}0];")
         with self.block(f"for (int w = 1; w < {warps}; ++w) {{"):
             for f, m in memory.items():
-                self.line(f"{self.names[f]} = {self.fold(f, self.names[f], f'{m}[w]')};")
+                self.line(f"{self.names[f]} = {self.fold(f, self.names[f], f'{m}[{first}w]')};")
 
     def column_totals(self, memory: Names) -> None:
         v = self.variant

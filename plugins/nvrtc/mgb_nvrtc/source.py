@@ -9,10 +9,15 @@ from mgb_cuda.frame import Frame
 
 from .printer import Printer
 from .tiles import Tiles
+from .turned import Turned
 from .variant import Kind, Variant
 
-#: What prints kernels whose threads lie otherwise than in rows.
-PRINTERS: dict[Kind, type[Printer]] = {Kind.TILES: Tiles}
+
+def printer(variant: Variant) -> type[Printer]:
+    """What prints kernels like this one."""
+    if not variant.turned:
+        return Printer
+    return Tiles if variant.kind is Kind.TILES else Turned
 
 
 @cache
@@ -23,10 +28,10 @@ def prelude() -> str:
 
 def source(frame: Frame, variant: Variant) -> str:
     """The kernels of `frame` for `variant`, without the prelude."""
-    printer = PRINTERS.get(variant.kind, Printer)(frame, variant)
+    prints = printer(variant)(frame, variant)
     stages = range(frame.stages) if variant.split else [None]
-    kernels = [printer.kernel(stage) for stage in stages]
-    return "\n".join([*printer.types(), *(line for kernel in kernels for line in kernel), ""])
+    kernels = [prints.kernel(stage) for stage in stages]
+    return "\n".join([*prints.types(), *(line for kernel in kernels for line in kernel), ""])
 
 
 def kernel_names(frame: Frame, variant: Variant) -> tuple[str, ...]:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 from mgb_cuda import Properties
 from mgb_cuda.frame import Frame
+from mgb_cuda.order import GAIN, INNERMOST, SECTOR, WARP, asked, sectors
 from mgb_cuda.steps import Steps
-
-#: Threads that load together, and bytes that memory gives out at once.
-WARP, SECTOR = 32, 32
-
-#: How many times fewer sectors must be loaded, so that a square is worth its barrier.
-GAIN = 2
 
 #: The side of a square, and that of elements of up to `NARROW` bytes: a thread has as many bytes under way.
 SIDE, WIDE_SIDE, NARROW = 32, 64, 2
+
+
+#: Rows that a block turns at least.
+ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,14 @@ class Tiling:
     turned: tuple[int, ...]
 
 
-def sectors(step: int, itemsize: int) -> int:
-    """The sectors that a warp touches whose threads are `step` elements apart, in memory that is aligned."""
-    return min(WARP, max(1, abs(step) * itemsize * WARP // SECTOR))
-
-
 def pitch(side: int, itemsize: int) -> int:
     """Elements from row to row of a square: an odd number of words, so that columns lie in all banks."""
     return side + max(1, 4 // itemsize)
+
+
+def row_pitch(team: int, across: int, itemsize: int) -> int:
+    """Elements from row to row of a piece of `across` rows: those that a warp stores lie in all banks."""
+    return team + max(WARP // across, 4 // itemsize)
 
 
 def squares(shape: tuple[int, ...], fast: int, side: int) -> tuple[int, ...]:
@@ -62,6 +61,22 @@ def tiling(frame: Frame, steps: Steps, properties: Properties) -> Tiling | None:
     found = [_along(frame, steps, properties, j) for j in range(len(steps.loops.shape) - 1)]
     worth = [(saved, t) for saved, t in found if t is not None]
     return max(worth, key=lambda pair: pair[0])[1] if worth else None
+
+
+def rows_across(frame: Frame, steps: Steps, properties: Properties) -> tuple[tuple[int, ...], int]:
+    """The inputs that lie across rows which threads walk along, and how many rows a block needs to turn them.
+
+    None where other arrays are most of what there is, or where blocks of so many rows do not keep every
+    multiprocessor busy.
+    """
+    kept = [j for j, folded in enumerate(steps.loops.folded) if not folded]
+    if not kept or steps.loops.shape[kept[-1]] < WARP:
+        return (), 1
+    saved = _saved(frame, steps, kept[-1])
+    if asked(frame, steps.loops, INNERMOST) < GAIN * asked(frame, steps.loops, (kept[-1], -1)) or not saved:
+        return (), 1
+    rows = max(SECTOR // min(frame.operands[i].itemsize for i in saved), ROWS)
+    return (tuple(sorted(saved)), rows) if steps.rows >= rows * properties.multiprocessors else ((), 1)
 
 
 def _along(frame: Frame, steps: Steps, properties: Properties, fast: int) -> tuple[int, Tiling | None]:

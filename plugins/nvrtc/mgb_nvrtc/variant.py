@@ -46,9 +46,9 @@ class Variant(Pattern):
     units : int
         How many sets of operands one launch takes; 0: it is made for one.
     turned : tuple of int
-        The operands of which blocks turn squares in shared memory; of `Kind.TILES` alone, as what follows.
+        The operands that blocks turn in shared memory: squares of `Kind.TILES`, pieces of `Kind.ROWS`.
     fast : int
-        The loop along which these are neighbours; the squares' other side is the innermost loop.
+        The loop along which those of squares are neighbours; their other side is the innermost loop.
     side : int
         Of the squares.
     """

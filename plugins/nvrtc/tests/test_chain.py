@@ -13,10 +13,9 @@ from mgb.ops.reduce import reduce_sum
 from mgb_cuda import Properties
 from mgb_cuda.chain import Chain
 from mgb_cuda.testing import host, stub
-from mgb_cuda.testing.launched import answer
 from mgb_nvrtc import compiler
 from nvrtc_helpers import OnHost, traced
-from test_launch_graphs import SETUP
+from test_launch_graphs import run as on_stub
 
 TABLE = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -111,7 +110,7 @@ MISSING = compiler.missing() or stub.missing()
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_each_call_goes_to_its_stream(tmp_path: Path) -> None:
+def test_each_call_goes_to_its_stream(stub_folder: Path) -> None:
     """More streams than launches are kept ready for, the null stream among them."""
     script = """
 f, x = trace(step, cuda_graph=False), array()
@@ -122,5 +121,4 @@ for stream in 2 * streams:
         found.append([n[-1] for n in call(f, x)["launches"]] == 5 * [stream.ptr])
 print(json.dumps(found))
 """
-    stub.build(tmp_path)
-    assert answer(tmp_path, SETUP + script, MGB_JIT_BACKEND="nvrtc") == [True] * 42
+    assert on_stub(stub_folder, script) == [True] * 42

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mgb_cuda.testing import stub
-from mgb_cuda.testing.launched import answer
+from mgb_cuda.testing.launched import forked
 from mgb_nvrtc import compiler
 
 pytest.importorskip("mgb_conformance.standin", reason="mgb-conformance is not installed")
@@ -56,7 +56,7 @@ kept = []
 
 def run(folder: Path, script: str, **variables: str) -> Any:
     """The JSON that `script` prints, where the driver is the stub."""
-    return answer(folder, SETUP + script, **({"MGB_JIT_BACKEND": "nvrtc"} | variables))
+    return forked(folder, SETUP, script, **({"MGB_JIT_BACKEND": "nvrtc"} | variables))
 
 
 def is_alone(call: Any) -> bool:

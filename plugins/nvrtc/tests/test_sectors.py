@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from mgb import config
 from mgb.ops.primitives import maximum
+from mgb.ops.reduce import extent, reduce_max
 from mgb_conformance.cases import samples
-from mgb_cuda import Properties
+from mgb_cuda import Properties, order
+from mgb_cuda.order import sectors
 from mgb_cuda.testing import host
-from mgb_nvrtc.tiling import sectors
+from mgb_cuda.testing.programs import log_sum, softmax, total
 from mgb_nvrtc.variant import Kind, Variant
 from nvrtc_helpers import OnHost, traced
 
@@ -91,6 +93,11 @@ class Counting(host.HostDevice):
             lambda m: (
                 f"{m[1]} raw_{m[3]}{m[4]}; const Seen<{m[2]}, {next(shared)}> turned_{m[3]} = {{raw_{m[3]}}};"
             ),
+            text,
+        )
+        text = re.sub(
+            r"(\w+) \*there = \(\w+ \*\)turning;",
+            lambda m: f"const Seen<{m[1]}, {SHARED}> there = {{({m[1]} *)turning}};",
             text,
         )
         return super().compile(head + SEEN + text)
@@ -189,6 +196,74 @@ class TestMemory:
         stored = mine["order"] < variant_stores(notes)
         for part in (mine[stored], mine[~stored]):
             assert len(part) and max(map(way_of_banks, by_warp(part, together))) == 1
+
+
+def statistics(x: Any) -> list[Any]:
+    mean = total(x, (1,)) / extent(x, axis=(1,))
+    return [mean, total((x - mean) * (x - mean), (1,))]
+
+
+class TestReductions:
+    """Which way threads walk over rows: that of memory, whichever axis is folded."""
+
+    def counted(
+        self, function: Any, *arrays: np.ndarray, multiprocessors: int = 1
+    ) -> tuple[list[int], Variant, tuple[Any, ...]]:
+        """For each array how many sectors are asked for, the variant, and the outputs."""
+        device = Counting(properties=Properties("one", (9, 0), multiprocessors))
+        graph = traced(function, *arrays)
+        kernel = OnHost(device).compile(graph)
+        out = tuple(placed(np.zeros(o.spec.shape, o.spec.dtype), "C") for o in graph.outputs)
+        kernel.run(*arrays, out=out)
+        (plan,) = kernel.state.unit().plans.values()
+        notes = self.notes = device.accesses()
+        found = [touched(notes[notes["array"] == k]) for k in range(len(arrays) + len(out))]
+        return found, plan.choice.variant, out
+
+    @pytest.fixture
+    def by_axes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The innermost axis is the innermost loop, however memory lies."""
+        monkeypatch.setattr(order, "_orders", lambda frame, strides: [tuple(range(len(strides[0])))])
+
+    @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=["first", "last", "both"])
+    @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+    def test_each_sector_is_asked_for_once(self, dtype: str, axis: tuple[int, ...]) -> None:
+        x = placed(samples(dtype, SHAPE), "F")
+        (asked, _), variant, (out,) = self.counted(lambda x: reduce_max(x, axis=axis), x)
+        np.testing.assert_array_equal(out, x.max(axis, keepdims=True))
+        assert variant.kind is (Kind.COLUMNS if axis == (1,) else Kind.ROWS) and variant.lanes > 1
+        assert asked == x.nbytes // 32
+
+    @pytest.mark.parametrize("axis", [(0,), (1,)], ids=["first", "last"])
+    @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+    def test_by_axes_each_element_is_a_sector(self, dtype: str, axis: tuple[int, ...], by_axes: None) -> None:
+        """What the order saves, and that the rule counts what the text asks for. Few rows are not turned."""
+        x = placed(samples(dtype, SHAPE), "F")
+        (asked, _), variant, (out,) = self.counted(lambda x: reduce_max(x, axis=axis), x, multiprocessors=64)
+        np.testing.assert_array_equal(out, x.max(axis, keepdims=True))
+        assert variant.kind is (Kind.ROWS if axis == (1,) else Kind.COLUMNS)
+        assert asked == x.size
+
+    @pytest.mark.parametrize("function", [log_sum, statistics], ids=lambda f: f.__name__)
+    def test_what_reads_a_row_twice_reads_each_sector_so_often(self, function: Any) -> None:
+        x = placed(samples("float32", SHAPE), "F")
+        found, variant, _ = self.counted(function, x)
+        assert variant.kind is Kind.COLUMNS
+        assert found[0] == x.nbytes // 32 * (1 if variant.stays else 2)
+
+    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+    def test_rows_that_lie_across_the_outputs_are_turned(self, dtype: str) -> None:
+        """A warp asks for whole sectors of each, and those that hand over and take wait for no bank."""
+        x, y = (placed(samples(dtype, SHAPE, k), order) for k, order in enumerate("FC"))
+        (*asked, stored), variant, _ = self.counted(lambda x, y: softmax(x) + y, x, y)
+        assert variant.kind is Kind.ROWS and variant.stays and variant.turned == (0,)
+        assert [*asked, stored] == [x.nbytes // 32] * 3
+
+    def test_what_hands_rows_over_waits_for_no_bank(self) -> None:
+        x = placed(samples("float32", SHAPE), "F")
+        self.counted(softmax, x)
+        mine = self.notes[self.notes["array"] == SHARED]
+        assert len(mine) == 2 * x.size and max(map(way_of_banks, by_warp(mine))) == 1
 
 
 def variant_stores(notes: np.ndarray) -> int:

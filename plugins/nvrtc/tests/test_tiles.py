@@ -117,9 +117,12 @@ class TestRule:
         v = chosen(added, *[empty(dtype, (4096, 4096), (1, 4096))] * 14)
         assert v.turned == tuple(range(count))
 
-    def test_reductions_have_rows(self) -> None:
+    def test_reductions_have_rows_or_columns(self) -> None:
+        """Of memory, whichever axis is folded."""
         x = empty("float32", (4096, 4096), (1, 4096))
-        assert chosen(lambda x: reduce_sum(x, axis=(1,)), x).kind is Kind.ROWS
+        for axis, kind in (((1,), Kind.COLUMNS), ((0,), Kind.ROWS)):
+            v = chosen(lambda x, axis=axis: reduce_sum(x, axis=axis), x)
+            assert (v.kind, v.lanes) == (kind, 4)
 
     @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
     @pytest.mark.parametrize("side", [32, 64])
@@ -303,27 +306,15 @@ class TestMutations:
         assert any(faults(mutant(MASKS[mask], 1)))
 
 
-#: Puts the inputs right before memory that cannot be read; a kernel that looks there ends the process.
+#: Puts the inputs right before memory that cannot be read.
 FENCED = """
-import ctypes, mmap, sys
+import sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from test_tiles import MASKS, mutant, sample
+from nvrtc_fence import fenced
 from nvrtc_helpers import OnHost, call, traced
 from mgb_cuda.testing.host import HostDevice
-
-libc = ctypes.CDLL(None)
-kept = []
-def fenced(x):
-    size = -(-x.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert libc.mprotect(ctypes.c_void_p(start + size), mmap.PAGESIZE, 0) == 0
-    first = (size - x.nbytes) // x.itemsize
-    found = np.frombuffer(memory, x.dtype, x.size, first * x.itemsize).reshape(x.shape)
-    found[...] = x
-    kept.append(memory)
-    return found
 
 x = fenced(sample().T).T
 y = fenced(np.ascontiguousarray(sample()))

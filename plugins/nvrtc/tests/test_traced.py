@@ -24,7 +24,7 @@ from mgb.optimizer import SGD
 from mgb.plugins import manager
 from mgb_conformance import standin
 from mgb_cuda.testing import host, stub
-from mgb_cuda.testing.launched import answer
+from mgb_cuda.testing.launched import forked
 from mgb_nvrtc import compiler
 from nvrtc_as_gpu import BACKEND, OnGpu, Plugin
 
@@ -232,7 +232,7 @@ def at(*tensors):
 def run(folder: Path, script: str, devices: int = 1, **variables: str) -> Any:
     """The JSON that `script` prints, where the driver is the stub."""
     settings = {"MGB_STUB_DEVICES": str(devices), "MGB_JIT_BACKEND": "nvrtc,eager"} | variables
-    return answer(folder, f"DEVICES = {devices}\n" + SETUP + script, **settings)
+    return forked(folder, f"DEVICES = {devices}\n" + SETUP, script, **settings)
 
 
 @pytest.mark.skipif(NO_STUB is not None, reason=str(NO_STUB))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 
+from mgb.codegen import Loops
 from mgb.ir import Node
 from mgb_cuda import Properties
 from mgb_cuda.frame import Frame
+from mgb_cuda.order import GAIN, INNERMOST, asked
 from mgb_cuda.pattern import Choice, even_lanes, numbers, power
 from mgb_cuda.steps import Steps
 
@@ -31,6 +33,10 @@ OWN_ROW = 8
 #: Neighbouring rows that a tile has at least where they are neighbours in memory.
 NEIGHBOURS, MOST_NEIGHBOURS = 16, 64
 
+#: The side of a tile that turns arrays without folding them, and the registers that one element of each takes
+#: at most; with more registers, and where tiles are fewer than multiprocessors, the side is half of it.
+SIDE, MOST_LOADED = 64, 4
+
 #: Elements of the smallest tile that is tried where larger ones do not fit.
 SMALLEST = 32
 
@@ -49,18 +55,37 @@ def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] =
     askew : set of int, optional
         The arrays that begin at no multiple of 16 bytes.
     """
-    lanes = even_lanes(frame, steps, not frame.columns, askew)
+    across = _across(frame, steps)
+    if across is None:
+        return _plain(frame, steps, properties, askew)
+    v = _unshaped(frame, across, askew)
+    shaped = _square(frame, across, properties, v) if frame.flat else _turned(frame, across, v)
+    return chosen(frame, across, properties, shaped)
+
+
+def _plain(frame: Frame, steps: Steps, properties: Properties, askew: Collection[int]) -> Choice:
+    """The variant for arrays that all have their neighbours along the innermost loop."""
+    v = _unshaped(frame, steps, askew)
+    if frame.flat:
+        return chosen(frame, steps, properties, _flat(frame, steps, properties, v))
+    return chosen(frame, steps, properties, (_columns if steps.columns else _rows)(frame, steps, v))
+
+
+def _unshaped(frame: Frame, steps: Steps, askew: Collection[int]) -> Variant:
+    lanes = even_lanes(frame, steps, not steps.columns, frozenset(askew))
     moving = tuple(sorted(i for i in askew if steps.class_of[i] >= 0))
-    tail = not frame.columns and steps.length % lanes != 0
-    v = Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, lanes, tail, moving)
-    shaped = _flat if frame.flat else _columns if frame.columns else _rows
-    return chosen(frame, steps, properties, shaped(frame, steps, properties, v))
+    tail = not steps.columns and steps.length % lanes != 0
+    return Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, lanes, tail, moving)
 
 
 def chosen(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Choice:
     """How a variant with these tiles is launched."""
-    blocks = -(-steps.length // v.long) if frame.flat else -(-steps.rows // v.tall)
-    chunk, chunks = (steps.length, 1) if frame.flat else _chunks(steps, properties, v, blocks)
+    if frame.flat and v.folded != steps.loops.folded:
+        steps = _across(frame, steps) or steps
+    if v.is_flat(frame):
+        return Choice(v, numbers(steps, steps.length, 1), -(-steps.length // v.long), 1)
+    blocks = -(-steps.rows // v.tall)
+    chunk, chunks = _chunks(frame, steps, properties, v, blocks)
     v = replace(v, split=chunks > 1, online=bool(frame.online) and not v.stays and chunks == 1)
     return Choice(v, numbers(steps, chunk, chunks), blocks, chunks)
 
@@ -80,8 +105,10 @@ def candidates(frame: Frame, steps: Steps, properties: Properties, first: Choice
     elif not v.stays:
         yield chosen(frame, steps, properties, replace(v, long=2 * v.long))
         yield chosen(frame, steps, properties, replace(v, long=max(v.long // 2, 1)))
-    elif not frame.columns and v.tall > 1:
+    elif not steps.columns and v.tall > 1:
         yield chosen(frame, steps, properties, replace(v, tall=v.tall // 2, warps=max(1, v.warps // 2)))
+    if _across(frame, steps) is not None:
+        yield _plain(frame, steps, properties, v.askew)
 
 
 def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
@@ -93,6 +120,37 @@ def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -
     while v.long > SMALLEST:
         v = replace(_worked(v, v.tall, v.long // 2, OWN_ROW), stays=False)
         yield chosen(frame, steps, properties, v)
+
+
+def _across(frame: Frame, steps: Steps) -> Steps | None:
+    """What a call comes to when its tiles have two axes, where arrays lie across each other; None elsewhere.
+
+    Triton loads and stores each array along the axis of a tile along which it has neighbours, if the tile is
+    long enough there. One axis is along the innermost loop, the other one along the last that is kept.
+    """
+    ways = (
+        [_in_rows(steps, j) for j in reversed(range(len(steps.loops.shape) - 1))] if frame.flat else [steps]
+    )
+    found = []
+    for way in ways:
+        kept = [j for j, folded in enumerate(way.loops.folded) if not folded]
+        if kept:
+            found.append((asked(frame, way.loops, (kept[-1], -1)), way))
+    least, best = min(found, key=lambda pair: pair[0], default=(0, None))
+    return best if 0 < GAIN * least <= asked(frame, steps.loops, INNERMOST) else None
+
+
+def _in_rows(steps: Steps, last: int) -> Steps:
+    """The same without reductions, in rows along the innermost loop, before which the loop `last` stands."""
+    inner = len(steps.loops.shape) - 1
+    order = (*(j for j in range(inner) if j != last), last, inner)
+
+    def moved(values: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(values[j] for j in order)
+
+    folded = (*[False] * inner, True)
+    loops = Loops(moved(steps.loops.shape), tuple(map(moved, steps.loops.strides)), folded)
+    return Steps(loops, tuple(map(moved, steps.classes)), steps.class_of)
 
 
 def _registers(nodes: Sequence[Node]) -> int:
@@ -109,12 +167,21 @@ def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
     return replace(v, long=32 * WARPS * own, warps=WARPS)
 
 
+def _square(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+    """A tile without reductions that is long enough along either axis."""
+    loaded = power(max(_registers(p.reads) for p in frame.plain.passes) or 1)
+    few = -(-steps.rows // SIDE) * -(-steps.length // SIDE) < properties.multiprocessors
+    side = SIDE // 2 if few or loaded > MOST_LOADED else SIDE
+    own = max(2, min(MOST_OWN, LOADED // loaded))
+    return replace(v, tall=side, long=side, warps=min(MOST_WARPS, side * side // (32 * own)))
+
+
 def _row_registers(frame: Frame) -> int:
     """Registers for one element of a row that stays: what is read and made, and is read by a later pass."""
     return max(1, _registers(frame.kept), max(_registers(p.folds) for p in frame.plain.passes))
 
 
-def _rows(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+def _rows(frame: Frame, steps: Steps, v: Variant) -> Variant:
     registers, whole = _row_registers(frame), power(max(1, steps.length))
     most = STAYING // registers if frame.kept else _looped(registers)
     if whole <= most:
@@ -123,13 +190,24 @@ def _rows(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
     return _worked(v, 1, _looped(registers), OWN_ROW)
 
 
-def _columns(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
+def _columns(frame: Frame, steps: Steps, v: Variant) -> Variant:
+    return _neighbours(frame, steps, v, NEIGHBOURS, STAYING)
+
+
+def _turned(frame: Frame, steps: Steps, v: Variant) -> Variant:
+    """A tile that is long enough along either axis; turning what lies across takes registers as well."""
+    return _neighbours(frame, steps, v, NEIGHBOURS // 2, STAYING // 2)
+
+
+def _neighbours(frame: Frame, steps: Steps, v: Variant, least: int, staying: int) -> Variant:
+    """A tile of `least` rows or more, which stay in so many registers of all threads."""
     registers, whole = _row_registers(frame), power(max(1, steps.length))
-    rows = power(max(1, steps.rows))
-    most = STAYING if frame.kept else LOOPED
-    if NEIGHBOURS * whole * registers <= most:
-        tall = min(rows, max(NEIGHBOURS, power(SHORT // (whole * registers))))
-        return replace(_worked(v, tall, whole, OWN_ROW), stays=True)
+    rows, most = power(max(1, steps.rows)), staying if frame.kept else LOOPED
+    if least * whole * registers <= most:
+        tall = max(NEIGHBOURS, power(SHORT // (whole * registers)))
+        while tall > least and tall * whole * registers > most:
+            tall //= 2
+        return replace(_worked(v, min(rows, tall), whole, OWN_ROW), stays=True)
     tall = min(rows, MOST_NEIGHBOURS)
     long = max(1, min(whole, _looped(registers) // tall))
     return _worked(v, tall, long, OWN_ROW)
@@ -146,8 +224,12 @@ def _worked(v: Variant, tall: int, long: int, own: int) -> Variant:
     return replace(v, tall=tall, long=long, warps=max(1, min(MOST_WARPS, tall * long // (32 * own))))
 
 
-def _chunks(steps: Steps, properties: Properties, v: Variant, blocks: int) -> tuple[int, int]:
+def _chunks(frame: Frame, steps: Steps, properties: Properties, v: Variant, blocks: int) -> tuple[int, int]:
     """Elements of a row for each of the programs that share it, and how many there are."""
+    if frame.flat:
+        tiles = -(-steps.length // v.long)
+        chunk = -(-tiles // MOST_CHUNKS) * v.long
+        return chunk, -(-steps.length // chunk) if chunk else 1
     wanted = BUSY * properties.multiprocessors // max(1, blocks)
     chunks = min(wanted, steps.length // v.long, MOST_CHUNKS)
     if v.stays or chunks < 2:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 from mgb_cuda import Device, Packet, Packing
-from mgb_cuda.joined import Batch, Call
-from mgb_cuda.launch import Plan
+from mgb_cuda.launch import Batch, Call, Plan
 from mgb_cuda.launch import Unit as AnyUnit
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps
@@ -50,7 +49,7 @@ class Unit(AnyUnit):
 
     def shared(self, variant: Variant) -> Hashable | None:
         """The variant of a kernel that takes several sets of operands; None where there is none."""
-        if not self.frame.flat or variant.wide:
+        if not variant.is_flat(self.frame) or variant.wide:
             return None
         return replace(variant, tail=True, units=UNITS)
 

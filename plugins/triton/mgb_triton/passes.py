@@ -16,7 +16,7 @@ from .words import SPELLINGS, fold, identity, t_type
 class Passes:
     """Writes Triton for one variant.
 
-    A tile is ``[tall, long]``; without reductions it is ``[long]``. What varies along one of its axes only
+    A tile is ``[tall, long]``; a flat one is ``[long]``. What varies along one of its axes only
     has length 1 along the other; Triton broadcasts.
 
     Attributes
@@ -27,6 +27,8 @@ class Passes:
         The places that have been computed here.
     accumulators : dict
         Where each reduction of a pass is folded.
+    flat : bool
+        Has the tile one axis?
     ends : bool
         May the tile lie beyond the end of a row?
     """
@@ -41,7 +43,8 @@ class Passes:
         self.known: set[str] = set()
         self.accumulators: dict[Node, str] = {}
         self.ends = True
-        self.tile = f"[{variant.long}]" if frame.flat else f"[{variant.tall}, {variant.long}]"
+        self.flat = variant.is_flat(frame)
+        self.tile = f"[{variant.long}]" if self.flat else f"[{variant.tall}, {variant.long}]"
         self.place_type = "tl.int64" if variant.wide else "tl.int32"
 
     # lines
@@ -82,18 +85,18 @@ class Passes:
     @property
     def inner_axis(self) -> int:
         """The axis of a tile along which memory is contiguous, if anything is."""
-        return 0 if self.frame.flat or not self.variant.folded or not self.variant.folded[-1] else 1
+        return 0 if self.flat or not self.variant.folded or not self.variant.folded[-1] else 1
 
     def _along(self, axis: int) -> str:
         """The lanes as a hint has them: for each axis of a tile."""
-        if self.frame.flat:
+        if self.flat:
             return str(self.variant.lanes)
         return f"[{self.variant.lanes}, 1]" if axis == 0 else f"[1, {self.variant.lanes}]"
 
     def hinted(self, group: int, text: str, whole: bool = True) -> str:
         """The places of a class, with what its printer knows of their neighbours."""
         v = self.variant
-        single = self.frame.flat and len(v.folded) == 1
+        single = self.flat and len(v.folded) == 1
         if v.lanes == 1 or v.classes[group][-1] != "1" or single or not (whole or self.inner_axis == 0):
             return text
         along = self._along(self.inner_axis)
@@ -177,12 +180,12 @@ class Passes:
         Folds that a later pass would do are done as well, as far as they can be, when they are given.
         """
         v = self.variant
-        if self.frame.flat and v.tail:  # loads without a mask are of whole lanes
+        if self.flat and v.tail:  # loads without a mask are of whole lanes
             with self.block(f"if begin + {v.long} <= end:"), self.without_end():
                 self.tile_of("begin", p, ahead)
             with self.block("else:"):
                 self.tile_of("begin", p, ahead)
-        elif self.frame.flat or v.stays:
+        elif self.flat or v.stays:
             self.tile_of("begin", p, ahead)
         elif v.tail:
             self.line(f"last = begin + (end - begin) // {v.long} * {v.long}")
@@ -210,8 +213,8 @@ class Passes:
 
     def where_tile(self, first: str) -> None:
         along = f"tl.arange(0, {self.variant.long})"
-        self.line(f"at = {first} + {along if self.frame.flat else f'{along}[None, :]'}")
-        if self.frame.flat:
+        self.line(f"at = {first} + {along if self.flat else f'{along}[None, :]'}")
+        if self.flat:
             if self.ends:
                 self.line(f"inside = {self.constant('at < end', 0)}")
         elif self.ends:
@@ -223,7 +226,7 @@ class Passes:
     @property
     def everywhere(self) -> str:
         """The mask of elements that there are."""
-        if not self.frame.flat:
+        if not self.flat:
             return "mask"
         return "inside" if self.ends else "at < end"
 

@@ -36,7 +36,7 @@ class Printer(Passes):
         if v.units:
             self.operands_of_unit()
         self.where()
-        if not self.frame.flat:
+        if not self.flat:
             self.compute(self.frame.plain.before)
         self.all_passes() if stage is None else self.one_stage(stage)
         types = {"table": "*i64"} if v.units else self.signature()
@@ -86,7 +86,7 @@ class Printer(Passes):
         """The rows of this program, and the part of them that it works on."""
         v = self.variant
         block = "block" if v.units else f"tl.program_id(0).to({self.place_type})"
-        if self.frame.flat:
+        if self.flat:
             self.line(f"begin = {block} * {v.long}")
             self.line("end = length")
             return

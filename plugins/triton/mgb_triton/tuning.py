@@ -11,19 +11,16 @@ import os
 import threading
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from mgb import cache
 from mgb_cuda import LaunchError
-from mgb_cuda.launch import Plan
+from mgb_cuda.launch import Plan, Unit
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps
 
 from .compiler import TritonError
 from .geometry import candidates
-
-if TYPE_CHECKING:
-    from .launch import Unit
 
 _log = logging.getLogger("mgb.triton")
 

@@ -22,7 +22,7 @@ class Variant(Pattern):
     askew : tuple of int
         The arrays that begin at no multiple of 16 bytes.
     tall, long : int
-        A program's tile: rows, and elements of each. Without reductions there is one row.
+        A program's tile: rows, and elements of each. A flat one has one row.
     warps : int
     stays : bool
         A tile has whole rows, which are read once.
@@ -48,6 +48,10 @@ class Variant(Pattern):
     @property
     def is_split(self) -> bool:
         return self.split
+
+    def is_flat(self, frame: Frame) -> bool:
+        """Has a tile one axis, along which nothing is folded? All loops are along it then."""
+        return frame.flat and all(self.folded)
 
     @property
     def threads(self) -> int:

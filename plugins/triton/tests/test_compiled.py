@@ -17,12 +17,13 @@ from mgb.ops.reduce import reduce_sum
 from mgb_conformance.cases import call
 from mgb_cuda.steps import steps
 from mgb_cuda.testing import compiled
-from mgb_cuda.testing.compiled import IN_TURN, MORE, PROGRAMS, like
+from mgb_cuda.testing.compiled import IN_TURN, MORE, PROGRAMS, WIDE, like
 from mgb_cuda.testing.programs import normalise, softmax
 from mgb_triton import compiler
 from mgb_triton.geometry import candidates, choose
 from mgb_triton.source import texts
 from triton_helpers import BENCH
+from triton_texts import accesses as tiles
 from triton_texts import printed, ptx, usage
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=str(compiler.missing()))
@@ -41,9 +42,23 @@ def assembly(function: Callable[..., Any], *arrays: Any) -> str:
     return ptx(text)
 
 
+def slow(value: Any) -> Any:
+    """A parameter of the long tier."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
+def across(x: Any, y: Any) -> Any:
+    """A sum of what lies in two ways."""
+    return reduce_sum(x * y, axis=(1,))
+
+
+def double(x: Any) -> Any:
+    return x * 2 + 1
+
+
 class TestBudget(Compiled, compiled.Budgets):
     tables: ClassVar = {"large": IN_TURN}
-    narrow, crowd = MORE, 255
+    narrow, crowd, turning = MORE, 255, 64 << 10
     more = frozenset(
         {
             "softmax of long rows",
@@ -76,6 +91,46 @@ class TestBudget(Compiled, compiled.Budgets):
             for text in printed(BENCH.traced(function, *arrays)):
                 found = re.findall(r"(?:ld|st)\.global\.(\S+)", ptx(text))
                 assert found and set(found) == {"v4.b32"}, (found, text)
+
+    @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=["first", "last", "both"])
+    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+    def test_so_are_those_of_transposed_arrays(self, dtype: str, axis: tuple[int, ...]) -> None:
+        """Whichever axis is folded."""
+        x = like(dtype, (4096, 8192))
+        graph = BENCH.traced(lambda x: reduce_sum(x, axis=axis), x)
+        for text in printed(graph, strides=[(x.itemsize, 4096 * x.itemsize)])[:1]:
+            found = set(re.findall(r"ld\.global\.(\S+)", ptx(text)))
+            assert found and found <= WIDE, (found, text)
+
+    @pytest.mark.parametrize("length", [200, 1024, 2048, 8192])
+    @pytest.mark.parametrize("function", [softmax, slow(normalise), across, slow(double)])
+    def test_what_lies_across_is_loaded_by_sectors(self, function: Any, length: int) -> None:
+        """A transposed array beside one that is not: each is loaded or stored as it lies."""
+        arrays = [like("float32", (4096, length))] * (2 if function is across else 1)
+        down, along = (1, 4096), (length, 1)
+        strides = [(4, 4 * 4096), (4 * length, 4)][: len(arrays)]
+        texts = printed(BENCH.traced(function, *arrays), strides=strides)
+        loads = [a for a in tiles(texts[0]) if a.name == "load"]
+        stores = [a for a in tiles(texts[-1]) if a.name == "store"]
+        other = loads[1] if function is across else stores[0]
+        assert (loads[0].fast, loads[0].used(down, 4)) == (0, 1)
+        assert (other.fast, other.used(along, 4)) == (1, 1)
+
+    @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+    @pytest.mark.parametrize("count", [1, slow(3), 12, slow(60)])
+    def test_squares(self, dtype: str, count: int) -> None:
+        """Half of the arrays are transposed; none spills, however many there are."""
+        arrays = [like(dtype, (4096, 1024))] * count
+        item = arrays[0].itemsize
+        ways = [(item, 4096 * item), (1024 * item, item)]
+        graph = BENCH.traced(lambda *xs: sum(xs[1:], xs[0] + xs[0]), *arrays)
+        (text,) = printed(graph, strides=[ways[k % 2] for k in range(count)])
+        for k, access in enumerate(tiles(text)):
+            where = ways[k % 2 if k < count else 1]
+            assert access.used((where[0] // item, where[1] // item), item) == 1, (k, access)
+        (found,) = usage(text, 90)
+        assert found.stores == found.loads == 0 and found.registers <= MORE
+        assert found.shared <= 48 << 10
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", PROGRAMS)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb import config
+from mgb import cache, config
 from mgb.ops.reduce import reduce_sum
+from mgb_cuda.testing.programs import check, softmax
 from mgb_triton import tuning
 from mgb_triton.testing.interpreter import Interpreter, missing
 from triton_helpers import OnInterpreter, Timed, call, traced
@@ -74,6 +75,20 @@ def test_every_candidate_is_right(shape: tuple[int, int], monkeypatch: pytest.Mo
         times = [2.0] * 9
         times[which] = 1.0
         chosen(Timed(*times), x, sums)
+
+
+def test_a_tile_that_turns_what_lies_across_is_tried_beside_plain_rows() -> None:
+    x = np.random.default_rng(0).normal(size=(700, 40)).astype(np.float32).T
+    tall = set()
+    for seconds in ([1.0, 2.0, 2.0, 2.0], [2.0, 2.0, 2.0, 1.0]):
+        tuning._known.clear()
+        cache.clear()
+        graph = traced(softmax, x)
+        kernel = OnInterpreter(Timed(*seconds)).compile(graph)
+        check(softmax, x, (1,), call(kernel.run, graph, [x])[0])
+        (plan,) = kernel.state.unit().plans.values()
+        tall.add(plan.choice.variant.tall)
+    assert tall == {1, 16}
 
 
 def test_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

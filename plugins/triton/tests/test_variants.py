@@ -10,20 +10,10 @@ from mgb.ops.primitives import cast
 from mgb_cuda.testing import joins, variants
 from mgb_cuda.testing.programs import softmax
 from mgb_triton.testing.interpreter import missing
-from triton_geometries import GEOMETRIES
+from triton_geometries import GEOMETRIES, Tiles
 from triton_helpers import BENCH
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
-
-
-class Tiles(variants.Variants):
-    """Tiles obey a law of Triton's."""
-
-    bench = BENCH
-
-    def check_variant(self, variant: Any) -> None:
-        for number in (variant.tall, variant.long, variant.lanes, variant.warps):
-            assert number.bit_count() == 1, f"Triton takes powers of two alone: {variant}"
 
 
 class TestGeometry(Tiles, variants.Geometries):

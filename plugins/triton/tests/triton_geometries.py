@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mgb_cuda.testing.variants import Geometry
+from typing import Any
+
+from mgb_cuda.testing.variants import Geometry, Variants
+from triton_helpers import BENCH
 
 GEOMETRIES: dict[str, Geometry] = {
     "many short rows": ((500, 3), (1,), 4, lambda v: v.tall > 16 and v.stays),
@@ -20,3 +23,13 @@ GEOMETRIES: dict[str, Geometry] = {
     "both ends": ((6, 5, 80), (0, 2), 4, lambda v: v.folded == (True, False, True)),
     "the middle": ((4, 37, 6), (1,), 4, lambda v: v.folded == (False, True, False)),
 }
+
+
+class Tiles(Variants):
+    """Tiles obey a law of Triton's."""
+
+    bench = BENCH
+
+    def check_variant(self, variant: Any) -> None:
+        for number in (variant.tall, variant.long, variant.lanes, variant.warps):
+            assert number.bit_count() == 1, f"Triton takes powers of two alone: {variant}"

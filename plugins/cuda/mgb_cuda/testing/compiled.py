@@ -17,7 +17,10 @@ from mgb.ops.reduce import reduce_sum
 from mgb_conformance.cases import DTYPES, PARAMS, call, elementwise, operands, samples
 
 from ..device import Device, Properties
+from ..launch import Unit
+from ..steps import steps
 from .arrays import HostArrays
+from .bench import Bench
 from .programs import normalise, softmax
 from .suite import Suite
 
@@ -114,11 +117,15 @@ class Compiled(Suite):
     ) -> None:
         device = self.paper(architecture)
         self.bench.given(device).compile(graph)
+        self.hold(device, registers, spills)
+
+    def hold(self, device: OnPaper, registers: int, spills: int = 0, shared: int = 0) -> None:
+        """See that what was compiled for a device is within these bounds, or those of every device."""
         assert device.usage
         for usage in device.usage:
             assert usage.stores <= spills and usage.loads <= spills, usage
             assert usage.registers <= registers, usage
-            assert usage.shared <= device.properties.shared_bytes, usage
+            assert usage.shared <= max(shared, device.properties.shared_bytes), usage
 
 
 class Budgets(Compiled):
@@ -132,11 +139,14 @@ class Budgets(Compiled):
         The programs that may take `MORE` registers.
     narrow, crowd : int
         Registers that a kernel of elements of other sizes than 4 bytes may take, and one of 120 inputs.
+    turning : int
+        Bytes of shared memory that a kernel may ask for which turns a tile.
     """
 
     more: ClassVar[frozenset[str]] = frozenset()
     narrow: ClassVar[int]
     crowd: ClassVar[int]
+    turning: ClassVar[int] = 0
 
     def assembly(self, graph: Graph) -> str:
         """The PTX of the kernel of a graph."""
@@ -147,6 +157,17 @@ class Budgets(Compiled):
         function, shape = PROGRAMS[name]
         graph = self.bench.traced(function, like("float32", shape))
         self.check(graph, architecture, MORE if name in self.more else REGISTERS)
+
+    @pytest.mark.parametrize("name", [name for name, (_, shape) in PROGRAMS.items() if len(shape) == 2])
+    def test_large_arrays_that_are_transposed(self, name: str) -> None:
+        """Their inputs, that is; outputs are row-major."""
+        function, shape = PROGRAMS[name]
+        device = self.paper()
+        unit = unit_of(self.bench, device, self.bench.traced(function, like("float32", shape)))
+        specs = [o.node.spec for o in unit.frame.arrays]
+        found = steps(unit.frame, [s.shape for s in specs], [(4, 4 * shape[0])])
+        unit.fitting(unit.choose(found), found, keep=False)
+        self.hold(device, MORE, shared=self.turning)
 
     @pytest.mark.parametrize("dtype", ["float16", "float32", "uint8", "float64"])
     def test_loads_and_stores_are_of_16_bytes(self, dtype: str) -> None:
@@ -161,6 +182,12 @@ class Budgets(Compiled):
     def test_120_inputs(self) -> None:
         arrays = [like("float32", (1 << 20,))] * 120
         self.check(self.bench.traced(lambda *xs: sum(xs[1:], xs[0]), *arrays), registers=self.crowd)
+
+
+def unit_of(bench: Bench, device: Device, graph: Graph) -> Unit:
+    """The kernels of a graph on a device, none of which is compiled yet."""
+    unit: Unit = bench.given(device).load(graph, b"").state.unit()
+    return unit
 
 
 def accesses(assembly: str) -> set[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from . import stub
+from .forks import Forks
 from .suite import Suite
 
 #: One call, and what the driver noted of its launch.
@@ -23,9 +25,8 @@ kernel.run(x, y, out=out)
 (note,) = notes.launches()
 """
 
-#: What every script begins with: a GPU that is the stub, and arrays that look like those of a GPU. The stub
-#: keeps what the first parameter points to and what follows: kernels have their parameters side by side.
-SETUP = """
+#: What scripts have in common: what they import, before there is a driver.
+IMPORTS = """
 import json, struct, sys
 import numpy as np
 from mgb.ops.reduce import reduce_max, reduce_sum
@@ -35,7 +36,11 @@ from mgb_cuda.steps import steps
 from mgb_cuda.testing.stub import Notes, StubArrays
 sys.path.insert(0, FOLDER)
 from MODULE import BENCH
+"""
 
+#: What each of them begins with: a GPU that is the stub, and arrays that look like those of a GPU. The stub
+#: keeps what the first parameter points to and what follows: kernels have their parameters side by side.
+SETUP = """
 notes, arrays = Notes(), StubArrays()
 device = BENCH.driver(arrays)
 backend, traced = BENCH.given(device), BENCH.traced
@@ -45,21 +50,49 @@ def softmax(x):
     return e / reduce_sum(e, axis=(1,))
 """
 
+#: Nothing is taken from the disk.
+WITHOUT_CACHE = {"MGB_CACHE": "0"}
+
 
 def answer(folder: Path, script: str, **variables: str) -> Any:
-    """The JSON that `script` prints last, where the driver is the stub in `folder`."""
-    text = stub.run(folder, script, **({"MGB_CACHE": "0"} | variables))
+    """The JSON that `script` prints last, in a new process where the driver is the stub in `folder`."""
+    return _last(stub.run(folder, script, **WITHOUT_CACHE | variables))
+
+
+def forked(folder: Path, prepared: str, script: str, **variables: str) -> Any:
+    """The same, from a process that is forked from one which has run `prepared`."""
+    return _last(_forks(folder, prepared).run(script, **WITHOUT_CACHE | variables))
+
+
+@cache
+def _forks(folder: Path, prepared: str) -> Forks:
+    return Forks(prepared, LD_LIBRARY_PATH=str(folder))
+
+
+def _last(text: str) -> Any:
     return json.loads(text.splitlines()[-1])
 
 
 class Launched(Suite):
-    """Scripts in a process of their own, where the driver is the stub."""
+    """Scripts in a process of their own, where the driver is the stub.
+
+    Attributes
+    ----------
+    prepared : str
+        What they have in common beside `IMPORTS`: it may compile something, but has no driver.
+    """
+
+    prepared: ClassVar[str] = ""
+
+    @property
+    def imports(self) -> str:
+        """`IMPORTS` of this backend."""
+        helpers = self.bench.helpers
+        return IMPORTS.replace("FOLDER", repr(str(helpers.parent))).replace("MODULE", helpers.stem)
 
     def run(self, folder: Path, script: str, **variables: str) -> Any:
-        """What `script` prints after `SETUP`."""
-        helpers = self.bench.helpers
-        setup = SETUP.replace("FOLDER", repr(str(helpers.parent))).replace("MODULE", helpers.stem)
-        return answer(folder, setup + script, **variables)
+        """What `script` prints after `IMPORTS` and `SETUP`."""
+        return forked(folder, self.imports + self.prepared, SETUP + script, **variables)
 
 
 class Launches(Launched):
@@ -157,7 +190,7 @@ x = np.zeros(1000, np.float32)
 backend.compile(traced(lambda x: x * 2 + 1, x)).run(x, out=[x.copy()])
 print(json.dumps([m for m in ("torch", "cupy", "triton") if m in sys.modules]))
 """
-        assert self.run(stub_folder, script) == list(self.toolchain)
+        assert answer(stub_folder, self.imports + SETUP + script) == list(self.toolchain)
 
 
 class LaunchErrors(Launched):

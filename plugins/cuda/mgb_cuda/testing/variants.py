@@ -15,7 +15,7 @@ from mgb_conformance.judge import judge, problem
 
 from ..device import ResourceError
 from .bench import call
-from .programs import KINDS, check, log_sum, normalise, rows_of, softmax, total
+from .programs import KINDS, Axes, check, log_sum, normalise, rows_of, softmax, total
 from .suite import Suite
 
 #: Shape, folded axes, multiprocessors of the device, and what must hold of the variant.
@@ -31,6 +31,18 @@ def limited(device: Any, most: int) -> Any:
 
     device.check = refuse
     return device
+
+
+def view(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """An array of this shape that lies in memory anyhow."""
+    order = random.permutation(len(shape))
+    steps = random.choice([1, 1, 1, 2, -1], len(shape))
+    wide = [shape[axis] * abs(int(step)) for axis, step in zip(order, steps, strict=True)]
+    x = random.uniform(-1, 1, wide).astype(np.float32)[tuple(slice(None, None, int(s)) for s in steps)]
+    x = x.transpose(np.argsort(order))
+    still = random.integers(len(shape)) if random.random() < 0.3 else None
+    where = tuple(slice(0, 1) if axis == still else slice(None) for axis in range(len(shape)))
+    return np.broadcast_to(x[where], shape)
 
 
 class Variants(Suite):
@@ -200,6 +212,37 @@ class Layouts(Variants):
             other = np.ones(view.shape[-1], np.float32) * 3
             (found,), _ = self.run(lambda a, b: a * b + 1, self.bench.device(4), view, other)
             np.testing.assert_array_equal(found, view * other + 1)
+
+    @pytest.mark.parametrize("function", [total, softmax, normalise], ids=lambda f: f.__name__)
+    @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=["first", "last", "both"])
+    @pytest.mark.parametrize("shape", [(90, 70), (3, 5000), (3000, 9)], ids=str)
+    def test_folds_of_transposed_arrays(self, shape: Axes, axis: Axes, function: Any) -> None:
+        """Where they are all that there is to load and store, rows lie as memory does."""
+        x = np.random.default_rng(4).normal(size=shape).astype(np.float32) * 3
+        (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(4), x.T)
+        check(function, x.T, axis, found)
+        if function is total:
+            assert variant.folded == {(0,): (False, True), (1,): (True, False), (0, 1): (True,)}[axis]
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_folds_of_any_strides(self, seed: int) -> None:
+        """Arrays with axes in any order, some backwards, spread or broadcast; any axes are folded."""
+        random = np.random.default_rng(seed)
+        shape = tuple(random.integers(2, 12, 4).tolist())
+        axis = tuple(sorted(random.choice(4, random.integers(1, 4), replace=False).tolist()))
+        x, y = (view(random, shape) for _ in range(2))
+        z = view(random, tuple(1 if d in axis else n for d, n in enumerate(shape)))
+
+        def function(x: Any, y: Any, z: Any) -> list[Any]:
+            s = reduce_sum(x * y + z, axis=axis)
+            return [s, x * s + y, reduce_max(x + y * s, axis=axis)]
+
+        found, _ = self.run(function, self.bench.device(int(random.choice([1, 64]))), x, y, z)
+        x, y, z = (a.astype(np.float64) for a in (x, y, z))
+        s = (x * y + z).sum(axis, keepdims=True)
+        for got, want in zip(found, [s, x * s + y, (x + y * s).max(axis, keepdims=True)], strict=True):
+            scale = np.abs(x * y + z).sum(axis, keepdims=True).max() * 4
+            np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * scale)
 
     @pytest.mark.parametrize("apart", [1 << 20, (1 << 31) + 16])
     def test_places_of_64_bits(self, apart: int) -> None:

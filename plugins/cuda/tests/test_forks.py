@@ -1,0 +1,57 @@
+"""Scripts that run in forks of one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from mgb_cuda.testing import forks
+from mgb_cuda.testing.forks import Forks
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Forks]:
+    found = Forks("import os, sys; made = [1]; print('not an answer')", COLOUR="blue")
+    yield found
+    found.close()
+
+
+def test_a_script_finds_what_was_prepared_and_leaves_nothing_behind(process: Forks) -> None:
+    change = "made.append(2); sys.path.clear(); os.environ['COLOUR'] = 'red'; print(made, os.getpid())"
+    answers = [process.run(change).rsplit(maxsplit=1) for _ in range(2)]
+    assert [text for text, _ in answers] == ["[1, 2]", "[1, 2]"]
+    assert len({number for _, number in answers} | {str(os.getpid())}) == 3
+    assert process.run("print(made, os.environ['COLOUR'], len(sys.path) > 0)") == "[1] blue True\n"
+
+
+def test_its_variables_are_its_own(process: Forks) -> None:
+    script = "print(os.environ.get('SIZE'), os.environ['COLOUR'])"
+    assert process.run(script, SIZE="7") == "7 blue\n" and process.run(script) == "None blue\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("print('so far'); raise ValueError('odd')", "ValueError: odd"),
+        ("sys.exit('enough')", "enough"),
+        ("os.abort()", "ended by signal 6"),
+        ("not a script", "SyntaxError"),
+    ],
+)
+def test_one_that_fails_says_why_and_the_next_one_runs(process: Forks, script: str, text: str) -> None:
+    with pytest.raises(AssertionError, match=text):
+        process.run(script)
+    assert process.run("print(3)") == "3\n"
+
+
+def test_one_that_does_not_end_is_ended() -> None:
+    process = Forks(f"import time, {forks.__name__} as forks; forks.LIMIT = 1")
+    with pytest.raises(AssertionError, match="ended by signal 14"):
+        process.run("time.sleep(60)")
+    process.close()
+
+
+def test_what_cannot_be_prepared_says_why() -> None:
+    with pytest.raises(AssertionError, match="No module named 'nothing'"):
+        Forks("import nothing")
