@@ -281,6 +281,17 @@ def test_a_reduction_comes_before_the_transpose_of_its_operand() -> None:
     )
 
 
+def test_a_reduction_stays_with_those_who_read_the_transposed_value_too() -> None:
+    def body(x: Tensor) -> Tensor:
+        turned = layout.transpose(x, axes=(1, 0))
+        return turned / reduce.reduce_sum(turned, axis=(1,))
+
+    graph = at(2, body, f32(3, 4))
+    assert names(graph) == ["transpose", "reduce_sum", "div"]
+    x = arrays_for(graph)[0]
+    np.testing.assert_allclose(value(graph, x), x.T / x.T.sum(1, keepdims=True), rtol=1e-5)
+
+
 def test_element_wise_ops_compute_before_they_broadcast() -> None:
     def body(x: Tensor, y: Tensor) -> Tensor:
         wide = layout.broadcast_to(x, shape=(4, 3))

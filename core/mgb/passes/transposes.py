@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..apply import apply
 from ..ir import Graph, Kind, Node
 from ..ops.layout import transpose
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
-from .rewrite import COMPUTING, inputs_of, node_of, reshaped, rewrite
+from .rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite
 
 Axes = tuple[int, ...]
 
@@ -61,13 +63,17 @@ def _transposed(value: Tensor, axes: Axes) -> Tensor:
 
 
 def merge_transposes(graph: Graph) -> Graph:
-    """Make one transpose of two, a reshape of one that moves only ones, and reduce before transposing."""
-    return rewrite(graph, _merge) if graph.has("transpose") else graph
+    """Make one transpose of two, a reshape of one that moves only ones, and reduce before transposing.
+
+    Where others read the transposed value too, the reduction stays with them: they may share a kernel.
+    """
+    return rewrite(graph, partial(_merge, read_once(graph))) if graph.has("transpose") else graph
 
 
-def _merge(node: Node, *values: Tensor) -> Tensor | None:
+def _merge(alone: frozenset[Node], node: Node, *values: Tensor) -> Tensor | None:
     inner = inputs_of(values[0], "transpose") if values else None
-    if node.op.kind is Kind.REDUCE and node.op.is_primitive and inner:  # argmax counts in row-major order
+    reduces = node.op.kind is Kind.REDUCE and node.op.is_primitive  # argmax counts in row-major order
+    if reduces and inner and node.inputs[0] in alone:
         return _reduce_first(node, values[0], inner[0])
     if node.op.name != "transpose":
         return None

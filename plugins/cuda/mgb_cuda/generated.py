@@ -103,7 +103,8 @@ class Generated(Backend):
         if not kernels or self.several:
             return None
         text = "\n\n".join(dict.fromkeys(k.source for k in kernels))
-        return Kernel(Joined([kernel.state.unit() for kernel in kernels]).run, text)
+        units = [kernel.state.unit() for kernel in kernels]
+        return Kernel(Joined(units).run, text, hazards=_hazards(units))
 
     def chain(
         self,
@@ -122,7 +123,17 @@ class Generated(Backend):
     def _kernel(self, graph: Graph, saved: bytes, ready: bool) -> Kernel:
         kernels = self.kernels(graph, self.devices, Images(self.name, saved))
         unit = kernels.unit()
-        return Kernel(kernels.run if self.several else unit.run, expected(unit, ready), kernels)
+        run = kernels.run if self.several else unit.run
+        return Kernel(run, expected(unit, ready), kernels, hazards=_hazards([unit]))
+
+
+def _hazards(units: Sequence[Unit]) -> frozenset[tuple[int, int]]:
+    """Those of units whose inputs and outputs follow each other."""
+    found, x, y = [], 0, 0
+    for unit in units:
+        found += [(x + i, y + j) for i, j in unit.hazards]
+        x, y = x + unit.inputs, y + unit.outputs
+    return frozenset(found)
 
 
 def expected(unit: Unit, ready: bool) -> str:
