@@ -18,7 +18,7 @@ from mgb_native.folds import held, identity, wide
 from .division import bound, hidden
 from .frame import Frame, Names, Operand
 from .fused import fuses, marked
-from .schedule import HalideSchedule
+from .schedule import Form, HalideSchedule
 from .toolchain import hl
 from .words import SPELLINGS, STORED, Expr, convert, fold, halide_type, literal, load, store
 
@@ -60,14 +60,16 @@ class Algorithm:
         The lengths of pieces and groups.
     lanes : int
         How many elements a row is summed in side by side.
-    short : bool
-        A row is one piece, a column one group: there are no parts to be added up.
+    form : Form
+    apart : bool
+        Several outputs of a loop are computed by a loop of their own for each turn.
     """
 
     frame: Frame
     plan: HalideSchedule
     lanes: int
-    short: bool
+    form: Form
+    apart: bool = False
     stages: list[Stage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -81,10 +83,18 @@ class Algorithm:
         self.tuples: dict[Node, tuple[Func, int, Names]] = {}
         self.constants: dict[Node, Expr] = {}
         self.ready: dict[int, Func] = {}
+        self.parts: dict[int, Func] = {}
+        self.early: dict[int, Func] = {}
         self._rows(frame.schedule.before)
+        self._scalars()
         for k, part in enumerate(frame.schedule.passes):
             self._pass(k, part)
         self.outputs = self._outputs()
+
+    @property
+    def short(self) -> bool:
+        """A row is one piece, a column one group."""
+        return self.form is not Form.LONG
 
     # loops
 
@@ -208,9 +218,17 @@ class Algorithm:
                 value = self.value(v, self.here(loops), {})
                 self.define(f"row{len(self.stages)}", "row", loops, [v], [value])
 
+    def _scalars(self) -> None:
+        """What is one number for all elements, where there are no rows that it would be a value of."""
+        one = {v for v in self.frame.graph.nodes if not any(self.frame.span[v])} if self.frame.flat else ()
+        read = {i for v in self.frame.graph.nodes if v not in one for i in v.inputs}
+        wanted = [v for v in self.frame.graph.nodes if v in one and v in read and v.inputs]
+        if wanted:
+            memo: dict[Node, Expr] = {}
+            self.define("scalars", "scalar", (), wanted, [self.value(v, {}, memo) for v in wanted])
+
     def _fold_rows(self, k: int, folds: Sequence[Node]) -> None:
         frame, k_loops = self.frame, self.frame.k_loops
-        piece = max(self.plan.piece, self.lanes)
         u, c = hl.Var("u"), hl.Var("c")
         n, lines = self.extent("i"), [self.extent(f) for f in frame.f_loops]
         kept = [self.vars[loop] for loop in k_loops]
@@ -223,8 +241,8 @@ class Algorithm:
             parts = self._joined(f"joined{k}", folds, lanes, kept)
             self.define(f"total{k}", "row", k_loops, folds, parts)
             return
+        piece, group = self.piece, self.group
         pieces = (n + (piece - 1)) / piece
-        group = hl.max(piece / hl.max(n, 1), 1)
         steps = (hl.min(n, piece) + (self.lanes - 1)) / self.lanes
         r = hl.RDom([(0, steps), *([(0, group)] if lines else []), *((0, e) for e in lines[1:])], f"r{k}")
         at = {loop: self.vars[loop] for loop in k_loops}
@@ -240,6 +258,7 @@ class Algorithm:
         part = hl.Func(f"part{k}")
         part[(c, *kept)] = _tuple(parts)
         self.stages.append(Stage(part, "part"))
+        self.parts[k] = part
         chunks = pieces * ((lines[0] + group - 1) / group) if lines else pieces
         self._total(k, folds, part, chunks, k_loops)
 
@@ -276,6 +295,16 @@ class Algorithm:
         return func
 
     @property
+    def piece(self) -> int:
+        """Elements of a row that are summed in a piece, where it has several."""
+        return max(self.plan.piece, self.lanes)
+
+    @property
+    def group(self) -> Expr:
+        """Rows that are summed together, where they are shorter than a piece."""
+        return hl.max(self.piece / hl.max(self.extent("i"), 1), 1)
+
+    @property
     def narrow(self) -> int:
         """The lanes that vectors of a row are joined to, before these are one number."""
         return min(NARROW, self.lanes)
@@ -309,28 +338,27 @@ class Algorithm:
     # results
 
     def _outputs(self) -> list[tuple[Func, tuple[Operand, ...]]]:
-        """A function for the outputs of each pattern of loops.
+        """A function for what each loop writes.
 
-        Row values are written together with the elements of the row, over and over, which costs a store for a
-        vector: so that both are made while the row is in cache. Several outputs without a row are `ready`,
-        for a turn of the loop, before one is written, perhaps over what the others are made of.
+        What is `apart` is `ready`, for a turn of the loop, before any is written, perhaps over what the
+        others are made of; and so is what a pass writes, whose inputs may have gaps.
         """
-        classes: dict[Names, list[Operand]] = {}
-        together = not self.frame.flat and any(o.loops == self.frame.loops for o in self.frame.outputs)
-        for o in self.frame.outputs:
-            classes.setdefault(self.frame.loops if together else o.loops, []).append(o)
         found = []
-        for number, (loops, operands) in enumerate(classes.items()):
+        for number, (loops, operands) in enumerate(self.frame.written(self.short)):
             memo: dict[Node, Expr] = {}
             at = self.here(loops)
             values = [store(self.value(o.node, at, memo), o.node.spec.dtype.name) for o in operands]
             full = loops == self.frame.loops
-            if self.frame.flat and len(values) > 1 and loops[:1] == ("i",):
+            several = loops[:1] == ("i",) and sum(o.loops == loops for o in operands) > 1
+            early = full and self.frame.folds_last(self.short)
+            if (several and self.apart) or early:
                 ready = self.ready[number] = self.define(f"ready{number}", "ready", loops, [], values)
                 values = [_element(ready, self.pure(loops), k) for k in range(len(values))]
             func = self.define(f"out{number}", "out" if full else "row_out", loops, [], values)
             self._bound(func, loops, operands)
-            found.append((func, tuple(operands)))
+            found.append((func, operands))
+            if early:
+                self.early[number] = self.parts[len(self.frame.schedule.passes) - 1]
         return found
 
     def _bound(self, func: Func, loops: Names, operands: Sequence[Operand]) -> None:

@@ -13,19 +13,20 @@ from mgb.backend import Kernel
 from mgb.codegen import structure_key
 from mgb.ir import Graph
 from mgb_native import LaunchedBackend, loop_traits
-from mgb_native.launch import Launcher
 from mgb_native.objects import ObjectError
 from mgb_native.target import processor, python
 
 from .frame import Frame
-from .fused import MarkLost, fused_pipeline
-from .launch import Layout, Unit, is_short
-from .machine import NAME, Code, dump, load, place
-from .pipeline import build
-from .schedule import HalideSchedule, parse
+from .fused import MarkLost
+from .launch import Calls, Layout, Unit, form_of
+from .machine import Code, dump, load, place
+from .pipeline import Pipeline, build
+from .printed import compile_by_text
+from .schedule import Form, HalideSchedule, parse
 from .search import autoscheduled, tuned
 from .settings import SCHEDULE
-from .toolchain import TESTED, compile_pipeline, installed, keep
+from .stores import TurnBroken
+from .toolchain import TESTED, installed, keep
 from .words import VOCABULARY
 
 _log = logging.getLogger("mgb.halide")
@@ -58,7 +59,7 @@ class HalideBackend(LaunchedBackend):
         else:
             plan = parse(text)
         frame, codes, plan = _made(graph, plan)
-        if plan.auto and (exact := autoscheduled(frame, plan, layout, codes[0].short)):
+        if plan.auto and (exact := autoscheduled(frame, plan, layout, codes[0].form)):
             codes = [*codes, exact]
         return self._kernel(frame, codes, plan)
 
@@ -72,17 +73,23 @@ class HalideBackend(LaunchedBackend):
         return self._kernel(Frame(graph, plan.keep), codes, plan)
 
     def _kernel(self, frame: Frame, codes: Sequence[Code], plan: HalideSchedule) -> Kernel:
-        unit = Unit(frame, codes, lambda short: self._other(frame, plan, short))
-        return Kernel(Launcher([unit]).run, _source(frame, plan), unit)
+        unit = Unit(frame, codes, lambda form: self._other(frame, plan, form))
+        return _called([unit], _source(frame, plan), unit)
 
-    def _other(self, frame: Frame, plan: HalideSchedule, short: bool) -> Code:
+    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
+        if not kernels:
+            return None
+        source = "\n\n".join(k.source for k in dict.fromkeys(kernels))
+        return _called([kernel.state for kernel in kernels], source)
+
+    def _other(self, frame: Frame, plan: HalideSchedule, form: Form) -> Code:
         """The form that a kernel was not compiled in at first: from the disk, or compiled and put there."""
-        what = (self.version(), structure_key(frame.graph), str(plan), "short" if short else "long")
+        what = (self.version(), structure_key(frame.graph), str(plan), form.name)
         key = hashlib.sha256("\n".join(what).encode()).hexdigest()
         with suppress(ObjectError):  # a damaged one is compiled again
             if blob := cache.load(self.name, key):
                 return load(blob)[0]
-        code = _compiled(frame, plan, short)
+        code = _compiled(frame, plan, form)
         cache.store(self.name, key, dump([code]))
         return code
 
@@ -90,25 +97,37 @@ class HalideBackend(LaunchedBackend):
 def _made(graph: Graph, plan: HalideSchedule) -> tuple[Frame, list[Code], HalideSchedule]:
     """The code for the sizes of `graph` by a schedule."""
     frame = Frame(graph, plan.keep)
-    return frame, [_compiled(frame, plan, is_short(frame, Layout.of(frame), plan))], plan
+    return frame, [_compiled(frame, plan, form_of(frame, Layout.of(frame), plan))], plan
 
 
-def _compiled(frame: Frame, plan: HalideSchedule, short: bool) -> Code:
-    pipeline = None
+def _compiled(frame: Frame, plan: HalideSchedule, form: Form) -> Code:
+    tried: list[Pipeline] = []
     try:
-        pipeline = build(frame, plan, short)
-        compiled = fused_pipeline if pipeline.fused else compile_pipeline
-        try:
-            image = compiled(pipeline.outputs, pipeline.arguments, NAME)
-        except MarkLost:  # LLVM computes what is loaded register by register, marks or not
-            pipeline = build(frame, plan, short, registers=1)
-            image = fused_pipeline(pipeline.outputs, pipeline.arguments, NAME, must=False)
-        return place(image, pipeline.order, str(plan), short)
+        image = _image(frame, plan, form, tried)
+        return place(image, tried[-1].order, str(plan), form)
     except Exception as error:
-        path = keep(_source(frame, plan), pipeline, error)
+        path = keep(_source(frame, plan), tried[-1] if tried else None, error)
         about = f"Halide {installed()} (tested with {TESTED}) does not compile this group by [{plan.full()}]"
         kept = f"{path} has the group, its schedule and what Halide made of it"
         raise RuntimeError(f"{about}: {str(error).strip()}; {kept}") from error
+
+
+def _image(frame: Frame, plan: HalideSchedule, form: Form, tried: list[Pipeline]) -> bytes:
+    """The object file of the last of the pipelines that are `tried`."""
+    registers, apart = 0, False
+    while True:
+        tried.append(build(frame, plan, form, registers, apart))
+        try:
+            return compile_by_text(tried[-1], must=not registers)
+        except MarkLost:  # LLVM computes what is loaded register by register, marks or not
+            registers = 1
+        except TurnBroken:
+            apart = True
+
+
+def _called(units: Sequence[Unit], source: str, state: Unit | None = None) -> Kernel:
+    launcher = Calls(units)
+    return Kernel(launcher.run, source, state, hazards=launcher.hazards)
 
 
 def _source(frame: Frame, plan: HalideSchedule) -> str:

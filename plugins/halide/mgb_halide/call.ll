@@ -8,7 +8,8 @@
 %plan = type {
   ptr,  ; 0 the compiled function, which takes an array of pointers to its arguments
   i64,  ; 1 how many
-  i64   ; 2 whether there is work for several threads; else the caller keeps the GIL
+  i64,  ; 2 whether there is work for several threads; else the caller keeps the GIL
+  i64   ; 3 whether the outputs go past the caches
 }       ; the arguments follow
 
 ; What `native.ll` runs; see there.
@@ -19,6 +20,7 @@
 @pool    = global ptr null  ; the function of `native.ll` that runs a program
 @ask     = global ptr null  ; the Python function that tells how many threads are wanted, and sees to them
 @threads = global i64 1
+@plain   = global i64 1     ; 0 while kernels may store past the caches; another call's outputs are right as well
 @inside  = internal global i32 0, align 64  ; whether a parallel loop has the threads: one within it is serial
 
 declare ptr @aligned_alloc(i64, i64)
@@ -29,6 +31,7 @@ declare ptr @PyObject_CallNoArgs(ptr)
 declare i64 @PyLong_AsLong(ptr)
 declare void @Py_DecRef(ptr)
 declare void @PyErr_Clear()
+declare void @llvm.x86.sse.sfence()
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define ptr @halide_malloc(ptr %context, i64 %size) {
@@ -67,7 +70,8 @@ step:
   call i32 %body(ptr %context, i32 %number, ptr %closure)
   %next = add i64 %i, 1
   br label %walk
-done:
+done:  ; who learns that this is done sees all of it
+  call void @llvm.x86.sse.sfence()
   ret i64 0
 }
 
@@ -182,22 +186,15 @@ unknown:
   ret i64 1
 }
 
-; The kernel that every plan names: call the compiled function with buffers of the arrays. The GIL is held.
-define i64 @call(ptr %arrays, ptr %plan, ptr %span) {
+; Buffers of the arrays, and their addresses, for one call by a plan.
+define internal void @fill(ptr %arrays, ptr %plan, i64 %count, ptr %buffers, ptr %pointers) {
 entry:
-  %count_at = getelementptr %plan, ptr %plan, i32 0, i32 1
-  %large_at = getelementptr %plan, ptr %plan, i32 0, i32 2
   %arguments = getelementptr %plan, ptr %plan, i64 1
-  %function = load ptr, ptr %plan
-  %count = load i64, ptr %count_at
-  %large_word = load i64, ptr %large_at
-  %buffers = alloca %buffer, i64 %count
-  %pointers = alloca ptr, i64 %count
   br label %walk
 walk:
   %i = phi i64 [ 0, %entry ], [ %next, %ready ]
   %more = icmp slt i64 %i, %count
-  br i1 %more, label %copy, label %go
+  br i1 %more, label %copy, label %done
 copy:
   %argument = getelementptr %argument, ptr %arguments, i64 %i
   %template = getelementptr %argument, ptr %argument, i32 0, i32 1
@@ -218,19 +215,62 @@ host:
   br label %ready
 ready:
   br label %walk
-go:
+done:
+  ret void
+}
+
+; A kernel that shares the threads with others: it runs on one. The GIL is not held.
+define i64 @together(ptr %arrays, ptr %plan, ptr %span) {
+entry:
+  %count_at = getelementptr %plan, ptr %plan, i32 0, i32 1
+  %function = load ptr, ptr %plan
+  %count = load i64, ptr %count_at
+  %buffers = alloca %buffer, i64 %count
+  %pointers = alloca ptr, i64 %count
+  call void @fill(ptr %arrays, ptr %plan, i64 %count, ptr %buffers, ptr %pointers)
+  call i32 %function(ptr %pointers)
+  ret i64 0
+}
+
+; The kernel that a plan names: call the compiled function with buffers of the arrays. The GIL is held.
+define i64 @call(ptr %arrays, ptr %plan, ptr %span) {
+entry:
+  %count_at = getelementptr %plan, ptr %plan, i32 0, i32 1
+  %large_at = getelementptr %plan, ptr %plan, i32 0, i32 2
+  %past_at = getelementptr %plan, ptr %plan, i32 0, i32 3
+  %function = load ptr, ptr %plan
+  %count = load i64, ptr %count_at
+  %large_word = load i64, ptr %large_at
+  %past_word = load i64, ptr %past_at
+  %buffers = alloca %buffer, i64 %count
+  %pointers = alloca ptr, i64 %count
+  call void @fill(ptr %arrays, ptr %plan, i64 %count, ptr %buffers, ptr %pointers)
+  %past = icmp ne i64 %past_word, 0
+  br i1 %past, label %past_caches, label %choose
+past_caches:
+  store atomic i64 0, ptr @plain monotonic, align 8
+  br label %choose
+choose:
   %large = icmp ne i64 %large_word, 0
   br i1 %large, label %free, label %kept
 kept:
   store i64 1, ptr @threads
   call i32 %function(ptr %pointers)
-  ret i64 0
+  br label %called
 free:
   %threads = call i64 @wanted()
   store i64 %threads, ptr @threads
   %state = call ptr @PyEval_SaveThread()
   call i32 %function(ptr %pointers)
   call void @PyEval_RestoreThread(ptr %state)
+  br label %called
+called:
+  br i1 %past, label %fence, label %done
+fence:
+  call void @llvm.x86.sse.sfence()
+  store atomic i64 1, ptr @plain monotonic, align 8
+  br label %done
+done:
   ret i64 0
 }
 
@@ -247,5 +287,6 @@ define i32 @nothing(ptr %arguments) {
 ; In a child process no loop is running.
 define void @forget() {
   store i32 0, ptr @inside
+  store i64 1, ptr @plain
   ret void
 }

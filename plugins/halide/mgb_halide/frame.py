@@ -122,6 +122,23 @@ class Frame:
     def outputs(self) -> tuple[Operand, ...]:
         return tuple(o for o in self.operands if o.is_output)
 
+    def folds_last(self, short: bool) -> bool:
+        """Whether a pass that folds writes the elements too: of one row, in no cache, that is not `short`."""
+        return not (short or self.flat or self.columns or self.kept) and bool(self.schedule.passes[-1].folds)
+
+    def written(self, short: bool) -> list[tuple[Names, tuple[Operand, ...]]]:
+        """What is written by one loop: over which loops, and the outputs.
+
+        Row values are written together with the elements of the row, over and over, which costs a store for a
+        vector: so that both are made while the row is in cache.
+        """
+        full = any(o.loops == self.loops for o in self.outputs)
+        together = full and not self.flat and not self.folds_last(short)
+        classes: dict[Names, list[Operand]] = {}
+        for o in self.outputs:
+            classes.setdefault(self.loops if together else o.loops, []).append(o)
+        return [(loops, tuple(operands)) for loops, operands in classes.items()]
+
     def stages(self) -> list[str]:
         """What is computed in turn, for people: a line for each pass, values named as in the graph's text."""
         names = {v: f"%{i}" for i, v in enumerate(dict.fromkeys((*self.graph.inputs, *self.graph.nodes)))}

@@ -13,16 +13,11 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from mgb.ir import CONST, Graph
-from mgb_native.native import emit
 
-from .toolchain import FEATURES, hl, host, target
+from .toolchain import hl, host
 from .words import Expr
 
 _log = logging.getLogger("mgb.halide")
@@ -51,26 +46,21 @@ def marked(a: Expr, b: Expr, zero: Expr) -> Expr:
     return hl.reinterpret(product.type(), hl.reinterpret(bits, product) << mark)
 
 
-def fused_pipeline(outputs: Sequence[Any], arguments: Sequence[Any], name: str, must: bool = True) -> bytes:
-    """The object file of `outputs`, in which marked products and their sums are one.
+def fused(text: str, must: bool = True) -> str:
+    """LLVM's text of a compiled pipeline, in which marked products and their sums are one.
 
     Raises
     ------
     MarkLost
         They cannot be, and they `must`; otherwise the log says why.
     """
-    with tempfile.TemporaryDirectory(prefix="mgb_halide_") as folder:
-        text = Path(folder, "kernel.ll")
-        kinds = {hl.OutputFileType.llvm_assembly: str(text)}
-        hl.Pipeline(list(outputs)).compile_to(kinds, list(arguments), name, target(*FEATURES))
-        written = text.read_text()
     try:
-        written = contract(written)
+        return contract(text)
     except MarkLost as why:
         if must:
             raise
         _log.info("products and sums of a kernel stay apart, which is slower: %s", why)
-    return emit(written, level=2)
+        return text
 
 
 class MarkLost(Exception):

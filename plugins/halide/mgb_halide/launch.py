@@ -6,18 +6,19 @@ import ctypes
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
+from mgb.backend import num_threads
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
-from mgb_native.launch import PLANS, Part
+from mgb_native.launch import PLANS, Launcher, Part
 
-from .frame import Frame, Names, Operand
+from .frame import Frame, Operand
 from .machine import Code, bridge
-from .schedule import HalideSchedule, parse
+from .schedule import FEW, Form, HalideSchedule, parse
 from .words import STORED
 
 Array = np.ndarray[Any, Any]
@@ -25,6 +26,9 @@ Shape = tuple[int, ...]
 
 #: Elements times ops from which a call lets other Python threads run, and uses several itself.
 LARGE = 1 << 17
+
+#: Nanoseconds that a byte of an operand and an element of a value take one thread, roughly.
+BYTE, OP = 0.02, 0.02
 
 #: Halide's indices have 32 bits.
 MOST = (1 << 31) - 1
@@ -52,14 +56,18 @@ class _Argument(ctypes.Structure):
 class _Head(ctypes.Structure):
     """``%plan`` of `call.ll`."""
 
-    _fields_ = [("function", ctypes.c_void_p), ("count", ctypes.c_int64), ("large", ctypes.c_int64)]
+    _fields_ = [
+        ("function", ctypes.c_void_p), ("count", ctypes.c_int64), ("large", ctypes.c_int64),
+        ("past", ctypes.c_int64),
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One call of `call.ll`; the launcher asks it for scratch memory and work, of which it knows nothing.
+    """One call of `call.ll`; the launcher asks it for scratch memory, of which it knows nothing.
 
-    What `address` points to lives as long as this: the arguments, and the code that is called.
+    What `address` points to lives as long as this: the arguments, and the code that is called. The `work` is
+    in nanoseconds of one thread, roughly.
     """
 
     address: int
@@ -69,6 +77,11 @@ class Plan:
     shared: int = 0
     work: float = 0.0
     parallel: bool = False
+
+    @property
+    def alone(self) -> Plan:
+        """For the launcher: there is nothing to share, the code itself asks for threads."""
+        return replace(self, work=0.0)
 
 
 class Layout:
@@ -97,6 +110,15 @@ class Layout:
         """Whether the elements of each input lie side by side along the innermost loop."""
         pairs = zip(self.frame.operands, self.strides, strict=True)
         return all(s["i"] == 1 or o.is_iota or "i" not in o.loops for o, s in pairs if "i" in s)
+
+    def traffic(self) -> int:
+        """The bytes that are read and written."""
+        operands = zip(self.frame.operands, self.strides, strict=True)
+        return sum(
+            o.itemsize * math.prod(self.lengths[loop] for loop, step in steps.items() if step)
+            for o, steps in operands
+            if not o.is_iota
+        )
 
     def _listed(self) -> list[Operand]:
         """The operands, those with arrays in the order of `shapes`."""
@@ -137,12 +159,12 @@ class Unit:
     codes : sequence of Code
         Those that there are.
     make : callable
-        Compiles the other, for short rows or for all.
+        Compiles another, for rows of a form.
     """
 
-    def __init__(self, frame: Frame, codes: Sequence[Code], make: Callable[[bool], Code]) -> None:
+    def __init__(self, frame: Frame, codes: Sequence[Code], make: Callable[[Form], Code]) -> None:
         self.frame, self.make = frame, make
-        self.codes = {code.short: code for code in codes if code.sizes is None}
+        self.codes = {code.form: code for code in codes if code.sizes is None}
         self.exact = next((code for code in codes if code.sizes is not None), None)
         self.schedule = parse(codes[0].schedule)
         self.inputs = len(frame.graph.inputs)
@@ -153,6 +175,7 @@ class Unit:
         self.plans: dict[Any, Plan] = {}
         self.making = threading.RLock()
         _units.add(self)
+        self.ops = sum(any(span) for span in frame.span.values())
         arrays = [o for o in frame.operands if not o.is_output and not o.is_iota]
         self.places = {o.name: k for k, o in enumerate((*arrays, *frame.outputs))}
 
@@ -171,25 +194,23 @@ class Unit:
         """The code for these sizes; compiled now, and by one thread, if there is none."""
         if self.exact is not None and self.exact.sizes == layout.lengths and layout.dense:
             return self.exact
-        short = is_short(self.frame, layout, self.schedule)
-        code = self.codes.get(short)  # without the lock, which is held for the seconds that a compiler takes
+        form = form_of(self.frame, layout, self.schedule)
+        code = self.codes.get(form)  # without the lock, which is held for the seconds that a compiler takes
         if code is not None:
             return code
         with self.making:
-            if short not in self.codes:
-                made = self.make(short)
-                self.codes.setdefault(short, made)  # a signal may have called this meanwhile
-            return self.codes[short]
-
-    def _dims(self, o: Operand) -> Names:
-        """The loops that are dimensions of the buffer: for an output, of all that are written with it."""
-        loops = self.frame.loops
-        together = o.is_output and not self.frame.flat and any(y.loops == loops for y in self.frame.outputs)
-        return loops if together else o.loops
+            if form not in self.codes:
+                made = self.make(form)
+                self.codes.setdefault(form, made)  # a signal may have called this meanwhile
+            return self.codes[form]
 
     def whole(self, plan: Plan, first: int) -> Part:
         """The call, as the launcher's one part; the kernel's arrays are at `first`."""
         return (bridge().call, first, plan.address, *(0,) * 8)
+
+    def together(self, plan: Plan, first: int) -> Part:
+        """The same for one thread of several."""
+        return (bridge().together, first, plan.address, *(0,) * 8)
 
     def status(self) -> int:
         """What the code for one set of sizes returns when it is called with such arrays; 0: it has run."""
@@ -211,24 +232,30 @@ class Unit:
     def _plan(self, shapes: Sequence[Shape], strides: Sequence[Shape]) -> Plan:
         layout = Layout(self.frame, shapes, strides)
         if not any(math.prod(shape) for shape in shapes[len(shapes) - self.outputs :]):
-            return self._written(None, [], False)
+            return self._written(None, [])
         code = self._code(layout)
         lengths, found = layout.lengths, []
         operands = {o.name: (o, layout.strides[k]) for k, o in enumerate(self.frame.operands)}
+        dims = {
+            o: loops for loops, written in self.frame.written(code.form is not Form.LONG) for o in written
+        }
         for name in code.order[1:]:
             o, steps = operands[name]
-            found.append((self.places.get(name, -1), o, self._dims(o), lengths, steps))
+            found.append((self.places.get(name, -1), o, dims.get(o, o.loops), lengths, steps))
         whole: Any = (-1, None, self.frame.loops or ("i",), lengths, {})
-        large = math.prod(layout.domain) * len(self.frame.graph.nodes) >= LARGE
-        return self._written(code, [whole, *found], large)
+        traffic, elements = layout.traffic(), math.prod(layout.domain) * self.ops
+        plan = self._written(code, [whole, *found])
+        head = _Head.from_address(plan.address)
+        head.large, head.past = elements >= LARGE, traffic >= self.schedule.stream << 20
+        return replace(plan, work=traffic * BYTE + elements * OP)
 
-    def _written(self, code: Code | None, buffers: Sequence[Any], large: bool) -> Plan:
+    def _written(self, code: Code | None, buffers: Sequence[Any]) -> Plan:
         """The plan in memory."""
         size = ctypes.sizeof(_Head) + len(buffers) * ctypes.sizeof(_Argument)
         memory = np.zeros(size, np.uint8)
         head = _Head.from_buffer(memory)
         head.function = bridge().nothing if code is None else code.address
-        head.count, head.large = len(buffers), large
+        head.count = len(buffers)
         kept: list[Any] = [memory]
         for k, (place, o, loops, lengths, steps) in enumerate(buffers):
             argument = _Argument.from_buffer(memory, ctypes.sizeof(_Head) + k * ctypes.sizeof(_Argument))
@@ -244,6 +271,20 @@ class Unit:
         return Plan(memory.ctypes.data, tuple(kept), code)
 
 
+class Calls(Launcher):
+    """``run`` of one kernel, which asks for threads itself, or of several, which share them if small."""
+
+    def _plans(self, arrays: Sequence[Array]) -> list[Any]:
+        plans = super()._plans(arrays)
+        work = [plan.work for plan in plans]
+        shared = max(work, default=0.0) * num_threads() <= sum(work)
+        return plans if shared and len(plans) > 1 else [plan.alone for plan in plans]
+
+    def _phases(self, plans: Iterable[Any], threads: int) -> list[list[Part]]:
+        firsts = zip(self.units, plans, self._firsts(), strict=True)
+        return [[unit.together(plan, first) for unit, plan, first in firsts]]
+
+
 #: All that there are. A child process has no thread that would give their locks back, and gets new ones.
 _units: WeakSet[Unit] = WeakSet()
 
@@ -256,13 +297,15 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def is_short(frame: Frame, layout: Layout, plan: HalideSchedule) -> bool:
-    """Whether rows are one piece each, columns one group."""
+def form_of(frame: Frame, layout: Layout, plan: HalideSchedule) -> Form:
+    """The form of the code for these sizes; without folds there is one."""
     lines = math.prod(layout.lengths[f] for f in frame.f_loops)
     if frame.flat or frame.columns:
-        return frame.flat or lines <= plan.group
+        return Form.SHORT if frame.flat or lines <= plan.group else Form.LONG
     n = layout.lengths["i"]
-    return n <= plan.piece and lines <= max(1, plan.piece // max(n, 1))
+    if n > plan.piece or lines > max(1, plan.piece // max(n, 1)):
+        return Form.LONG
+    return Form.TINY if n <= FEW else Form.SHORT
 
 
 def _fits(number: int) -> int:
@@ -274,14 +317,20 @@ def _fits(number: int) -> int:
 def _hazards(frame: Frame, once: bool) -> list[tuple[int, int]]:
     """(input, output) pairs that must not be the same memory.
 
-    An element of an input may be overwritten by an output, where there is one loop over the whole domain and
-    nothing else, and when each element is computed `once`: all of a turn is computed before any is written.
+    An element of an input may be overwritten by an output when each is computed `once` and nothing reads the
+    input later: all of a turn is computed before any is written.
     """
-    alone = once and frame.flat and all(o.loops == frame.loops for o in frame.outputs)
+    alone = once and _writes_last(frame)
     full = {o.node for o in frame.operands if alone and o.loops == frame.loops}
     return [
         (i, j)
         for i, x in enumerate(frame.graph.inputs)
         for j, y in enumerate(frame.graph.outputs)
-        if x.spec == y.spec and x not in full
+        if x.spec == y.spec and not (x in full and y in full)
     ]
+
+
+def _writes_last(frame: Frame) -> bool:
+    """Whether one loop writes all outputs of the domain, and what is left to do reads row values alone."""
+    others = (o.node for o in frame.outputs if o.loops != frame.loops)
+    return not any(frame.flat or any(frame.span[v][a] for a in frame.schedule.reduced) for v in others)

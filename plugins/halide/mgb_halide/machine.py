@@ -17,11 +17,16 @@ from mgb.backend import num_threads
 from mgb_native.native import emit, native
 from mgb_native.objects import Loaded, ObjectError
 
+from .schedule import Form
+
 #: Functions of `call.ll` that kernels call by these names.
 RUNTIME = ("halide_do_par_for", "halide_malloc", "halide_free")
 
 #: Functions of the C library that kernels call by another name; see `mgb_halide.division`.
 RENAMED = {"atan2": "fmod"}
+
+#: The word of `call.ll` that is 0 while stores are to go past the caches, else 1, as kernels call it.
+PLAIN = "mgb_plain"
 
 #: The name of each compiled function; Halide adds the one that takes an array of pointers.
 NAME = "mgb_kernel"
@@ -60,8 +65,9 @@ class Bridge:
     def __init__(self, image: bytes) -> None:
         self.image = image
         library = Loaded(image)
-        self.call, self.nothing = library["call"], library["nothing"]
+        self.call, self.together, self.nothing = (library[n] for n in ("call", "together", "nothing"))
         known = {name: library[name] for name in RUNTIME}
+        known[PLAIN] = library["plain"]
         known |= {name: _address(function) for name, function in RENAMED.items()}
         self.symbols = _Symbols(known, library["failed"])
         ctypes.c_void_p.from_address(library["pool"]).value = native().run_free
@@ -130,8 +136,8 @@ class Code:
         The object file.
     schedule : str
         What it was scheduled by.
-    short : bool
-        It is for short rows alone; see `mgb_halide.algorithm`.
+    form : Form
+        The rows that it is for.
     sizes : dict or None
         The lengths of the loops that it is for, if it is not for all.
     owner : object
@@ -142,25 +148,25 @@ class Code:
     order: tuple[str, ...]
     image: bytes
     schedule: str
-    short: bool
+    form: Form
     sizes: dict[str, int] | None
     owner: Any
 
 
 def dump(codes: Sequence[Code]) -> bytes:
     """All that it takes to call these, for `load`."""
-    head = json.dumps([[c.order, c.schedule, c.short, c.sizes, len(c.image)] for c in codes]).encode()
+    head = json.dumps([[c.order, c.schedule, c.form, c.sizes, len(c.image)] for c in codes]).encode()
     images = b"".join(c.image for c in codes)
     parts = (head, images, zlib.compress(bridge().image), zlib.compress(native().image))
     return _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
 def place(
-    image: bytes, order: tuple[str, ...], schedule: str, short: bool, sizes: dict[str, int] | None = None
+    image: bytes, order: tuple[str, ...], schedule: str, form: Form, sizes: dict[str, int] | None = None
 ) -> Code:
     """A compiled pipeline, put into memory."""
     owner = Loaded(image, bridge().symbols)
-    return Code(owner[f"{NAME}_argv"], order, image, schedule, short, sizes, owner)
+    return Code(owner[f"{NAME}_argv"], order, image, schedule, form, sizes, owner)
 
 
 def load(blob: bytes) -> list[Code]:
@@ -179,9 +185,9 @@ def load(blob: bytes) -> list[Code]:
         native(zlib.decompress(parts[3]))
         bridge(zlib.decompress(parts[2]))
         found, start = [], 0
-        for order, schedule, short, sizes, length in json.loads(parts[0]):
+        for order, schedule, form, sizes, length in json.loads(parts[0]):
             image = parts[1][start : start + length]
-            found.append(place(image, tuple(order), str(schedule), bool(short), sizes))
+            found.append(place(image, tuple(order), str(schedule), Form(form), sizes))
             start += length
     except (struct.error, zlib.error, ValueError, TypeError) as error:
         raise ObjectError(f"the bytes of a kernel are damaged: {error}") from error

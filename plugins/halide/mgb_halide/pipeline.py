@@ -21,7 +21,7 @@ from mgb_native.folds import held
 
 from .algorithm import Algorithm, Stage
 from .frame import Frame
-from .schedule import HalideSchedule
+from .schedule import Form, HalideSchedule
 from .toolchain import hl, target
 from .words import Expr, halide_type
 
@@ -44,12 +44,18 @@ class Pipeline:
         The names of the operands in the order of all arguments; the first is ``"domain"``.
     fused : bool
         There are products with a mark; see `mgb_halide.fused`.
+    streamed : frozenset of str
+    turns : tuple of frozenset of str
+        The names, as LLVM has them, of outputs that may go past the caches, and of those that are written
+        together; see `mgb_halide.stores`.
     """
 
     outputs: tuple[Func, ...]
     arguments: tuple[Any, ...]
     order: tuple[str, ...]
     fused: bool
+    streamed: frozenset[str]
+    turns: tuple[frozenset[str], ...]
 
 
 def lanes_of(frame: Frame, plan: HalideSchedule, registers: int) -> int:
@@ -68,10 +74,13 @@ def _bits(v: Node) -> int:
     return 0 if name == "bool" else int(name.lstrip("uintfloa"))
 
 
-def build(frame: Frame, plan: HalideSchedule, short: bool, registers: int = 0) -> Pipeline:
-    """The pipeline of `frame` under `plan`; `short`: see `Algorithm`, `registers`: see `lanes_of`."""
+def build(
+    frame: Frame, plan: HalideSchedule, form: Form, registers: int = 0, apart: bool = False
+) -> Pipeline:
+    """The pipeline of `frame` under `plan`; `apart`: see `Algorithm`, `registers`: `lanes_of`."""
     lanes = lanes_of(frame, plan, registers or plan.unroll)
-    algorithm = Algorithm(frame, plan, lanes * plan.unroll, short)
+    together = 1 if form is Form.TINY else plan.unroll
+    algorithm = Algorithm(frame, plan, lanes * together, form, apart)
     _Scheduler(algorithm, plan, lanes).run()
     return collect(algorithm)
 
@@ -80,7 +89,18 @@ def collect(algorithm: Algorithm) -> Pipeline:
     """What there is to compile of an algorithm."""
     outputs = algorithm.outputs
     order = ["domain", *algorithm.params, *(o.name for _, operands in outputs for o in operands)]
-    return Pipeline(tuple(f for f, _ in outputs), tuple(algorithm.arguments), tuple(order), algorithm.fused)
+    functions, arguments = tuple(f for f, _ in outputs), tuple(algorithm.arguments)
+    streamed: set[str] = set()
+    turns = []
+    for number, (func, operands) in enumerate(outputs):
+        loops = max((o.loops for o in operands), key=len)
+        names = [f"{func.name()}.{k}" for k in range(len(operands))] if len(operands) > 1 else [func.name()]
+        full = frozenset(n for n, o in zip(names, operands, strict=True) if o.loops == loops)
+        if loops == algorithm.frame.loops and loops[:1] == ("i",):  # each element is written once
+            streamed |= full
+        if len(full) > 1 and number not in algorithm.ready and not algorithm.apart:
+            turns.append(full)
+    return Pipeline(functions, arguments, tuple(order), algorithm.fused, frozenset(streamed), tuple(turns))
 
 
 class _Scheduler:
@@ -152,6 +172,9 @@ class _Scheduler:
     # kinds of groups
 
     def flat(self) -> None:
+        for stage in self.algorithm.stages:
+            if stage.role == "scalar":
+                stage.func.compute_root().store_in(hl.MemoryType.Stack)
         for number, (func, operands) in enumerate(self.algorithm.outputs):
             loops = operands[0].loops
             if loops[:1] != ("i",):
@@ -168,6 +191,7 @@ class _Scheduler:
             if number in self.algorithm.ready:
                 ready = self.algorithm.ready[number]
                 ready.compute_at(func, turn).store_in(hl.MemoryType.Stack)
+                ready.bound_storage(self.algorithm.vars["i"], self.lanes)
                 ready.vectorize(self.algorithm.vars["i"], self.lanes, self.guard)
 
     def squares(self, stage: Any, loops: Sequence[str], lane: Any) -> None:
@@ -185,18 +209,36 @@ class _Scheduler:
         self.tasks(stage, [*over, *rest], hl.Expr(max(1, self.plan.task // SQUARE**2)))
 
     def folding(self) -> None:
-        outputs = self.algorithm.outputs
-        found = [self.anchor(func, operands) for func, operands in outputs]
+        outputs, early = self.algorithm.outputs, self.algorithm.early
+        found = [self.anchor(k, *output) for k, output in enumerate(outputs) if k not in early]
         anchor, where = found[0] if len(found) == 1 else (None, None)
         for stage in self.algorithm.stages:
             self.stage(stage, anchor, where)
+        for number, part in early.items():
+            self.with_part(number, part)
 
-    def anchor(self, func: Func, operands: Sequence[Any]) -> tuple[Func, Any]:
+    def with_part(self, number: int, part: Func) -> None:
+        """An output that is written piece by piece as its inputs are folded."""
+        func, variables = self.algorithm.outputs[number][0], self.algorithm.vars
+        piece, lane, c = self.fresh("piece"), self.fresh("lane"), hl.Var("c")
+        folded = [variables[x] for x in self.frame.f_loops]
+        func.split(variables["i"], piece if folded else c, lane, self.algorithm.piece, self.guard)
+        if folded:
+            group, line = self.fresh("group"), self.fresh("line")
+            func.split(folded[0], group, line, self.algorithm.group, self.guard)
+            func.fuse(piece, group, c)
+            folded[0] = line
+        func.reorder(lane, *folded, c)
+        func.parallel(c)
+        self.elements(number, func, lane, self.wide, whole=True)
+        func.compute_with(part, c)
+
+    def anchor(self, number: int, func: Func, operands: Sequence[Any]) -> tuple[Func, Any]:
         """The loops over rows or tiles of an output; returns it and the loop in which a row is computed."""
         loops, variables = max((o.loops for o in operands), key=len), self.algorithm.vars
         kept = [x for x in loops if x in self.frame.k_loops]
         if self.frame.columns:
-            return func, self.tiles(func, loops, kept)
+            return func, self.tiles(number, func, loops, kept)
         order: list[Any] = []
         if loops[:1] == ("i",):
             order = self.inner(func, loops)
@@ -206,8 +248,25 @@ class _Scheduler:
             task, row = self.tasks(func, [variables[x] for x in kept], hl.max(self.plan.task / elements, 1))
             func.reorder(*order, row, task)
         if order:
-            self.vectors(func, order[0], self.wide, whole=not self.algorithm.short)
+            self.elements(number, func, order[0], self.wide, whole=not self.algorithm.short)
         return func, row
+
+    def elements(self, number: int, func: Func, lane: Any, lanes: int, whole: bool = False) -> None:
+        """Vectors of an output along `lane`; see `vectors`."""
+        if number not in self.algorithm.ready:
+            self.vectors(func, lane, lanes, whole)
+            return
+        turn, element = self.fresh("turn"), self.fresh("element")
+        func.split(lane, turn, element, lanes, hl.TailStrategy.RoundUp if whole else self.guard)
+        func.vectorize(element)
+        self.ready_in(number, func, turn, lanes)
+
+    def ready_in(self, number: int, func: Func, turn: Any, lanes: int) -> None:
+        """Compute all of a turn before it is written."""
+        ready, i = self.algorithm.ready[number], self.algorithm.vars["i"]
+        ready.compute_at(func, turn).store_in(hl.MemoryType.Stack)
+        ready.bound_storage(i, lanes)
+        self.vectors(ready, i, lanes)
 
     def inner(self, func: Func, loops: Sequence[str]) -> list[Any]:
         """The loops of an output, or of a value that is kept, in one row, innermost first."""
@@ -217,7 +276,7 @@ class _Scheduler:
         order, _ = self.sweep(func, inside)
         return order
 
-    def tiles(self, func: Func, loops: Sequence[str], kept: Sequence[str]) -> Any:
+    def tiles(self, number: int, func: Func, loops: Sequence[str], kept: Sequence[str]) -> Any:
         variables = self.algorithm.vars
         lines = self.length(self.frame.f_loops, self.plan.fits)
         passes = len(self.frame.schedule.passes)
@@ -233,12 +292,12 @@ class _Scheduler:
         task, step = self.tasks(func, [tile, *(variables[x] for x in kept)], each)
         folded = [variables[x] for x in loops if x in self.frame.f_loops]
         func.reorder(lane, *folded, step, task)
-        self.vectors(func, lane, self.lanes)
+        self.elements(number, func, lane, self.lanes)
         return step
 
     def stage(self, stage: Stage, anchor: Func, where: Any) -> None:
         func, variables = stage.func, self.algorithm.vars
-        if stage.role in ("out", "row_out"):
+        if stage.role in ("out", "row_out", "ready"):
             return
         if stage.role in ("lanes", "joined"):
             (self.lanes_stage if stage.role == "lanes" else self.joined_stage)(stage)

@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+
+from mgb_native.plan import STREAM
+
+#: Elements of a row up to which it is worked on by single vectors.
+FEW = 256
+
+
+class Form(IntEnum):
+    """The rows, or columns, that code is for."""
+
+    LONG = 0  #: all
+    SHORT = 1  #: those of one piece, or one group: there are no parts to be added up
+    TINY = 2  #: rows of few elements, in vectors one by one
+
 
 #: The autoschedulers of the wheel, by the names that Halide gives them.
 AUTOSCHEDULERS = ("Adams2019", "Anderson2021", "Li2018", "Mullapudi2016")
@@ -17,7 +32,8 @@ class HalideSchedule:
     vector : int
         Lanes; 0: as many as the widest register holds of what the kernel computes most.
     unroll : int
-        Vectors that a loop along a row works on side by side: one would leave the processor idle.
+        Vectors that a loop along a row works on side by side: one would leave the processor idle. Rows of
+        few elements have one.
     piece : int
         Elements of the innermost axis that are worked on at once, and that a row is summed in.
     task : int
@@ -30,6 +46,8 @@ class HalideSchedule:
         Rows of columns that are summed before the sums are.
     keep : int
         A value that a later pass reads is kept when making it again takes this many ops.
+    stream : int
+        MiB that a call reads and writes from which its outputs go past the caches; 0: always.
     auto : str
         The autoscheduler that replaces all of these, or an empty text.
     """
@@ -42,6 +60,7 @@ class HalideSchedule:
     fits: int = 32768
     group: int = 128
     keep: int = 4
+    stream: int = STREAM >> 20
     auto: str = ""
 
     def __str__(self) -> str:
@@ -81,7 +100,7 @@ def _scheduler(value: str) -> str:
 
 
 def _number(name: str, value: str) -> int:
-    least = 0 if name in ("vector", "keep") else 1
+    least = 0 if name in ("vector", "keep", "stream") else 1
     if not value.isdecimal() or not least <= int(value) <= 1 << 20:
         raise ValueError(f"{name}={value!r} of a Halide schedule is no number from {least} to {1 << 20}")
     number = int(value)

@@ -20,7 +20,7 @@ from .frame import Frame
 from .launch import Layout, Unit
 from .machine import NAME, Code, place
 from .pipeline import Pipeline, collect
-from .schedule import HalideSchedule
+from .schedule import Form, HalideSchedule
 from .toolchain import CHECKED, compile_pipeline, hl, target
 
 _log = logging.getLogger("mgb.halide")
@@ -67,18 +67,18 @@ def _seconds(run: Callable[..., None], inputs: Sequence[Any], out: tuple[Any, ..
     return best
 
 
-def autoscheduled(frame: Frame, plan: HalideSchedule, layout: Layout, short: bool) -> Code | None:
+def autoscheduled(frame: Frame, plan: HalideSchedule, layout: Layout, form: Form) -> Code | None:
     """The code of an autoscheduler, for exactly these sizes and dense inputs; None when it has none.
 
     It may compute elements twice and rely on sizes, so that it is checked: Halide's own assertions stay in.
     """
-    pipeline = _estimated(frame, plan, layout.lengths, short)
+    pipeline = _estimated(frame, plan, layout.lengths, form)
     try:
         hl.load_plugin(str(Path(hl.install_dir(), "lib64", f"libautoschedule_{plan.auto.lower()}.so")))
         made = hl.Pipeline(list(pipeline.outputs))
         made.apply_autoscheduler(target(), hl.AutoschedulerParams(plan.auto))
         image = compile_pipeline(pipeline.outputs, pipeline.arguments, NAME, CHECKED, made)
-        code = place(image, pipeline.order, str(plan), short, layout.lengths)
+        code = place(image, pipeline.order, str(plan), form, layout.lengths)
     except (hl.HalideError, ObjectError) as error:
         _log.warning("%s finds no schedule, the usual one is taken: %s", plan.auto, str(error).strip())
         return None
@@ -88,9 +88,9 @@ def autoscheduled(frame: Frame, plan: HalideSchedule, layout: Layout, short: boo
     return code
 
 
-def _estimated(frame: Frame, plan: HalideSchedule, lengths: dict[str, int], short: bool) -> Pipeline:
+def _estimated(frame: Frame, plan: HalideSchedule, lengths: dict[str, int], form: Form) -> Pipeline:
     """The algorithm without a schedule, and its sizes."""
-    algorithm = Algorithm(frame, plan, 1, short)
+    algorithm = Algorithm(frame, plan, 1, form)
     for d, loop in enumerate(frame.loops):
         algorithm.shape.dim(d).set_bounds(0, lengths[loop])
     algorithm.shape.set_estimates([(0, lengths[loop]) for loop in frame.loops] or [(0, 1)])

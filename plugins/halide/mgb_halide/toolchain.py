@@ -84,6 +84,21 @@ def compile_pipeline(
         return image.read_bytes()
 
 
+def pipeline_text(outputs: Sequence[Any], arguments: Sequence[Any], name: str) -> str:
+    """LLVM's text of `outputs`, which Halide has had optimized.
+
+    Raises
+    ------
+    halide.HalideError
+        Halide does not like the pipeline.
+    """
+    with tempfile.TemporaryDirectory(prefix="mgb_halide_") as folder:
+        text = Path(folder, "kernel.ll")
+        kinds = {hl.OutputFileType.llvm_assembly: str(text)}
+        hl.Pipeline(list(outputs)).compile_to(kinds, list(arguments), name, target(*FEATURES))
+        return text.read_text()
+
+
 def keep(group: str, pipeline: Any, error: Exception) -> Path:
     """A new folder with what failed to compile.
 

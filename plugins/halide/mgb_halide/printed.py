@@ -1,0 +1,27 @@
+"""From a pipeline to an object file, through LLVM's text where Halide has no word for what is wanted."""
+
+from __future__ import annotations
+
+from mgb_native.native import emit
+
+from .fused import fused
+from .machine import NAME
+from .pipeline import Pipeline
+from .stores import written
+from .toolchain import compile_pipeline, pipeline_text
+
+
+def compile_by_text(pipeline: Pipeline, must: bool = True) -> bytes:
+    """The object file of a pipeline.
+
+    Raises
+    ------
+    MarkLost, TurnBroken
+        See `fused` and `written`. A lost mark is no error where it needs not (`must`) be kept.
+    """
+    if not (pipeline.fused or pipeline.streamed or pipeline.turns):
+        return compile_pipeline(pipeline.outputs, pipeline.arguments, NAME)
+    text = pipeline_text(pipeline.outputs, pipeline.arguments, NAME)
+    if pipeline.fused:
+        text = fused(text, must)
+    return emit(written(text, pipeline.streamed, pipeline.turns), level=2, inline=True)
