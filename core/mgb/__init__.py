@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from . import ops as _ops  # noqa: F401 - gives Tensor its arithmetic
-from .device import get_default_device, get_device_count, set_default_device
+from .device import get_default_device, get_device_count, is_cuda_available, set_default_device
 from .tensor import Parameter, Tensor, from_dlpack, tensor
 
 __version__ = "0.1.0"
@@ -16,7 +16,12 @@ _SUBMODULES = frozenset(
     "autodiff backend config data device dtypes errors functional jit memory module optimizer plugins "
     "random".split()
 )
-_ELSEWHERE = {"load": "serialization", "save": "serialization"}
+_ELSEWHERE = {
+    "load": "serialization",
+    "save": "serialization",
+    "get_logger": "logger",
+    "set_log_level": "logger",
+}
 
 __all__ = [
     "Parameter",
@@ -25,6 +30,7 @@ __all__ = [
     "from_dlpack",
     "get_default_device",
     "get_device_count",
+    "is_cuda_available",
     "set_default_device",
     "tensor",
 ]

@@ -60,15 +60,24 @@ def set_default_device(name: str = "xpux") -> None:
     ------
     DeviceError
         `name` is not a device; see `canonical`.
+    DeviceUnavailableError
+        It is a GPU that cannot be used here; the default stays what it was.
     """
     global _default
-    canonical(name)
+    wanted = canonical(name)
+    if is_gpu(wanted):
+        array_module(wanted)
     _default = name
 
 
 def get_default_device() -> str:
     """Where tensors are made when no device is given."""
     return _default
+
+
+def is_cuda_available() -> bool:
+    """Is there a GPU that tensors can be made on?"""
+    return get_device_count("gpu") > 0
 
 
 def default() -> str:

@@ -13,6 +13,10 @@ class ShapeError(MgbError, ValueError):
     """Shapes that an op cannot combine."""
 
 
+class EquationError(MgbError, ValueError):
+    """An equation of `einsum` that does not belong to its operands."""
+
+
 class ConversionError(MgbError, TypeError):
     """Dtypes that an op cannot combine or convert."""
 

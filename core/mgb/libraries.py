@@ -155,12 +155,29 @@ class Rule:
         _rules.append(self)
 
     def __call__(self, *arrays: Any, **params: Any) -> Any:
-        key = (*[(type(a), a.shape, a.strides, a.dtype) for a in arrays], *params.items())
-        found = self.found.get(key)
-        if found is None:
-            found = self._find(key, arrays, params)
-        out = found(*arrays)
+        out = self._of(arrays, params)(*arrays)
         return self.rule(*arrays, **params) if out is None else out
+
+    def _of(self, arrays: Sequence[Any], params: Mapping[str, Any]) -> Callable[..., Any]:
+        """The implementation for operands laid out like these."""
+        key = (*[(type(a), a.shape, a.strides, a.dtype) for a in arrays], *params.items())
+        return self.found.get(key) or self._find(key, arrays, params)
+
+    def bound(self, **params: Any) -> Callable[..., Any]:
+        """The rule with parameters, for NumPy's arrays of the same shapes and dtypes in each call."""
+        kept: dict[tuple[tuple[int, ...], ...], Callable[..., Any]] = {}
+
+        def call(*arrays: Any) -> Any:
+            key = tuple([a.strides for a in arrays])
+            found = kept.get(key)
+            if found is None:
+                if len(kept) >= KEPT:
+                    kept.clear()
+                found = kept[key] = self._of(arrays, params)
+            out = found(*arrays)
+            return self.rule(*arrays, **params) if out is None else out
+
+        return call
 
     def is_served(self, *operands: Spec, **params: Any) -> bool:
         """Would a library take new arrays like these?

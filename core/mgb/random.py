@@ -17,16 +17,20 @@ import numpy as np
 
 from . import device as devices
 from . import dtypes
+from .apply import literal
 from .ops.creation import as_shape
 from .ops.index import index_get
-from .ops.layout import reshape, slice_
-from .ops.primitives import cast, iota, mulhi, shr
+from .ops.layout import broadcast_to, reshape, slice_
+from .ops.primitives import cast, iota, logical_and, lt, mulhi, shr, sqrt, where
 from .ops.random_bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
-from .ops.transcendental import log
+from .ops.transcendental import exp, log
 from .tensor import ACTIVE, Tensor
 
 Size = int | Sequence[int] | None
+
+#: A gamma number takes the first of so many proposals that is accepted; 95 of 100 are.
+_PROPOSALS = 8
 
 #: Every generator there is.
 _alive: weakref.WeakSet[RNG] = weakref.WeakSet()
@@ -69,8 +73,8 @@ class RNG:
         ValueError
             A number is negative or has more than 64 bits.
         """
-        if not all(0 <= int(n) < 1 << 64 for n in state):
-            raise ValueError(f"random: a seed is an integer from 0 to 2**64 - 1, got {state[0]}")
+        if not all(isinstance(n, int | np.integer) and 0 <= int(n) < 1 << 64 for n in state):
+            raise ValueError(f"random: a seed is an integer from 0 to 2**64 - 1, got {state[0]!r}")
         for tensor, number in zip((self._seed, self._draws), state):  # compiled calls hold these very two
             tensor._reset(Tensor(np.uint64(number), device=self._device))
 
@@ -143,6 +147,60 @@ class RNG:
         """
         bits = self._draw(philox, _shape(size), 4)
         return log(unit(bits) + TINY) * -float(scale)
+
+    def gamma(self, shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
+        """Gamma with a shape and a scale above 0, by the method of Marsaglia and Tsang (2000).
+
+        Parameters
+        ----------
+        shape : float or Tensor
+        scale : float or Tensor
+            Both broadcast; the result is of ``(*size, *broadcast)``.
+        size : int or sequence of int, optional
+            None is one number for each shape and scale.
+
+        Returns
+        -------
+        Tensor of float32
+
+        Notes
+        -----
+        A number takes the first of eight proposals that is accepted; of 10**10 numbers, one or so has none,
+        and it is ``shape - 1 / 3``. So a draw has the same ops for any values.
+        """
+        shape, scale = self._given(shape), self._given(scale)
+        wanted = (*_shape(size), *np.broadcast_shapes(shape.shape, scale.shape))
+        small = lt(shape, 1)  # the method wants 1 or more
+        d = where(small, shape + 1, shape) - 1 / 3
+        found: Any = d
+        for _ in range(_PROPOSALS):
+            found = self._proposed(d, wanted, found)
+        power = log(self.uniform(size=wanted) + TINY) / where(small, shape, 1)
+        out: Tensor = found * where(small, exp(power), 1) * scale
+        return out
+
+    def _proposed(self, d: Any, wanted: tuple[int, ...], otherwise: Tensor) -> Tensor:
+        """One proposal for a gamma number of shape ``d + 1 / 3`` where it is accepted."""
+        x: Any = self.normal(size=wanted)
+        root = 1 + x / sqrt(9 * d)
+        v = root * root * root
+        positive = lt(0, v)
+        bound = 0.5 * x * x + d * (1 - v + log(where(positive, v, 1)))
+        accepted = logical_and(positive, lt(log(self.uniform(size=wanted) + TINY), bound))
+        return where(accepted, d * v, otherwise)
+
+    def _given(self, parameter: Any) -> Tensor:
+        return (
+            parameter if isinstance(parameter, Tensor) else literal(parameter, dtypes.float32, self._device)
+        )
+
+    def beta(self, alpha: Any, beta: Any, size: Size = None) -> Tensor:
+        """Beta with two parameters above 0, float32: a share of two draws of `gamma`; see there."""
+        alpha, beta = self._given(alpha), self._given(beta)
+        like = np.broadcast_shapes(alpha.shape, beta.shape)
+        first, second = (self.gamma(broadcast_to(p, shape=like), 1, size) for p in (alpha, beta))
+        out: Tensor = first / (first + second)
+        return out
 
     def bernoulli(self, p: Any, size: Size = None) -> Tensor:
         """True with probability `p`, a float or a Tensor that broadcasts to `size`; in steps of 2**-24."""
@@ -255,6 +313,16 @@ def normal(mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
 def exponential(scale: float = 1, size: Size = None) -> Tensor:
     """Exponential with mean `scale`; see `RNG.exponential`."""
     return generator().exponential(scale, size)
+
+
+def gamma(shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
+    """Gamma with a shape and a scale; see `RNG.gamma`."""
+    return generator().gamma(shape, scale, size)
+
+
+def beta(alpha: Any, beta: Any, size: Size = None) -> Tensor:
+    """Beta with two parameters; see `RNG.beta`."""
+    return generator().beta(alpha, beta, size)
 
 
 def bernoulli(p: Any, size: Size = None) -> Tensor:

@@ -13,6 +13,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -211,5 +212,10 @@ def replace_file(path: Path, blobs: Iterable[Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if str(error.filename) == str(temporary):  # a name of which the user knows nothing
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

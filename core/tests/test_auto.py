@@ -12,7 +12,7 @@ import pytest
 from auto_sessions import auto, noted, off
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb import Tensor, tensor
+from mgb import Tensor, from_dlpack, tensor
 from mgb.apply import apply
 from mgb.jit.deferral.links import Ends
 
@@ -231,3 +231,17 @@ def test_an_interrupt_before_anything_is_computed_leaves_the_old_values(monkeypa
         np.testing.assert_array_equal(parameter.numpy(), [1.0, 2.0])
         parameter += 1.0
         np.testing.assert_array_equal(parameter.numpy(), [2.0, 3.0])
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_memory_of_another_library_is_read_when_the_op_is_called(after: int) -> None:
+    with auto(after):
+        for call in range(6):
+            source = np.ones(3, np.float32)
+            shared = from_dlpack(source)
+            rows = from_dlpack(np.ones((3, 2), np.float32)).T
+            doubled, both, again = shared * 2.0, shared + rows[0], shared * 3.0
+            source[:] = 9.0
+            later = shared * 2.0
+            assert doubled.tolist() == both.tolist() == [2.0] * 3 and again.tolist() == [3.0] * 3, call
+            assert later.tolist() == [18.0] * 3 and shared.tolist() == [9.0] * 3, call

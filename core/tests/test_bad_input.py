@@ -41,6 +41,12 @@ OPS = {
     "conv2d": (lambda a, b: F.conv2d(IMAGES, WEIGHTS), ShapeError,
                r"conv2d: images of \(1, 2, 8, 8\) and weights of \(4, 5, 3, 3\).*2 channels, 5 for each"),
     "conv2d axes": (lambda a, b: F.conv2d(a, b), ShapeError, r"conv2d: .*\(2, 3\) and weights of \(4, 5\)"),
+    "batch_norm": (lambda a, b: F.batch_norm(IMAGES, training=True, weight=tensor([1.0] * 3)),
+                   ShapeError, r"normalisation of shape \(1, 2, 8, 8\): 3 numbers, where axis 1"),
+    "instance_norm": (lambda a, b: F.instance_norm(a, weight=tensor([1.0] * 4), bias=tensor([1.0] * 4)),
+                      ShapeError, r"normalisation of shape \(2, 3\): 4 numbers, where axis 1"),
+    "max nothing": (lambda a, b: a[:0].max(), ShapeError, r"max of nothing: \(0, 3\) has no elements"),
+    "einsum": (lambda a, b: F.einsum("ij,jk", a, b), ShapeError, r"einsum: the lengths of \['j'\] differ"),
     "max_pool2d": (lambda a, b: F.max_pool2d(IMAGES, 9),
                    ShapeError, r"pooling: a kernel of \(9, 9\).*\(8, 8\)"),
     "concat": (lambda a, b: F.concat([a, b], 0),
@@ -75,9 +81,9 @@ OPS = {
     "axis str": (lambda a, b: a.prod(axis="x"), TypeError, "prod: axis 'x' is not an integer"),
     "signs": (lambda a, b: INTS + BYTES,
               ConversionError, "add: int32 and uint8 differ in signedness: cast one"),
-    "float shift": (lambda a, b: FLOATS << 1, ConversionError, "shl: needs integers, got float32"),
-    "shift by float": (lambda a, b: INTS >> FLOATS, ConversionError, "shr: needs integers, got float32"),
-    "float bits": (lambda a, b: FLOATS & FLOATS, ConversionError, "bit_and: needs integers, got float32"),
+    "float shift": (lambda a, b: FLOATS << 1, ConversionError, "shl: needs integers or bools, got"),
+    "shift by float": (lambda a, b: INTS >> FLOATS, ConversionError, "shr: needs integers or bools, got"),
+    "float bits": (lambda a, b: FLOATS & FLOATS, ConversionError, "bit_and: needs .* got float32"),
     "too large": (lambda a, b: INTS + 2**40, ConversionError, "add: 1099511627776 does not fit in int32"),
     "None": (lambda a, b: a + None, TypeError, "add: the operand is None and is not supported"),
     "None left": (lambda a, b: None * a, TypeError, "mul: the operand is None and is not supported"),
@@ -270,6 +276,13 @@ def test_what_cannot_be_saved_leaves_the_file_alone(saved):
     assert json.loads(saved.read_bytes()[8:].split(b"}}")[0] + b"}}")["w"]["dtype"] == "F32"
 
 
+def test_a_folder_that_is_not_there_is_named_and_no_file_of_ours(tmp_path):
+    path = tmp_path / "nowhere" / "state"
+    with pytest.raises(FileNotFoundError) as caught:
+        mgb.save(tensor(1.0), path)
+    assert caught.value.filename == str(path) and str(caught.value).endswith(repr(str(path)))
+
+
 # optimizers and modules
 
 OPTIMIZERS = {
@@ -286,6 +299,9 @@ OPTIMIZERS = {
     "lr": (lambda w: SGD([w], "fast"), ValueError, "invalid lr: 'fast' is not a number"),
     "no lr": (lambda w: LAMB([w], None), ValueError, "invalid lr: None is not a number"),
     "betas": (lambda w: Adam([w], 0.1, betas=(1.0, 0.9)), ValueError, r"invalid betas: \(1.0, 0.9\)"),
+    "one beta": (lambda w: Adam([w], 0.1, betas=0.9), ValueError, "invalid betas: 0.9 is not a pair of numb"),
+    "three betas": (lambda w: AdamW([w], 0.1, betas=(0.1, 0.2, 0.3)), ValueError, "is not a pair of numbers"),
+    "words": (lambda w: LAMB([w], 0.1, betas="ab"), ValueError, "invalid betas: 'ab' is not a pair of numb"),
     "decay": (lambda w: SGD([w], 0.1, weight_decay=-1.0),
               ValueError, "invalid weight_decay: -1.0 is negative"),
     "load nothing": (lambda w: SGD([w], 0.1).load_state_dict({}), KeyError, "has no 'param_groups'"),
@@ -350,6 +366,14 @@ MODULES = {
     "groups": (lambda: M.Conv2d(3, 4, 3, groups=2),
                ShapeError, "3 and 4 channels do not split into 2 groups"),
     "batch norm": (lambda: M.BatchNorm2d(3)(A), ShapeError, r"BatchNorm2d takes 4 axes, got \(2, 3\)"),
+    "batch norm channels": (lambda: M.BatchNorm2d(3)(IMAGES),
+                            ShapeError, r"\(1, 2, 8, 8\): 3 numbers, where axis 1"),
+    "no weight": (lambda: M.BatchNorm2d(3, affine=False)(IMAGES),
+                  ShapeError, "batch_norm: 3 running statistics for 2 channels"),
+    "word": (lambda: M.Linear("a", 2), ConversionError, "in_features is an integer, got 'a'"),
+    "half": (lambda: M.Conv2d(3, 2.5, 1), ConversionError, "out_channels is an integer, got 2.5"),
+    "negative": (lambda: M.Embedding(-1, 2), ShapeError, "num_embeddings = -1 is negative"),
+    "no groups": (lambda: M.Conv2d(3, 4, 3, groups=0), ShapeError, "groups = 0: there is at least 1"),
     "layer norm": (lambda: M.LayerNorm(4)(A),
                    ShapeError, r"\(2, 3\) does not end in the normalized shape \(4,\)"),
     "embedding": (lambda: M.Embedding(3, 2)(tensor([7])), IndexError, "index 7 is out of bounds for axis 0"),

@@ -11,7 +11,7 @@ import pytest
 from mgb import Parameter, errors, plugins, tensor
 from mgb.autodiff import GradManager
 from mgb.backend import Backend, Traits
-from mgb.jit import trace
+from mgb.jit import partial_trace, trace, xla_trace
 from mgb.ops import declare
 from mgb.optimizer import SGD
 
@@ -387,3 +387,31 @@ def test_a_backend_that_cannot_compile(mode, failing):
         expected = weight.item() - 2
         assert step(tensor([1.0])).item() == expected * 3 + 1 and weight.item() == expected
     assert step.backend == "failing"
+
+
+def test_an_array_that_the_body_makes_is_refused_as_a_tensor_of_it_is() -> None:
+    draw = np.random.default_rng(0)
+    table = np.arange(6.0).reshape(2, 3)
+    x = tensor(np.ones(3, np.float32))
+    noisy = [
+        lambda q: q + draw.standard_normal(3).astype("float32"),
+        lambda q: draw.standard_normal(3) * q,
+        lambda q: F.add(q, draw.standard_normal(3)),
+        lambda q: q + tensor(draw.standard_normal(3)),
+    ]
+    for body in noisy:
+        for traced in (trace(body, without_host=True), partial_trace(body), xla_trace(body)):
+            with pytest.raises(errors.UnknownInputError, match=r"test_bad_trace\.py"):
+                traced(x)
+        frozen = trace(body, without_host=True, capture_as_const=True)
+        assert frozen(x).tolist() == frozen(x).tolist()
+        assert partial_trace(body, capture_as_const=True)(x).shape == (3,)
+        hosted = trace(body)
+        hosted(x)
+        if body is not noisy[-1]:
+            with pytest.raises(errors.TraceMismatchError):
+                hosted(x)
+    for body in (lambda q: q + table, lambda q: q + table[1], lambda q: q * np.float32(2) + [1.0, 2.0, 3.0]):
+        for traced in (trace(body, without_host=True), partial_trace(body), xla_trace(body)):
+            np.testing.assert_array_equal(traced(x).numpy(), body(x.numpy()))
+            np.testing.assert_array_equal(traced(x).numpy(), body(x.numpy()))

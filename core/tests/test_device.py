@@ -41,6 +41,7 @@ class TestMaking:
         np.testing.assert_array_equal(t.numpy(), X)
 
     def test_on_the_default_gpu(self, cupy: Any) -> None:
+        assert mgb.is_cuda_available()
         mgb.set_default_device("gpu1")
         for t in (
             Tensor(X),
@@ -223,6 +224,12 @@ class TestRefusals:
         with pytest.raises(errors.DeviceUnavailableError, match=r"'gpu7:0' is not there: .*gpu0 to gpu1"):
             Tensor(X, device="gpu7")
 
+    def test_a_default_that_is_not_there(self) -> None:
+        mgb.set_default_device("gpu1")
+        with pytest.raises(errors.DeviceUnavailableError, match=r"'gpu7:0' is not there"):
+            mgb.set_default_device("gpu7")
+        assert mgb.get_default_device() == "gpu1"
+
     def test_no_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         t = Tensor(X, device="gpu0")
         monkeypatch.setattr(standin.State, "largest", X.nbytes - 1)
@@ -256,7 +263,7 @@ class TestRefusals:
         monkeypatch.setattr(device, "gpu_module", None)
         with pytest.raises(errors.DeviceUnavailableError, match=r"finds no GPU.*nvidia\.com/drivers"):
             F.zeros((3,), device="gpu0") + 1
-        assert mgb.get_device_count("gpu") == 0
+        assert mgb.get_device_count("gpu") == 0 and not mgb.is_cuda_available()
 
 
 @pytest.mark.parametrize("device", ["gpu0", "gpux"])

@@ -14,7 +14,9 @@ from mgb.ir import Kind, Spec
 from mgb.ops import activations as act
 from mgb.ops import elementwise as el
 from mgb.ops import hyperbolic as hyp
+from mgb.ops import primitives
 from mgb.ops.declare import OPS, arity, op_of
+from mgb.tensor import Tensor
 from mgb.tracing import graph_of
 from oracle import DTYPES, assert_same, check_gradient, gradients, in_words, sample, tensors, ulps
 from scipy import special
@@ -219,6 +221,28 @@ def test_clip():
     assert el.clip(*tensors(np.array([-3, 9])), 0, 5).numpy().tolist() == [0, 5]
 
 
+@pytest.mark.parametrize("low", [-1.0, -0.0, 0.0, 2.0, NAN, -INF, INF])
+@pytest.mark.parametrize("high", [-1.0, -0.0, 0.0, 1.0, NAN, INF])
+def test_clip_is_its_body_to_the_sign_of_zero(low, high):
+    op, x = op_of(el.clip), np.array([-0.0, 0.0, NAN, -NAN, INF, -INF, 0.5, -3, 1e-45], np.float32)
+    bounds = [np.array(bound, np.float32) for bound in (low, high)]
+    x = np.tile(x, 8)  # vectors of every size, and what they leave over
+    found, spelt = op.eager(x, *bounds), op.body(*map(Tensor, (x, *bounds))).numpy()
+    np.testing.assert_array_equal(found, spelt)
+    known = ~np.isnan(spelt)
+    np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(spelt)[known])
+    assert not np.shares_memory(found, x)
+
+
+@pytest.mark.parametrize("factor", [0, 1, 10, 2**32 - 1, 2**32, 2**64 - 1])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 20000)])
+def test_the_high_half_of_a_product_of_64_bits(shape, factor):
+    x = np.random.default_rng(0).integers(0, 2**64, shape, np.uint64)
+    found = primitives.mulhi(*tensors(x), Tensor(np.uint64(factor), dtype="uint64")).numpy()
+    np.testing.assert_array_equal(found.ravel(), np.array([int(n) * factor >> 64 for n in x.flat], np.uint64))
+    assert found.shape == shape and found.dtype == np.uint64
+
+
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))
 def test_fmod_of_integers_has_the_sign_of_the_dividend(a, b):
     if b == 0:
@@ -360,7 +384,7 @@ def test_gradients_far_out_do_not_vanish():
 
 def test_gradients_at_corners():
     zero, one = tensors(np.zeros(1), np.ones(1))
-    corners = [(act.relu, 0), (el.abs, -1), (act.hsigmoid, 1 / 6), (act.hswish, 0.5), (act.leaky_relu, 1)]
+    corners = [(act.relu, 0), (el.abs, 0), (act.hsigmoid, 1 / 6), (act.hswish, 0.5), (act.leaky_relu, 0.01)]
     for function, want in corners:
         assert gradients(op_of(function), [zero], one)[0].numpy() == [want]
 

@@ -108,13 +108,16 @@ def test_whole_graph_backends_take_what_is_not_connected() -> None:
 @pytest.mark.parametrize("traits", [TRAITS, WHOLE, HOLES], ids=["domain", "whole", "holes"])
 @settings(deadline=None, max_examples=150)
 @given(
-    graph=random_graphs(max_nodes=24), level=st.sampled_from((0, 3)), fuel=st.sampled_from((None, None, 3, 7))
+    graph=random_graphs(max_nodes=24),
+    level=st.sampled_from((0, 3)),
+    fuel=st.sampled_from((None, None, 3, 7)),
+    largest=st.sampled_from((512, 2, 4, 6)),
 )
 def test_steps_compute_what_the_graph_computes(
-    traits: Traits, graph: Graph, level: int, fuel: int | None
+    traits: Traits, graph: Graph, level: int, fuel: int | None, largest: int
 ) -> None:
     graph = duplicate(simplify(graph, level), traits)
-    steps = detect(graph, traits, FusionConfig(fuel=fuel))
+    steps = detect(graph, traits, FusionConfig(fuel=fuel, largest=largest))
     arrays = arrays_for(graph)
     for expected, found in zip(run(graph, arrays), execute(graph, steps, arrays), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -191,6 +194,61 @@ def test_a_value_that_is_stored_anyway_is_not_computed_twice() -> None:
 
     graph = simplify(graph_of(body, f32(3, 3)), 3)
     assert len(duplicate(graph, TRAITS).nodes) == len(graph.nodes)
+
+
+# large groups
+
+
+def _chain(x: Tensor, count: int) -> Tensor:
+    for i in range(count):
+        x = primitives.maximum(x * 1.5, float(i))
+    return x
+
+
+def test_a_long_chain_is_cut_into_kernels_of_the_allowed_size() -> None:
+    def sizes(count: int, largest: int) -> list[int]:
+        return [len(ops(s)) for s in steps_of(lambda x: _chain(x, count), f32(6, 5), largest=largest)]
+
+    assert sizes(128, 256) == [256]
+    assert sizes(129, 256) == [130, 128]  # the last is no smaller than half of what is allowed
+    cut = sizes(1000, 256)
+    assert sum(cut) == 2000 and max(cut) <= 256 and min(cut) >= 128
+    assert sizes(1000, FusionConfig().largest)[:3] == [512] * 3
+
+
+def test_portions_hand_on_what_is_least() -> None:
+    def body(x: Tensor) -> Tensor:
+        for _ in range(36):  # between two rounds of 12 ops one value is handed on, elsewhere up to four
+            wide = [x * float(k) for k in range(2, 6)]
+            x = tr.exp(wide[0]) + tr.exp(wide[1]) - tr.exp(wide[2]) * tr.exp(wide[3])
+            x = primitives.minimum(x, 1.0)
+        return x
+
+    steps = steps_of(body, f32(6, 5), largest=150)
+    assert len(steps) == 3 and all(len(s.writes) == 1 and len(s.reads) == 1 for s in steps)
+    assert all(ops(s)[-1] == "minimum" for s in steps)
+    assert len({s.graph.key for s in steps}) == 1  # one kernel for all
+
+
+def test_no_cut_where_more_would_be_handed_on_than_is_computed() -> None:
+    def body(x: Tensor) -> Tensor:
+        kept = [x]
+        for k in range(400):
+            kept.append(primitives.maximum(kept[-1] * 1.5, float(k)))
+        total = x
+        for value in reversed(kept):
+            total = total * value
+        return total
+
+    (step,) = detect(graph_of(body, f32(6, 5)), TRAITS, FusionConfig(largest=256))
+    assert len(ops(step)) == 1201
+
+
+def test_a_softmax_after_a_long_chain_stays_whole() -> None:
+    steps = steps_of(lambda x: softmax(_chain(x, 300)), f32(6, 5))
+    assert all(s.fused for s in steps) and len(steps) > 1
+    assert sum("reduce_max" in ops(s) for s in steps) == 1
+    assert [o.spec.shape for s in steps for o in s.writes] == [(6, 5)] * len(steps)
 
 
 # speed

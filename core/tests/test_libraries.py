@@ -71,6 +71,19 @@ def test_a_library_is_asked_once_for_each_layout_and_set_of_parameters(install):
     assert [operands[0].is_row_major for _op, operands, _output, _params in fake.asked] == [True, False, True]
 
 
+def test_a_bound_rule_looks_at_strides_alone(install):
+    fake, double = Fake(), rule()
+    install(fake)
+    x, bound = np.ones((3, 3), np.float32), double.bound(factor=3)
+    for _ in range(2):
+        for laid in (x, x.T, x[::-1]):
+            np.testing.assert_array_equal(bound(laid), np.full((3, 3), 7))
+    assert [asked[1][0].strides for asked in fake.asked] == [(12, 4), (4, 12), (-12, 4)]
+    assert [asked[3] for asked in fake.asked] == [{"factor": 3}] * 3
+    fake.takes = False
+    np.testing.assert_array_equal(double.bound(factor=3)(x[:2]), np.full((2, 3), 3))
+
+
 def test_numpy_serves_what_no_library_takes(install):
     install(Fake(takes=False))
     np.testing.assert_array_equal(rule()(np.ones(3), factor=5), np.full(3, 5))

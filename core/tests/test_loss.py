@@ -8,8 +8,10 @@ import mgb.functional as F
 import numpy as np
 import pytest
 from mgb.autodiff import GradManager
-from mgb.errors import ShapeError
-from mgb.tensor import Tensor
+from mgb.errors import ConversionError, ShapeError
+from mgb.jit import trace
+from mgb.optimizer import SGD
+from mgb.tensor import Parameter, Tensor
 from scipy import special
 
 RNG = np.random.default_rng(0)
@@ -194,3 +196,50 @@ def test_ctc_loss(blank, flat, check_gradient):
 def test_ctc_loss_says_what_does_not_fit():
     with pytest.raises(ShapeError, match=r"\(3, 2, 4\).*\(3,\)"):
         F.ctc_loss(double(np.ones((3, 2, 4))), Tensor([3, 3, 3]), Tensor([[1], [1]]), Tensor([1, 1]))
+
+
+@pytest.mark.parametrize("wrong", [3, 7, -1, -100])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_label_that_is_no_class_is_refused(wrong: int, dtype: str) -> None:
+    """Among many, at the end, in both losses, eagerly and from the second call of a trace on."""
+    label = np.array([0, 2, 1, wrong])
+    for loss in (F.cross_entropy, F.nll_loss):
+        traced = trace(loss)
+        for function in (loss, traced):
+            for _ in range(3):
+                right = function(Tensor(A), Tensor(label % 3, dtype)).numpy()
+                assert np.isfinite(right)
+            with pytest.raises(IndexError, match=f"label {wrong} is none of the 3 classes"):
+                function(Tensor(A), Tensor(label, dtype)).numpy()
+            np.testing.assert_array_equal(function(Tensor(A), Tensor(label % 3, dtype)).numpy(), right)
+
+
+def test_a_refused_label_leaves_the_parameters_alone() -> None:
+    weight = Parameter(A.astype(np.float32))
+    optimizer = SGD([weight], lr=1.0)
+
+    @trace
+    def step(label: Tensor) -> Tensor:
+        with GradManager().attach([weight]) as manager:
+            loss = F.cross_entropy(weight, label)
+            manager.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    for _ in range(3):
+        step(Tensor([0, 2, 1, 1]))
+    before = weight.numpy().copy()
+    with pytest.raises(IndexError, match="label 5"):
+        step(Tensor([0, 2, 1, 5])).numpy()
+    np.testing.assert_array_equal(weight.numpy(), before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_labels_are_integers(dtype: str) -> None:
+    for loss in (F.cross_entropy, F.nll_loss):
+        with pytest.raises(ConversionError, match=f"labels are integers, got {dtype}"):
+            loss(Tensor(A), Tensor(np.zeros(4), dtype))
+
+
+def test_no_label_at_all() -> None:
+    assert F.cross_entropy(Tensor(A[:0]), Tensor(np.zeros(0), "int32"), reduction="sum").item() == 0

@@ -65,7 +65,7 @@ def between(x, low, high):
 # mode: inputs, value, then the slope for each input (None: it has none, "": not checked here)
 TABLE = {
     "RELU": ([A], lambda x: np.where(x <= 0, 0, x), lambda x: x > 0),
-    "ABS": ([A], np.abs, lambda x: np.where(x > 0, 1, -1)),
+    "ABS": ([A], np.abs, np.sign),
     "ACOS": ([UNIT], np.arccos, lambda x: -1 / np.sqrt(1 - x * x)),
     "ASIN": ([UNIT], np.arcsin, lambda x: 1 / np.sqrt(1 - x * x)),
     "CEIL": ([A], np.ceil, None),
@@ -168,7 +168,7 @@ TABLE = {
     "PRELU": (
         [A, B],
         lambda x, y: np.where(x > 0, x, x * y),
-        lambda x, y: np.where(x >= 0, 1, y),
+        lambda x, y: np.where(x > 0, 1, y),
         lambda x, y: np.where(-x > 0, x, 0),
     ),
     "CLIP": (

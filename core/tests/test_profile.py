@@ -271,7 +271,7 @@ def test_only_the_newest_calls_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_constants_are_no_steps() -> None:
-    traced = profiled(3, lambda x, w: (x * 2.0, tensor(np.eye(3, dtype=np.float32)) + 0.0))
+    traced = profiled(3, lambda x, w: (x * 2.0, tensor(np.eye(3, dtype=np.float32))))
     assert [row["name"] for row in traced.get_profile()["kernels"]] == ["mul"]
 
 

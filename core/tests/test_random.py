@@ -64,6 +64,12 @@ DISTRIBUTIONS = {
     "normal": (lambda r, n: r.normal(size=n), stats.norm()),
     "normal of mean 3": (lambda r, n: r.normal(3, 0.5, n), stats.norm(3, 0.5)),
     "exponential": (lambda r, n: r.exponential(2.0, n), stats.expon(scale=2)),
+    "gamma": (lambda r, n: r.gamma(2.5, 1.5, n), stats.gamma(2.5, scale=1.5)),
+    "gamma of shape 1": (lambda r, n: r.gamma(size=n), stats.gamma(1)),
+    "gamma of a small shape": (lambda r, n: r.gamma(0.3, 2.0, n), stats.gamma(0.3, scale=2.0)),
+    "gamma of a large shape": (lambda r, n: r.gamma(200.0, 0.1, n), stats.gamma(200, scale=0.1)),
+    "beta": (lambda r, n: r.beta(2.0, 3.5, n), stats.beta(2, 3.5)),
+    "beta with two ends": (lambda r, n: r.beta(0.5, 0.5, n), stats.beta(0.5, 0.5)),
 }
 
 
@@ -77,6 +83,17 @@ def test_distributions(name):
     for order in range(1, 5):
         error = np.sqrt((law.moment(2 * order) - law.moment(order) ** 2) / N)
         assert abs(np.mean(x.astype(np.float64) ** order) - law.moment(order)) < 5 * error
+
+
+def test_gamma_and_beta_broadcast():
+    """As MegEngine has it: the parameters' shape stands behind `size`."""
+    shapes = Tensor([[0.5], [20.0]])
+    x = RNG(0).gamma(shapes, Tensor([1.0, 2.0, 4.0]), size=N // 8).numpy()
+    assert x.shape == (N // 8, 2, 3) and x.dtype == np.float32
+    means = np.array([[0.5], [20.0]]) * [1, 2, 4]
+    spread = np.sqrt(np.array([[0.5], [20.0]])) * [1, 2, 4]
+    assert (abs(x.mean(0) - means) < 5 * spread / np.sqrt(N / 8)).all()
+    assert random.beta(shapes, 1.0).shape == (2, 1) and random.gamma(2.0).shape == ()
 
 
 def test_neighbours_are_independent():
@@ -305,3 +322,11 @@ def test_a_longer_draw_begins_with_the_shorter():
 def test_a_seed_has_64_bits(bad):
     with pytest.raises(ValueError, match="0 to 2"):
         RNG(bad)
+
+
+@pytest.mark.parametrize("wrong", ["a", 1.5, None, -1, 2**64])
+def test_a_seed_is_an_integer(wrong):
+    random.seed(3)
+    with pytest.raises(ValueError, match=r"a seed is an integer from 0 to 2\*\*64 - 1, got"):
+        random.seed(wrong)
+    assert random.get_rng_state() == (3, 0)

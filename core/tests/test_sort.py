@@ -13,9 +13,11 @@ from hypothesis.extra import numpy as hnp
 from mgb import Tensor
 from mgb.apply import evaluate
 from mgb.errors import ShapeError
-from mgb.ir import Op
+from mgb.ir import Op, Spec
 from mgb.ops.declare import op_of
 from mgb.ops.sort import argmax_, argmin_
+from mgb.passes import simplify
+from mgb.tracing import graph_of
 
 ELEMENTS = st.sampled_from([-np.inf, -2.0, -0.0, 0.0, 1.0, 3.0, np.inf, np.nan])
 ARRAYS = hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4), elements=ELEMENTS)
@@ -38,6 +40,77 @@ def test_sort_is_stable(descending: bool) -> None:
     x = np.array([1, 0, 1, 0, 1])
     want = [0, 2, 4, 1, 3] if descending else [1, 3, 0, 2, 4]
     np.testing.assert_array_equal(F.argsort(Tensor(x), descending).numpy(), want)
+
+
+#: Where zeros, NaN, infinities and elements without equals may stand.
+KINDS = ("ties", "distinct", "special", "equal")
+
+
+def _column(kind: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    rng = np.random.default_rng(len(kind) + len(dtype))
+    count, type_ = int(np.prod(shape)), np.dtype(dtype)
+    if kind == "distinct" and type_.itemsize > 2:
+        x = rng.permutation(count) - (0 if type_.kind == "u" else count // 2)
+    elif kind == "special" and type_.kind == "f":
+        x = rng.choice(np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.5, -1.5, 1e-45]), count)
+    elif kind == "special" and type_.kind in "iu":
+        info = np.iinfo(type_)
+        x = rng.choice(np.array([info.min, info.max, info.max - 1, 0, 1], type_), count)
+    else:
+        x = np.zeros(count) if kind == "equal" else rng.integers(0, 9, count)
+    return x.astype(type_).reshape(shape)
+
+
+DTYPES = [
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)),
+]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_elements_are_in_the_stable_order_of_numpy(dtype: str, kind: str, descending: bool) -> None:
+    for shape, axis in [((1500,), 0), ((7, 300), 1), ((300, 7), 0), ((3, 200, 4), 1), ((2, 1, 600), 2)]:
+        x = _column(kind, dtype, shape)
+        ranks = np.unique(x, return_inverse=True)[1].reshape(shape)  # NaN is one rank, the greatest
+        want = np.argsort(-ranks if descending else ranks, axis=axis, kind="stable")
+        for laid in (x, np.asfortranarray(x), np.flip(np.flip(x, axis).copy(), axis)):
+            values, places = F.sort(Tensor(laid, dtype=dtype), descending=descending, axis=axis)
+            np.testing.assert_array_equal(places.numpy(), want)
+            assert places.dtype == np.int32 and values.dtype == x.dtype
+            np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, want, axis))
+        rows = Tensor(np.moveaxis(x, axis, -1).copy(), dtype=dtype)
+        for k in (0, 1, 10, rows.shape[-1] // 2, rows.shape[-1]):
+            values, places = F.topk(rows, k, descending=descending)
+            np.testing.assert_array_equal(places.numpy(), np.moveaxis(want, axis, -1)[..., :k])
+            np.testing.assert_array_equal(
+                values.numpy(), np.take_along_axis(rows.numpy(), places.numpy(), -1)
+            )
+
+
+def test_numbers_of_64_bits_that_agree_in_all_but_the_last_are_told_apart() -> None:
+    x = (np.uint64(1 << 63) + np.random.default_rng(0).permutation(1000).astype(np.uint64)).astype(np.uint64)
+    for descending in (False, True):
+        want = np.argsort(x)[::-1] if descending else np.argsort(x)
+        np.testing.assert_array_equal(F.argsort(Tensor(x, dtype="uint64"), descending).numpy(), want)
+
+
+def test_one_row_with_ties_at_the_bound_and_one_with_nan_do_not_make_up_for_each_other() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 600)).astype(np.float32)
+    x[0, :20] = 9.0
+    x[1, 5:15] = np.nan
+    for dtype in ("float32", "float64"):
+        places = F.topk(Tensor(x.astype(dtype), dtype=dtype), 10, descending=True)[1].numpy()
+        np.testing.assert_array_equal(places, [range(10), range(5, 15)])
+
+
+def test_values_alone_are_sorted_without_their_places() -> None:
+    graph = graph_of(lambda x: F.sort(x, axis=0)[0], Spec((300, 4), np.dtype(np.float32)))
+    assert [node.op.name for node in simplify(graph, 3).nodes] == ["sort"]
 
 
 def test_sort_of_unsigned_and_least_integers() -> None:

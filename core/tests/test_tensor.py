@@ -250,8 +250,7 @@ def test_reductions_of_other_dtypes() -> None:
     assert (ints.mean().dtype, ints.mean().item()) == (np.float32, 1.5)
     halves = Tensor(np.full(70000, 2.0), dtype="float16")
     assert (halves.mean().dtype, halves.mean().item()) == (np.float16, 2.0)  # though their sum does not fit
-    with pytest.raises(AssertionError, match="keepdims needs an axis"):
-        ints.sum(keepdims=True)
+    assert ints.reshape(1, 2).sum(keepdims=True).shape == (1, 1)
     with pytest.raises(ShapeError, match="axis 1"):
         ints.sum(1)
 
@@ -266,7 +265,8 @@ def test_a_mean_of_nothing_is_nan_and_a_sum_is_0() -> None:
     nothing = Tensor(np.zeros((0, 2)))
     same(nothing.sum(0), [0.0, 0.0])
     same(nothing.mean(0), [np.nan, np.nan])
-    same(nothing.max(0), [-np.inf, -np.inf])
+    with pytest.raises(ShapeError, match=r"max of nothing: \(0, 2\) has no elements along \(0,\)"):
+        nothing.max(0)
 
 
 def test_device_and_dtype() -> None:

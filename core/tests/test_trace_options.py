@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mgb.module as M
 import numpy as np
 import pytest
@@ -13,9 +15,10 @@ from mgb.errors import (
     RecordOnlyError,
     SymbolicReadError,
     TraceInputError,
+    TraceMismatchError,
     TraceOutputError,
 )
-from mgb.jit import DTRConfig, SublinearMemoryConfig, trace
+from mgb.jit import DTRConfig, SublinearMemoryConfig, auto, partial_trace, trace, xla_trace
 from mgb.optimizer import SGD
 
 
@@ -199,3 +202,57 @@ def test_a_method_hands_its_memory_config_on() -> None:
 def test_profiling_is_handed_on() -> None:
     assert not trace(lambda x: x).options.profiling
     assert trace(lambda x: x, profiling=True).options.profiling
+
+
+@pytest.mark.parametrize("decorator", [trace, partial_trace, xla_trace])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"opt_level": 9},
+        {"opt_level": -1},
+        {"opt_level": "3"},
+        {"opt_level": True},
+        {"symbolic": "yes"},
+        {"without_host": 2},
+        {"backend": 3},
+        {"profiling": 1},
+        {"fast_math": None},
+        {"graph_opt_config": {}},
+    ],
+    ids=str,
+)
+def test_a_value_that_an_option_cannot_take_is_refused_by_name(
+    option: dict[str, Any], decorator: Any
+) -> None:
+    with pytest.raises(TraceInputError, match=next(iter(option))):
+        decorator(lambda x: x, **option)
+
+
+@pytest.mark.parametrize("option", [{"opt_level": 9}, {"backend": 3}, {"fast_math": 1}], ids=str)
+def test_auto_refuses_them_too(option: dict[str, Any]) -> None:
+    with pytest.raises(TraceInputError, match=next(iter(option))):
+        auto(**option)
+
+
+def test_another_dtype_and_one_tensor_for_two_get_advice_that_helps() -> None:
+    def changes(a: Tensor, b: Tensor) -> Tensor:
+        a += 1
+        return a * b
+
+    double = trace(lambda x: x * 2.0)
+    double(tensor([1.0]))
+    with pytest.raises(TraceMismatchError, match="astype") as caught:
+        double(tensor([1]))
+    assert "exclude_from_trace" not in str(caught.value)
+    one, two, same = tensor([1.0]), tensor([2.0]), tensor([1.0])
+    calls = [(lambda a, b: a * 2.0 + b * 3.0, (one, one), (one, two)), (changes, (one, two), (same, same))]
+    for body, recorded, later in calls:
+        function = trace(body)
+        function(*recorded)
+        with pytest.raises(TraceMismatchError, match="same Tensors in the same places"):
+            function(*later)
+    hostless = trace(changes, without_host=True)
+    for _ in range(2):
+        same = tensor([1.0])
+        assert hostless(tensor([1.0]), tensor([3.0])).tolist() == [6.0]
+        assert hostless(same, same).tolist() == [4.0]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mgb.functional as F
 import numpy as np
 import pytest
 from mgb.autodiff import GradManager
 from mgb.jit import partial_trace, reach, trace
-from mgb.tensor import Parameter, Tensor, tensor
+from mgb.tensor import Parameter, Tensor, from_dlpack, tensor
 
 
 def hostless(function: Any) -> Any:
@@ -324,3 +325,31 @@ def test_ever_new_shapes_are_not_searched_for_ever(wrap: Any, monkeypatch: pytes
     assert 0 < len(searched) == half
     for given, want in [(tensor([1.0] * 55), 13.0), (tensor([2.0] * 55), 23.0), (tensor([4.0] * 55), 43.0)]:
         assert traced(given).numpy()[0] == want
+
+
+COPIES = {
+    "t * 1": lambda t: t * 1,
+    "t + 0": lambda t: t + 0,
+    "+t": lambda t: +t,
+    "copy": lambda t: F.copy(t),
+    "astype": lambda t: t.astype("float32"),
+    "t / 1": lambda t: t / 1,
+    "(t * 1).T": lambda t: (t * 1).T,
+    "maximum": lambda t: F.maximum(t, t),
+    "among others": lambda t: [t.sum(), +t, t * 2][1],
+}
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize("without_host", [False, True])
+@pytest.mark.parametrize("body", list(COPIES.values()), ids=list(COPIES))
+def test_a_result_that_is_another_tensor_has_memory_of_its_own(
+    body: Any, without_host: bool, level: int
+) -> None:
+    function = trace(body, without_host=without_host, opt_level=level)
+    for call in range(3):
+        source = np.full((2, 2), float(call), np.float32)
+        result = function(from_dlpack(source))
+        assert not np.shares_memory(result.numpy(), source)
+        source[:] = 99.0
+        assert result.tolist() == [[float(call)] * 2] * 2

@@ -280,3 +280,74 @@ def test_a_file_of_a_network_with_another_layer_is_refused(change: str, tmp_path
     with pytest.raises(DumpStateError, match="make a new trace"):
         predict.export(tmp_path / "old.mgb")
     assert not (tmp_path / "old.mgb").exists()
+
+
+watched = tensor([1.0, 2.0])
+
+
+def test_a_variable_outside_that_holds_another_tensor_is_seen(
+    wrap: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if wrap is WRAPS["xla_trace"]:
+        pytest.skip("xla_trace takes no Tensor that is no argument, unless it is constant")
+    local, calls = tensor([10.0, 20.0]), []
+
+    @wrap
+    def of_global(x: Tensor) -> Tensor:
+        calls.append(1)
+        return (lambda y: y * watched)(x)
+
+    @wrap
+    def of_cell(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x * local
+
+    one = tensor([1.0, 1.0])
+    for function, expected in ((of_global, [1.0, 2.0]), (of_cell, [10.0, 20.0])):
+        assert function(one).tolist() == function(one).tolist() == expected
+    assert len(calls) == 2
+    monkeypatch.setitem(globals(), "watched", tensor([3.0, 4.0]))
+    local = tensor([30.0, 40.0])
+    for function, expected in ((of_global, [3.0, 4.0]), (of_cell, [30.0, 40.0])):
+        assert function(one).tolist() == function(one).tolist() == expected
+    assert len(calls) == 4
+    watched[...] = tensor([5.0, 6.0])  # in place: live anyway
+    assert of_global(one).tolist() == [5.0, 6.0] and len(calls) == 4
+
+
+def test_a_variable_of_the_same_name_as_an_attribute_is_none(wrap: Callable[[Any], Any]) -> None:
+    calls = []
+
+    class Net(M.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = Parameter([2.0])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.weight
+
+    @wrap
+    def call(x: Tensor, *, net: Net) -> Tensor:
+        calls.append(1)
+        return net(x) + net.weight
+
+    net = Net()
+    try:
+        for value in (1.0, 2.0, 3.0):
+            globals()["weight"] = tensor([value])
+            assert call(tensor([value]), net=net).tolist() == [2 * value + 2]
+    finally:
+        del globals()["weight"]
+    assert len(calls) == 1
+
+
+def test_a_variable_that_the_body_binds_to_an_argument_is_bound_at_every_call() -> None:
+    current = tensor([0.0])
+
+    @trace(without_host=True)
+    def step(x: Tensor) -> Tensor:
+        nonlocal current
+        before, current = current, x
+        return x - before
+
+    assert [step(tensor([v])).item() for v in (1.0, 3.0, 6.0, 10.0)] == [1.0, 2.0, 3.0, 4.0]

@@ -11,7 +11,7 @@ from .. import dtypes
 from ..errors import AttachError, TapeError
 from ..ops.creation import ones_like
 from ..ops.primitives import add
-from ..tensor import Tensor
+from ..tensor import ACTIVE, Tensor
 from .tape import Tape, next_level
 
 #: ``(tensor, grad) -> grad``: sees a gradient as soon as it is complete, and may replace it.
@@ -93,6 +93,9 @@ class GradManager(_Recorder):
     Tensor([2., 4., 6.], device=xpux:0)
     """
 
+    #: Another number after each change from outside a trace: what a compiled step must know.
+    _revision = 0
+
     def __init__(self) -> None:
         self._attached: dict[int, _Attached] = {}
         self._tape: Tape | None = None
@@ -126,6 +129,9 @@ class GradManager(_Recorder):
                 if self._tape is not None:
                     self._tape.watch(tensor, attached.arrived)
             attached.callbacks += added
+        session = ACTIVE.get()
+        if session is None or not session.replays:
+            self._revision += 1
         return self
 
     def attached_tensors(self) -> list[Tensor]:
@@ -200,6 +206,9 @@ class GradManager(_Recorder):
     def _record(self, level: int) -> None:
         if self._tape is not None:
             raise TapeError(_ALREADY)
+        session = ACTIVE.get()
+        if session is not None:
+            session.entered(self)
         try:
             self._tape = Tape(level)
             self._tape.open()

@@ -9,7 +9,7 @@ from .. import config, passes, plugins
 from ..backend import Backend, Kernel, Scope
 from ..device import device_type
 from ..errors import CompileError, LaunchGraphError
-from ..fusion import FusionConfig, Step, detect, duplicate, place_extents, recompute
+from ..fusion import FusionConfig, Step, detect, duplicate, flat_draws, place_extents, recompute
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
 from .collector import resting
@@ -52,7 +52,7 @@ def compile_program(
         The threshold of ``options.memory`` cannot be met.
     """
     _verify(graph)
-    simplified = _simplify(graph, options)
+    simplified = passes.own_results(graph, _simplify(graph, options), updates or ())
     _verify(simplified)
     backend = _backend(graph, options)
     simplified = _duplicate(simplified, backend, options)
@@ -176,7 +176,8 @@ def _allowed(options: Options) -> FusionConfig:
 def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
     if backend is None or backend.traits.scope is Scope.GRAPH:  # of all that it takes, nothing waits
         return graph
-    return duplicate(place_extents(graph), backend.traits, _allowed(options))
+    graph = flat_draws(place_extents(graph), backend.traits, _allowed(options))
+    return duplicate(graph, backend.traits, _allowed(options))
 
 
 @resting()

@@ -20,6 +20,7 @@ from ..device import array_module, get_device_count, is_gpu, on, out_of_memory, 
 from ..dtypes import HALVES
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
+from ..libraries import Rule
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock
@@ -386,6 +387,8 @@ def eager_rule(node: Node) -> Callable[..., Any]:
         return lambda: place(evaluate(op, (), params), node.spec.device)
     if op.eager is None or (half and op.kind is not Kind.LAYOUT):
         return lambda *arrays: evaluate(op, arrays, params)
+    if isinstance(op.eager, Rule) and not is_gpu(node.spec.device):
+        return op.eager.bound(**params)
     return partial(op.eager, **params) if params else op.eager
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from .. import dtypes
-from ..errors import ShapeError
+from ..device import is_gpu
+from ..errors import ConversionError, ShapeError
 from ..ops.activations import logsigmoid
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import abs, square
-from ..ops.index import indexing_one_hot
+from ..ops.index import indexing_one_hot, labels
 from ..ops.layout import reshape
 from ..ops.methods import average
-from ..ops.primitives import cast, lt, maximum, neg, where
+from ..ops.primitives import cast, le, logical_and, lt, maximum, neg, where
 from ..ops.reduce import reduce_sum
 from ..ops.transcendental import log
 from ..tensor import Tensor
@@ -58,13 +60,26 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
-    """``x[..., label, ...]`` along `axis`, which stays with length 1."""
+    """``x[..., label, ...]`` along `axis`, which stays with length 1.
+
+    Raises
+    ------
+    IndexError
+        A label is none of the classes; on a GPU it makes NaN instead.
+    """
     assert x.ndim == label.ndim + 1, (
         f"target ndim must be one less than input ndim; input_ndim={x.ndim} target_ndim={label.ndim}"
     )
     if label.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
         raise ShapeError(f"labels of shape {label.shape} do not belong to predictions of shape {x.shape}")
-    return indexing_one_hot(x, cast(label, dtype=dtypes.int32), axis, keepdims=True)
+    if label.dtype not in dtypes.INTEGERS:
+        raise ConversionError(f"labels are integers, got {label.dtype}: cast them with astype('int32')")
+    label = labels(label, count=x.shape[axis])
+    chosen = indexing_one_hot(x, cast(label, dtype=dtypes.int32), axis, keepdims=True)
+    if not is_gpu(label.device):
+        return chosen
+    known = reshape(logical_and(le(0, label), lt(label, x.shape[axis])), shape=chosen.shape)
+    return where(known, chosen, math.nan)  # a GPU, which is not waited for, cannot refuse a label
 
 
 def _without(x: Tensor, axis: int) -> Tensor:
@@ -127,6 +142,11 @@ def cross_entropy(
         `label` does not have one axis less than `pred`.
     ShapeError
         The other axes differ.
+    ConversionError
+        Labels are no integers.
+    IndexError
+        A label is none of the C classes. A GPU and XLA do not wait to find out: a GPU gives NaN, XLA leaves
+        the term of that label out.
     """
     (axis,) = normalize_axis("cross_entropy", axis, pred.ndim)
     chosen = picked(pred, label, axis)

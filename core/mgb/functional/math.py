@@ -6,17 +6,19 @@ from collections.abc import Callable
 
 from .. import dtypes
 from ..ops import methods
+from ..ops.declare import normalize_axis
 from ..ops.elementwise import abs, ne, square
 from ..ops.floats import widen_halves
+from ..ops.layout import concat, cut_along
 from ..ops.methods import Axis, average, reduced
-from ..ops.primitives import maximum, sqrt
+from ..ops.primitives import eq, maximum, sqrt, where
 from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
 from ..ops.sort import argmax_, argmin_, argsort, cumsum, sort, topk
 from ..tensor import Tensor
 
 __all__ = [
-    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumsum", "max", "mean", "min", "norm",
-    "normalize", "prod", "sort", "std", "sum", "topk", "var",
+    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "max", "mean", "min",
+    "norm", "normalize", "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 
@@ -31,12 +33,12 @@ def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The least element over `axis`; NaN if there is one. Of several, each gets the whole gradient."""
+    """The least element over `axis`; NaN if there is one. Several of them share the gradient evenly."""
     return methods.min(inp, axis, keepdims)
 
 
 def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The greatest element over `axis`; NaN if there is one. Of several, each gets the whole gradient."""
+    """The greatest element over `axis`; NaN if there is one. Several of them share the gradient evenly."""
     return methods.max(inp, axis, keepdims)
 
 
@@ -50,8 +52,15 @@ def _variance(x: Tensor, *, axis: tuple[int, ...]) -> Tensor:
     return average(square(x - average(x, axis)), axis)
 
 
+def _root(x: Tensor, degree: float = 2) -> Tensor:
+    """The root of numbers that are not negative; its slope at 0 counts as 0, as that of what is inside."""
+    zero = eq(x, 0)
+    inside = where(zero, 1, x)
+    return where(zero, x, sqrt(inside) if degree == 2 else inside ** (1.0 / degree))
+
+
 def _deviation(x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    return sqrt(_variance(x, axis=axis))
+    return _root(_variance(x, axis=axis))
 
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -122,7 +131,7 @@ def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: boo
         Keep the axes with length 1.
     """
     if ord is None or ord == 2:
-        return sqrt(reduced("norm", _sum_of_squares, inp, axis, keepdims))
+        return _root(reduced("norm", _sum_of_squares, inp, axis, keepdims))
     if ord == 0:
         return sum(ne(inp, 0).astype("float32"), axis, keepdims)
     if ord in (float("inf"), float("-inf")):
@@ -130,12 +139,27 @@ def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: boo
         return reduced("norm", extreme, abs(inp), axis, keepdims)
     if ord == 1:
         return sum(abs(inp), axis, keepdims)
-    return sum(abs(inp) ** ord, axis, keepdims) ** (1.0 / ord)
+    total = sum(abs(inp) ** ord, axis, keepdims)
+    return _root(total, ord) if ord > 0 else total ** (1.0 / ord)
 
 
 def normalize(inp: Tensor, ord: float | None = None, axis: Axis = None, eps: float = 1e-12) -> Tensor:
     """`inp` divided by its `norm` over `axis`, or by `eps` where the norm is less."""
     return inp / maximum(norm(inp, ord, axis, keepdims=axis is not None), eps)
+
+
+def cumprod(inp: Tensor, axis: int) -> Tensor:
+    """The products of all elements up to each, along `axis`; factors of 0 have right gradients too.
+
+    After `k` steps each element is the product of ``2**k``: a step for each doubling of the length.
+    """
+    (place,) = normalize_axis("cumprod", axis, inp.ndim)
+    out, length, reach = +inp, inp.shape[place], 1
+    while reach < length:
+        far, near = cut_along(out, place, 0, length - reach), cut_along(out, place, 0, reach)
+        out = concat(near, cut_along(out, place, reach, length) * far, axis=place)
+        reach *= 2
+    return out
 
 
 _MODES: dict[str, Callable[[Tensor, tuple[int, ...]], Tensor]] = {

@@ -6,27 +6,35 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
+from ..apply import literal
 from ..errors import ShapeError
 from ..ops import contract, pooling
 from ..ops.attention import attention, below, is_served
-from ..ops.index import index_get
+from ..ops.index import gather_, index_get
 from ..ops.layout import reshape
 from ..ops.methods import average
 from ..ops.primitives import where
+from ..ops.sort import argmax_
 from ..random import generator
 from ..tensor import Tensor
 from . import activation, ctc, loss, normalization, softmaxes
 from .activation import *
 from .ctc import *
+from .interpolation import interpolate, pixel_shuffle
 from .loss import *
 from .normalization import *
+from .rearrange import pad
 from .softmaxes import *
 from .softmaxes import softmax
+from .tensor import indexing_one_hot, one_hot
 
 __all__ = [
-    "adaptive_avg_pool2d", "avg_pool2d", "conv1d", "conv2d", "conv_transpose2d", "dropout", "embedding",
-    "linear", "max_pool2d", "scaled_dot_product_attention",
+    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "conv1d", "conv2d", "conv_transpose2d",
+    "dropout", "embedding", "indexing_one_hot", "interpolate", "linear", "max_pool2d", "one_hot", "pad",
+    "pixel_shuffle", "scaled_dot_product_attention",
 ]  # fmt: skip
 __all__ += activation.__all__
 __all__ += ctc.__all__
@@ -267,6 +275,35 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
     """
     size = pair("oshp", oshp)
     return average(inp, (2, 3)) if size == (1, 1) else pooling.adaptive_avg_pool2d(inp, size=size)
+
+
+def adaptive_max_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
+    """The largest elements of `oshp` windows that cover images; see `adaptive_avg_pool2d`.
+
+    Of equal elements, the first in row-major order gets the gradient.
+    """
+    size = pair("oshp", oshp)
+    if inp.ndim != 4 or not all(inp.shape[2:]) or min(size) < 1:
+        raise ShapeError(f"adaptive_max_pool2d: no windows {size} in images of shape {inp.shape}")
+    (n, c, height, width), (rows, columns) = inp.shape, size
+    if height % rows == 0 and width % columns == 0:
+        return max_pool2d(inp, (height // rows, width // columns))
+    places = (literal(p, dtypes.int32, inp.device) for p in _windows((height, width), size))
+    windows = index_get(inp, *places, axes=(2, 3), place=2)
+    windows = reshape(windows, shape=(n, c, rows, columns, windows.size // max(n * c * rows * columns, 1)))
+    best = argmax_(windows, axis=(4,))
+    return reshape(gather_(windows, best, axis=4), shape=(n, c, rows, columns))
+
+
+def _windows(lengths: tuple[int, int], counts: tuple[int, int]) -> tuple[Any, Any]:
+    """The rows and the columns of each window; those of short ones stand more than once at their end."""
+    places = []
+    for length, count in zip(lengths, counts):
+        begin = [i * length // count for i in range(count)]
+        end = [-(-(i + 1) * length // count) for i in range(count)]
+        reach = max(b - a for a, b in zip(begin, end))
+        places.append(np.minimum(np.add.outer(begin, np.arange(reach)), np.array(end)[:, None] - 1))
+    return places[0][:, None, :, None], places[1][None, :, None, :]
 
 
 # the rest

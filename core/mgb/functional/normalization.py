@@ -89,16 +89,20 @@ def _checked(
     return (weight, bias) if affine else (None, None)
 
 
-def _along_channels(parameter: Tensor, ndim: int) -> Tensor:
-    """A parameter of one number for each channel, shaped to broadcast to (N, C, ...)."""
-    return reshape(parameter, shape=(1, parameter.size, *(1,) * (ndim - 2)))
+def _along_channels(parameter: Tensor, like: Tensor) -> Tensor:
+    """A parameter of one number for each channel, shaped to broadcast to `like` (N, C, ...)."""
+    if like.ndim < 2 or parameter.size != like.shape[1]:
+        raise ShapeError(
+            f"normalisation of shape {like.shape}: {parameter.size} numbers, where axis 1 wants one a channel"
+        )
+    return reshape(parameter, shape=(1, parameter.size, *(1,) * (like.ndim - 2)))
 
 
 def _by_channel(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """``x * weight + bias``, with one number for each channel of `x` (N, C, ...)."""
     if weight is not None:
-        x = x * _along_channels(weight, x.ndim)
-    return x if bias is None else x + _along_channels(bias, x.ndim)
+        x = x * _along_channels(weight, x)
+    return x if bias is None else x + _along_channels(bias, x)
 
 
 def batch_norm(
@@ -144,16 +148,18 @@ def batch_norm(
     ------
     ValueError
         Not training, and a running statistic is missing.
+    ShapeError
+        There is not one number for each channel.
     """
     x = _wide(inp)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: running_mean and running_var are needed unless training=True")
-        scale = rsqrt(_along_channels(running_var, inp.ndim) + eps)
-        return _by_channel(_narrow((x - _along_channels(running_mean, inp.ndim)) * scale, inp), weight, bias)
+        scale = rsqrt(_along_channels(running_var, inp) + eps)
+        return _by_channel(_narrow((x - _along_channels(running_mean, inp)) * scale, inp), weight, bias)
     axis = tuple(i for i in range(inp.ndim) if i != 1)
     normalize = _Normalize(axis, eps)
-    weights = () if weight is None else (_along_channels(weight, inp.ndim),)
+    weights = () if weight is None else (_along_channels(weight, inp),)
     out = _by_channel(normalize(inp, *weights), None, bias)
     count = extent(x, axis=axis)
     new_mean = _followed(running_mean, normalize.mean, momentum)
@@ -170,6 +176,8 @@ def _followed(running: Tensor | None, batch: Tensor | None, momentum: float) -> 
     """The running statistic after one more batch."""
     if running is None or batch is None:
         return None
+    if running.size != batch.size:
+        raise ShapeError(f"batch_norm: {running.size} running statistics for {batch.size} channels")
     batch = reshape(cast(batch.detach(), dtype=running.dtype), shape=running.shape)
     out: Tensor = running.detach() * momentum + batch * (1 - momentum)
     return out

@@ -1,6 +1,7 @@
 """Fusion: from a Graph to the Steps of a program. `legality` says what may be one group, `detect` merges."""
 
 from .detect import detect
+from .draws import flat_draws
 from .duplicate import duplicate
 from .extents import NUMBER, place_extents
 from .legality import FusionConfig, accepts
@@ -8,5 +9,6 @@ from .recompute import recompute
 from .step import Step
 
 __all__ = [
-    "NUMBER", "FusionConfig", "Step", "accepts", "detect", "duplicate", "place_extents", "recompute",
+    "NUMBER", "FusionConfig", "Step", "accepts", "detect", "duplicate", "flat_draws", "place_extents",
+    "recompute",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from .legality import (
     row,
     weight,
 )
+from .portions import portions
 from .products import AFTER, followers
 from .quotient import Partition, Quotient
 from .step import Step, is_copied, make_step
@@ -249,14 +250,30 @@ class _Detection:
         steps = []
         for group in self.quotient.groups():
             members = [self.nodes[i] for i in sorted(self.quotient.members[group])]
-            ops = sum(weight(self.traits, n) for n in members) if group in self.groups else 0
+            weights = [weight(self.traits, n) for n in members] if group in self.groups else []
+            ops = sum(weights)
             if group in self.groups and self._pays(group, ops):
-                writes = [n for n in members if self._read_outside(n, (group,))]
-                steps.append(make_step(members, writes, True, self._end(writes), self.below))
+                steps += self._kernels(group, members, weights)
                 continue
             for node in members:
                 why = self.refused[node] or self._too_small(group, ops)
                 steps.append(make_step([node], [node], False, f"{node.op.name} {why}", self.below))
+        return steps
+
+    def _kernels(self, group: int, members: list[Node], weights: list[int]) -> list[Step]:
+        """The steps of a group that a backend compiles: one, if it is not too large."""
+        parts = [members]
+        if self.traits.scope is Scope.DOMAIN:
+            parts = portions(
+                members, weights, self.groups[group], self.config.largest, self.traits.max_inputs,
+                self.graph.readers, self.outputs, lambda n: is_copied(n, self.below),
+            )  # fmt: skip
+        steps = []
+        for part in parts:
+            inside = set(part)
+            writes = [n for n in part if n in self.outputs or not inside.issuperset(self.graph.readers[n])]
+            end = self._end(writes) if part is parts[-1] else f"is cut after {len(part)} ops"
+            steps.append(make_step(part, writes, True, end, self.below))
         return steps
 
     def _pays(self, group: int, ops: int) -> bool:

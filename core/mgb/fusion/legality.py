@@ -47,11 +47,15 @@ class FusionConfig:
         Transposes are moved out of the way of fusion, by a pass that runs before.
     fuel : int or None
         Stop after so many merges; for finding the merge that breaks a program, by bisection.
+    largest : int
+        A larger group, counted in ops that the backend spells, is cut into several kernels, where values that
+        the kernels hand on cost less than their ops. Compilers need a time that grows with the square.
     """
 
     reduce: bool = True
     dimshuffle: bool = True
     fuel: int | None = None
+    largest: int = 512
 
 
 DEFAULT = FusionConfig()

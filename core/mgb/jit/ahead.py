@@ -17,9 +17,10 @@ from .argument_specs import stand_ins
 from .arguments import check_tensors, key_of, shapes_of
 from .captured import Captured, check_pure, graph_of
 from .families import Families
-from .hostless import HostlessCall, results_of
+from .hostless import HostlessCall
 from .record import Record
 from .recording import Recording
+from .results import results_of
 from .statistics import Statistics
 from .tree import LEAF, Structure, flatten
 from .variant import Compile, Variant
@@ -93,7 +94,7 @@ class AheadOfTime(ABC):
                     variant.program(number)
             self._statistics.recorded()
             if self.without_host:
-                skips = ends is not None and not record.escaping(ends[1])
+                skips = not record.keeps and record.gone() is None
                 call = HostlessCall(variant, leaves, *ends) if ends is not None and skips else None
                 self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
             else:
@@ -165,14 +166,18 @@ def _recorded(session: Recording, body: Callable[[], Any], wants_ends: bool) -> 
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
     token = ACTIVE.set(session)
     try:
-        result = body()
-        ends = results_of(result, session) if wants_ends and not session.reads else None
+        result = [body()]
+        session.find_kept(result)
+        ends = results_of(result.pop(), session) if wants_ends and not session.reads else None
         record = session.finish()
         if ends is not None:
             session.check_known()
+        if record.kept:
+            session.compute_living()
     finally:
         ACTIVE.reset(token)
         session.undo()
+        session.forget()
     return record, ends
 
 

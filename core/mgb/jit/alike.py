@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from .record import Binding, Entry, Expected, External, Literal, Outside, Pin, Record, Ref
-from .surroundings import Contents
+from .surroundings import Contents, Variable
 
 
 def alike(one: Record, other: Record) -> bool:
@@ -26,6 +26,8 @@ def alike(one: Record, other: Record) -> bool:
         and _all(_same_module, one.modules, other.modules)
         and _all(Contents.are_those_of, one.contents, other.contents)
         and _same_instance(one.instance, other.instance)
+        and _all(_same_variable, one.variables, other.variables)
+        and one.trainers == other.trainers
         and _all(_same_source, one.returned, other.returned)
         and _all(_same_source, one.watched, other.watched)
         and _partition(one) == _partition(other)
@@ -107,6 +109,10 @@ def _same_module(one: tuple[Any, dict[str, Any]], other: tuple[Any, dict[str, An
         and attributes.keys() == others.keys()
         and all(map(is_, attributes.values(), others.values()))
     )
+
+
+def _same_variable(one: Variable, other: Variable) -> bool:
+    return one.holder is other.holder and one.name == other.name and one.value is other.value
 
 
 def _same_instance(one: Any, other: Any) -> bool:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from .. import config
-from ..errors import MemoryConfigError
+from ..errors import MemoryConfigError, TraceInputError
 from ..executor import DTRConfig, SublinearMemoryConfig
+
+_SWITCHES = frozenset(
+    {
+        "symbolic", "capture_as_const", "record_only", "profiling", "symbolic_shape", "without_host",
+        "imperative", "fast_math",
+    }
+)  # fmt: skip
 
 _SHOWN = {None: "UNSET", False: "OFF", True: "ON"}
 
@@ -40,6 +51,38 @@ class GraphOptimizationConfig:
             "GraphOptimizationConfig { "
             f"jit_fuse_dimshuffle = {_SHOWN[self.jit_fuse_dimshuffle]}, "
             f"jit_fuse_reduce = {_SHOWN[self.jit_fuse_reduce]} }}"
+        )
+
+
+def check_options(owner: str, options: Mapping[str, Any]) -> None:
+    """Refuse switches that are no booleans, levels that there are not, and backends without a name.
+
+    Parameters
+    ----------
+    owner : str
+        What takes them.
+    options : mapping
+        By name, other ones too.
+
+    Raises
+    ------
+    TraceInputError
+    """
+    for name, value in options.items():
+        if name in _SWITCHES and not isinstance(value, bool | np.bool_):
+            raise TraceInputError(f"{owner}({name}={value!r}): it is a switch; give True or False")
+    level = options.get("opt_level", 0)
+    if isinstance(level, bool) or not isinstance(level, int | np.integer) or not 0 <= level <= 3:
+        raise TraceInputError(f"{owner}(opt_level={level!r}): give 0, 1, 2 or 3, the default")
+    backend = options.get("backend")
+    if not isinstance(backend, str | None):
+        raise TraceInputError(
+            f"{owner}(backend={backend!r}): give a name, such as those that `python -m mgb backends` lists"
+        )
+    graph = options.get("graph_opt_config")
+    if not isinstance(graph, GraphOptimizationConfig | None):
+        raise TraceInputError(
+            f"{owner}(graph_opt_config={graph!r:.60}): give a mgb.jit.GraphOptimizationConfig"
         )
 
 

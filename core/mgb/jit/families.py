@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ..tensor import Tensor
 from .record import CUTS, Entry, Literal, Ref
 from .variant import Variant
 from .variants import Variants, most_like
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 #: The shapes of the Tensors among the arguments.
 Shapes = tuple[tuple[int, ...], ...]
@@ -41,8 +44,12 @@ class Families:
         """The sets of shapes of arguments that are known, those of the oldest family first."""
         return list(dict.fromkeys(shapes for family in self._families for shapes in family.shapes()))
 
-    def of(self, shapes: Shapes) -> tuple[Variants | None, Variant | None]:
+    def of(
+        self, shapes: Shapes, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = _NOTHING
+    ) -> tuple[Variants | None, Variant | None]:
         """The family to follow for arguments of `shapes`, and its newest variant for just these.
+
+        Only families that found what a call with these arguments finds are asked.
 
         Returns
         -------
@@ -54,14 +61,26 @@ class Families:
         parted = self._parted.get(shapes, 0)
         for family in reversed(self._families):
             known = family.newest(shapes)
-            if known is not None:
+            if known is not None and (known.found is None or known.found.is_there(args, kwargs)):
                 return (family, known) if parted < _RUNNING else (None, None)
-        return (None if parted else self._likeliest(shapes)), None
+        if parted:
+            return None, None
+        found = [
+            family
+            for family in self._families
+            if (then := family.oldest().found) is None or then.is_there(args, kwargs)
+        ]
+        return self._likeliest(shapes, found), None
+
+    def finds_other(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Does a call with arguments of known `shapes` find otherwise what every record of such found?"""
+        known = [variant for family in self._families if (variant := family.newest(shapes)) is not None]
+        return bool(known) and not any(v.found is None or v.found.is_there(args, kwargs) for v in known)
 
     def keep(self, shapes: Shapes, variant: Variant) -> None:
         """Add a variant that was recorded on its own, to a family that does the same ops or to a new one."""
         with self._lock:
-            alike = (family for family in self._families if _do_the_same(family.oldest(), variant))
+            alike = (family for family in self._families if _are_of_one(family.oldest(), variant))
             self._keep_in(next(alike, None) or Variants(), shapes, variant)
 
     def grow(self, family: Variants, shapes: Shapes, variant: Variant) -> None:
@@ -94,13 +113,13 @@ class Families:
             with self._lock:
                 self._parted.pop(shapes, None)
 
-    def _likeliest(self, shapes: Shapes) -> Variants | None:
-        """The newest family that knows the nearest shapes of the same form, else of as many axes.
+    def _likeliest(self, shapes: Shapes, families: Sequence[Variants]) -> Variants | None:
+        """The newest of `families` that knows the nearest shapes of the same form, else of as many axes.
 
         None where a call of nearer ones did other ops.
         """
         known: list[tuple[Shapes, Variants | None]]
-        known = [(s, family) for family in reversed(self._families) for s in family.shapes()]
+        known = [(s, family) for family in reversed(families) for s in family.shapes()]
         known += [(s, None) for s in list(self._parted)]
         for measure in (_form, _ranks):
             wanted = measure(shapes)
@@ -111,9 +130,16 @@ class Families:
 
 
 class Hosted:
-    """A ``without_host`` call whose body must run: for arguments of one key, whose ids in it stay taken."""
+    """A ``without_host`` call whose body must run: for arguments of one key, whose ids in it stay taken.
 
-    def __init__(self, leaves: Sequence[Any]) -> None:
+    Attributes
+    ----------
+    keeps : bool
+        The body keeps Tensors, and these may say what it does next: other ops than recorded may follow.
+    """
+
+    def __init__(self, leaves: Sequence[Any], keeps: bool) -> None:
+        self.keeps = keeps
         self.leaves = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
         self.families = Families()
 
@@ -140,10 +166,11 @@ def _distance(one: Shapes, other: Shapes) -> float:
     return sum(abs(math.log((a + 1) / (b + 1))) for a, b in pairs)
 
 
-def _do_the_same(one: Variant, other: Variant) -> bool:
-    """Have both records the same ops, wiring, cuts and dtypes? Shapes, numbers, constants may differ."""
+def _are_of_one(one: Variant, other: Variant) -> bool:
+    """Found both the same, and have the same ops, wiring, cuts, dtypes? Shapes, constants may differ."""
     return (
         one.segments == other.segments
+        and one.found == other.found
         and _types(one) == _types(other)
         and all(map(_is_same_step, one.record.entries, other.record.entries))
     )

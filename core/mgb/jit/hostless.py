@@ -11,18 +11,15 @@ from typing import Any
 import numpy as np
 
 from .. import device as devices
-from ..apply import caller
 from ..device import is_gpu, of_array
-from ..errors import TraceOutputError
 from ..executor import Program
 from ..ir import Spec
 from ..tensor import Tensor, wrap
 from .alike import alike, still_pinned
 from .guards import Arguments, Constants, Fits, Same
 from .record import Binding, Expected, External, Literal, Outside, Pin, Ref, external_ref
-from .recording import Recording
-from .surroundings import SameContents
-from .tree import LEAF, Structure, flatten
+from .surroundings import SameContents, Variable
+from .tree import LEAF, Structure
 from .variant import Variant
 
 #: What a generated call returns when the arguments are not those it was made for.
@@ -162,6 +159,10 @@ class _Writer:
         instance = self._record.instance
         for module, attributes in (*self._record.modules, *([instance] if instance else [])):
             self._guard_attributes(module, attributes)
+        for reference, revision in self._record.trainers:
+            self._lines.append(f"if {self._name(reference())}._revision != {revision}: return MISS")
+        for variable in self._record.variables:
+            self._guard_variable(variable)
         if self._record.contents:
             contents = self._name(SameContents(self._record.contents))
             self._lines.append(f"if not {contents}(): return MISS")
@@ -253,6 +254,18 @@ class _Writer:
         self._lines.append(f"get = {now}")
         for name, value in attributes.items():
             self._lines.append(f"if get({name!r}) is not {self._name(value)}: return MISS")
+
+    def _guard_variable(self, variable: Variable) -> None:
+        """Miss when a variable outside holds another object."""
+        holder, value = self._name(variable.holder), self._name(variable.value)
+        if isinstance(variable.holder, dict):
+            self._lines.append(f"if {holder}.get({variable.name!r}) is not {value}: return MISS")
+            return
+        self._lines += [
+            f"try: same = {holder}.cell_contents is {value}",
+            "except ValueError: return MISS",  # it holds nothing any more
+            "if not same: return MISS",
+        ]
 
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec
@@ -379,26 +392,3 @@ class _Writer:
         name = f"g{len(self._names)}"
         self._names[name] = value
         return name
-
-
-def results_of(result: Any, session: Recording) -> tuple[Structure, tuple[int | None, ...]]:
-    """How the result of the first call is nested and where each of its values comes from.
-
-    Raises
-    ------
-    TraceOutputError
-        Something in it is neither a Tensor of this trace nor None.
-    """
-    leaves, structure = flatten(result)
-    refs: list[int | None] = []
-    for leaf in leaves:
-        ref = session.ref(leaf) if isinstance(leaf, Tensor) else leaf
-        if ref is not None and (ref is leaf or isinstance(ref, Literal)):
-            raise TraceOutputError(
-                f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: "
-                "a value that Python computes would be frozen at its first value; return Tensors, or use "
-                "trace(without_host=False)"
-            )
-        refs.append(ref)
-    session.returned(leaves)
-    return structure, tuple(refs)

@@ -18,7 +18,18 @@ _SHOWN = 4
 _ASPECTS = ("is a", "has shape", "has dtype", "is on", "is")
 
 #: What to do about a call that differs from its record.
+_ALIASED = (
+    "pass the same Tensors in the same places at every call, or a copy (F.copy) of one that stands for two "
+    "arguments or that the body changes; trace(without_host=True) records such calls each for itself"
+)
 _REMEDY = {
+    "dtype mismatch": "cast the Tensor by astype before the call, or trace the function for each dtype; "
+    "trace(without_host=True) does that by itself",
+    "comp_node mismatch": "move the Tensor by to(device) before the call, or trace the function for each "
+    "device; trace(without_host=True) does that by itself",
+    "expect external node, got internal": _ALIASED,
+    "expect internal node, got external": _ALIASED,
+    "input id mismatch": _ALIASED,
     "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant",
     "too many instructions": "the traced function must do the same ops at every call; move the rest outside",
     "mismature end": "the traced function must do the same ops at every call; move the rest outside",
@@ -61,6 +72,11 @@ def of_difference(name: str, difference: Difference) -> str:
     changed = next(key for key, value in params.items() if entry.params.get(key) != value)
     was = entry.params.get(changed)
     return f"{entry.op.name} at {entry.source} has {changed} = {params[changed]}, recorded were {was}"
+
+
+def of_found(name: str) -> str:
+    """Why the function `name` has no record for Tensors of known shapes that finds what a call finds now."""
+    return f"{name} finds a grad, or none, or Tensors attached or optimized, otherwise than recorded"
 
 
 def of_shapes(
@@ -164,9 +180,19 @@ def _of_surroundings(record: Record) -> str | None:
     for contents in record.contents:
         if not contents.are_same():
             return str(contents)
-    return None
+    for variable in record.variables:
+        if variable.now() is not variable.value:
+            return f"the variable {variable.name} outside of the function holds another object"
+    return of_trainers(record)
+
+
+def of_trainers(record: Record) -> str | None:
+    """Which GradManager or Optimizer has other Tensors than recorded."""
+    trainers = ((trainer, then) for r, then in record.trainers if (trainer := r()) is not None)
+    changed = (trainer for trainer, then in trainers if trainer._revision != then)
+    return next((f"{type(trainer).__name__} has other Tensors than recorded" for trainer in changed), None)
 
 
 def remedy(mismatch: str) -> str:
     """What to do about a call that differs from its record as `mismatch` says."""
-    return _REMEDY.get(mismatch, _USUAL)
+    return _REMEDY.get(mismatch.partition(":")[0], _USUAL)

@@ -14,7 +14,7 @@ from ..apply import caller, evaluate
 from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..tensor import Tensor
 from ..tracing import make_node
-from .surroundings import Contents, State, contents_of, decisive
+from .surroundings import Contents, State, Surroundings, Variable, contents_of, decisive
 
 
 def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
@@ -232,8 +232,15 @@ class Record:
     pins : list of Pin
     watched : list of Outside
         The Tensors outside whose gradients a tape of the body wanted; it need not have met them.
-    with_grads : frozenset of int
-        The steps whose Tensors were given a ``grad`` by the body and live on with it.
+    kept : frozenset of int
+        The steps whose Tensors Python keeps elsewhere than in the result, or with a ``grad`` that the body
+        gave them: only the body can renew these.
+    kept_leaves : frozenset of int
+        The arguments that Python keeps since the body has run, by their places.
+    trainers : list of (weak reference, int)
+        The GradManagers and Optimizers that worked in the body, with their revisions.
+    variables : list of Variable
+        Those from outside of the body that held a Tensor, Module, Optimizer or GradManager.
     same : tuple of int
         For each different Tensor among the arguments, then for each ``grad`` that is used, the first place in
         this order where the same Tensor stands.
@@ -254,7 +261,10 @@ class Record:
     statics: dict[int, Any] = field(default_factory=dict)
     pins: list[Pin] = field(default_factory=list)
     watched: list[Outside] = field(default_factory=list)
-    with_grads: frozenset[int] = frozenset()
+    kept: frozenset[int] = frozenset()
+    kept_leaves: frozenset[int] = frozenset()
+    trainers: list[tuple[weakref.ref[Any], int]] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
     same: tuple[int, ...] = ()
     returned: tuple[int | Outside | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)
@@ -262,9 +272,16 @@ class Record:
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
         statics = {step: value for step, value in self.statics.items() if step < steps}
-        return Record(self.entries[:steps], list(self.externals), self.bindings, statics=statics)
+        return Record(
+            self.entries[:steps],
+            list(self.externals),
+            self.bindings,
+            self.expected,
+            trainers=self.trainers,
+            statics=statics,
+        )
 
-    def note(self, modules: Sequence[Any], before: Iterable[State]) -> None:
+    def note(self, modules: Sequence[Any], before: Iterable[State | Surroundings]) -> None:
         """Note `modules` as they are now, after the body, which found them as `before` says."""
         self.modules = [(module, decisive(module)) for module in modules]
         self.contents = [contents for module in modules for contents in contents_of(module)]
@@ -317,10 +334,18 @@ class Record:
         """The specs of everything that comes from outside."""
         return tuple(e.node.spec for e in self.externals)
 
-    def escaping(self, results: Iterable[int | None]) -> frozenset[int]:
-        """The steps whose values Python keeps elsewhere, not as `results` nor bound, or with a grad."""
-        handed = {*results, *(b.source for b in self.bindings)}
-        return frozenset(self.entries[-1].required).difference(handed) | self.with_grads
+    @property
+    def keeps(self) -> bool:
+        """Does Python keep something of each call, so that the body must run at each?"""
+        return bool(self.kept or self.kept_leaves)
+
+    def gone(self) -> str | None:
+        """Where a Tensor was used that Python has let go of since: what stands there now only it knows."""
+        for external in self.externals:
+            if external.leaf is None and external.owner is not None and external.owner() is None:
+                return external.source
+        lost = any(e.leaf is None and e.owner() is None for e in self.expected)
+        return self.entries[-1].source if lost else None
 
     def updates(self) -> Mapping[int, int]:
         """For each step that replaces the value of an external input: which one."""

@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..apply import caller, evaluate
+from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError, UnknownInputError
 from ..ir import Op, Spec, input_node
+from ..optimizer import Optimizer
 from ..tensor import CONSTANT, Tensor, place, wrap
+from .observing import Observing
 from .record import (
     CUTS,
     END,
     EXCLUDE,
     READ,
-    Binding,
     Entry,
-    Expected,
     External,
     Literal,
     Outside,
-    Pin,
     Record,
     Ref,
     external_ref,
 )
-from .session import CallSession
-from .surroundings import State, attributes_of
+from .surroundings import State, Surroundings
+
+_PACKAGE = __name__.partition(".")[0]
+
+#: Between an op and the line of a program that asks for it.
+_OPERATORS = frozenset(
+    {
+        __name__,
+        f"{_PACKAGE}.apply",
+        f"{_PACKAGE}.ops.operators",
+        f"{_PACKAGE}.ops.numpy_protocol",
+        f"{_PACKAGE}.functional.elemwise",
+    }
+)
 
 
-class Recording(CallSession):
+class Recording(Observing):
     """A session that writes a `Record`.
 
     Parameters
@@ -56,33 +71,24 @@ class Recording(CallSession):
         without_host: bool,
         symbolic_shape: bool = False,
     ) -> None:
-        super().__init__(Record())
+        super().__init__(leaves)
+        self.takes_data = capture_as_const  # may what the body makes of data be constant?
         self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
         self._capture_as_const, self._without_host = capture_as_const, without_host
         self._undone = self._saw_outside = False
-        self._leaf_tensors = {id(t): n for n, t in enumerate(leaves) if isinstance(t, Tensor)}
-        self._leaf_references = {id(t): weakref.ref(t) for t in leaves if isinstance(t, Tensor)}
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
-        self._rebound: list[weakref.ref[Tensor]] = []
-        self._own: dict[int, weakref.ref[Tensor]] = {}  # Tensors made in the body, by their ids
-        self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._readable: set[int] = set()
         self._modules: dict[int, Any] = {}
         self._states: list[State] = []  # of the modules, as the body found them
         self._instance: Any = None  # what the body is a method of
-        self._before: dict[int, tuple[Tensor, Any, Any]] = {}
+        self._surroundings: Surroundings | None = None  # as the body found them
+        self._trainers: dict[int, weakref.ref[Any]] = {}
+        self._arrays: list[tuple[weakref.ref[Any], str]] = []  # that were operands, and where
         self._unknown: str | None = None  # where data that only the body can make was used first
-        self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # found, and was it looked at?
-        self._given_grads: set[int] = set()  # the ids of those that were given one, which may be the old one
-        self._own_grads: list[weakref.ref[Tensor]] = []  # Tensors of the body that were given one
-        self._watched: dict[int, weakref.ref[Tensor]] = {}
-        self._returned: list[Any] = []
-        #: The ids of arguments that the body could also find by another way.
-        self.found_elsewhere: frozenset[int] = frozenset()
 
     # the Session protocol
 
@@ -100,15 +106,6 @@ class Recording(CallSession):
             out._session, out._index = self, index
         self._tensors.append(self._made_by_body(out))
         return out
-
-    def _made_by_body(self, tensor: Tensor) -> weakref.ref[Tensor]:
-        reference = self._own[id(tensor)] = weakref.ref(tensor)
-        return reference
-
-    def is_own(self, tensor: Tensor) -> bool:
-        """Did the body make it? Something that was made outside of the trace since may have an id again."""
-        reference = self._own.get(id(tensor))
-        return reference is not None and reference() is tensor
 
     def read(self, tensor: Tensor) -> Any:
         if tensor._index in self.record.statics:
@@ -128,20 +125,6 @@ class Recording(CallSession):
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
             self._saw_outside = True
 
-    def adopt(self, alias: Tensor, original: Tensor) -> None:
-        super().adopt(alias, original)
-        self._made_by_body(alias)
-        if original._session is None:
-            self._originals[id(alias)] = (self._root(original), original._data)
-
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
-        super().rebound(tensor, value)
-        if value._session is None:
-            self._originals[id(tensor)] = (self._root(value), value._data)
-        if not self.is_own(tensor):
-            self._rebound.append(weakref.ref(tensor))
-            self._remember(tensor)
-
     def created(self, tensor: Tensor) -> None:
         self._made_by_body(tensor)
         self._made[id(tensor._data)] = tensor._data
@@ -150,29 +133,20 @@ class Recording(CallSession):
         self._origins[id(tensor._data)] = source
 
     def entered(self, module: Any) -> None:
-        if id(module) not in self._modules:
+        if isinstance(module, GradManager | Optimizer):
+            self._trainers[id(module)] = weakref.ref(module)
+        elif id(module) not in self._modules:
             self._modules[id(module)] = weakref.proxy(module) if module is self._instance else module
             self._states.append(State(module))
 
-    def is_method_of(self, instance: Any) -> None:
-        """Told what the body is a method of; the record does not keep that alive."""
+    def surround(self, function: Any, instance: Any) -> None:
+        """Told what the body is, and of what a method or None; the record does not keep that alive."""
+        is_module = hasattr(instance, "forward")
         self._instance = instance
-        if hasattr(instance, "forward"):
+        self._surroundings = Surroundings(function, None if is_module else instance)
+        if is_module:
             self.entered(instance)
-        else:
-            self.record.instance = weakref.proxy(instance), attributes_of(instance)
-
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        if not self.is_own(tensor):
-            self._grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
-            if not reads:
-                self._given_grads.add(id(tensor))
-        elif not reads:
-            self._own_grads.append(weakref.ref(tensor))
-
-    def watched(self, tensor: Tensor) -> None:
-        if not self.is_own(tensor):
-            self._watched[id(tensor)] = weakref.ref(tensor)
+        self.note_arguments()
 
     # cuts
 
@@ -206,6 +180,8 @@ class Recording(CallSession):
 
     def check_known(self) -> None:
         """Refuse what only the body could supply, when it is not to run again."""
+        if self._unknown is None:  # an array that is gone was made in the body
+            self._unknown = next((source for array, source in self._arrays if array() is None), None)
         if self._unknown is not None:
             raise UnknownInputError(
                 f"have some unknown input tensors in trace result: the one used at {self._unknown} was made "
@@ -222,107 +198,40 @@ class Recording(CallSession):
         self._returned.clear()
         self._expect_grads(used)
         self._pin(used)
-        given = (tensor for reference in self._own_grads if (tensor := reference()) is not None)
-        self.record.with_grads = frozenset([t._index for t in given if t._grad is not None])
+        given = [t for reference in self._own_grads if (t := reference()) is not None and t._grad is not None]
+        kept = [t for t in alive if id(t) in self._kept]
+        self.record.kept = frozenset([t._index for t in (*given, *kept)])
         watched = ((key, r) for key, r in self._watched.items() if r() is not None)
         self.record.watched = [Outside(r, self._leaf_tensors.get(key)) for key, r in watched]
+        trainers = [(r, trainer._revision) for r in self._trainers.values() if (trainer := r()) is not None]
+        self.record.trainers = trainers
         if self._without_host or self._capture_as_const:
-            self.record.note(list(self._modules.values()), self._states)
+            self._note_surroundings()
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
 
-    def returned(self, tensors: Iterable[Any]) -> None:
-        """Told of the Tensors in the result, before `finish`."""
-        self._returned += tensors
+    def _holds(self) -> Iterator[Any]:
+        yield from super()._holds()
+        for state in self._states:
+            yield from state.holds()
+        if self._surroundings is not None:
+            yield from self._surroundings.holds()
+
+    def _note_surroundings(self) -> None:
+        """What decides what the body does, as it left it."""
+        before = self._surroundings
+        self.record.note(list(self._modules.values()), [*self._states, *([before] if before else [])])
+        if before is not None:
+            after = before.later()
+            self.record.variables = after.variables
+            if self._instance is not None and not hasattr(self._instance, "forward"):
+                self.record.instance = weakref.proxy(self._instance), after.attributes
 
     def release(self) -> None:
         for tensor in self.alive():
             if tensor._data is not None:
                 self.values[tensor._index] = tensor._data
         super().release()
-
-    def _value_bindings(self) -> list[Binding]:
-        owners = {}
-        for number, external in enumerate(self.record.externals):
-            owner = external.owner() if external.owner is not None else None
-            if owner is not None:
-                owners[id(owner)] = number
-        found = {id(t): t for r in self._rebound if (t := r()) is not None}
-        holders = self._holders()
-        bindings = []
-        for key, t in found.items():
-            holder = holders.get(key, t)
-            leaf, old, of_grad = self._leaf_tensors.get(id(holder)), owners.get(key), holder is not t
-            bindings.append(Binding(self.ref(t), weakref.ref(holder), leaf, old, of_grad=of_grad))
-        return bindings
-
-    def _grad_bindings(self) -> list[Binding]:
-        bindings = []
-        for tensor, _, _ in self._grads.values():
-            grad = tensor._grad
-            if id(tensor) in self._given_grads:
-                place = self._identity(grad)
-                source = self.ref(grad) if grad is not None and isinstance(place, int) else place
-                leaf = self._leaf_tensors.get(id(tensor))
-                made = place if isinstance(place, int) else None
-                bindings.append(Binding(source, weakref.ref(tensor), leaf, is_grad=True, made=made))
-        return bindings
-
-    def _identity(self, tensor: Tensor | None) -> int | Outside | None:
-        """Which Tensor it is: a number, if the body made it, or where it stands outside."""
-        if tensor is None:
-            return None
-        return id(tensor) if self.is_own(tensor) else self._place(tensor)
-
-    def _place(self, tensor: Tensor) -> Outside:
-        holder = self._holders().get(id(tensor), tensor)
-        return Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), holder is not tensor)
-
-    def _holders(self) -> dict[int, Tensor]:
-        """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""
-        found = ((tensor, grad) for tensor, grad, reads in self._grads.values() if reads)
-        return {id(grad): tensor for tensor, grad in found if grad is not None}
-
-    def _used(self, returned: Iterable[Any]) -> frozenset[int]:
-        """The ids of the Tensors outside that the body took, gave a value or a ``grad``, or handed on."""
-        owners = (e.owner() for e in self.record.externals if e.owner is not None)
-        handed = (t._grad for key, (t, _, _) in self._grads.items() if key in self._given_grads)
-        rebound = (reference() for reference in self._rebound)
-        return frozenset([*map(id, (*owners, *handed, *rebound, *returned)), *self._grads])
-
-    def _expect_grads(self, used: frozenset[int]) -> None:
-        """Another call may find another ``grad``, or none, in the same Tensor."""
-        same = list(self._leaf_tensors)
-        for tensor, grad, reads in self._grads.values():
-            if reads:
-                leaf = self._leaf_tensors.get(id(tensor))
-                is_used = grad is not None and id(grad) in used
-                self.record.expected.append(Expected(weakref.ref(tensor), leaf, grad is None, is_used))
-                same += [id(grad)] if is_used else []
-        first: dict[int, int] = {}
-        self.record.same = tuple([first.setdefault(key, place) for place, key in enumerate(same)])
-        holders = self._holders()
-        for external in self.record.externals:
-            holder = holders.get(id(external.owner())) if external.owner is not None else None
-            if holder is not None:
-                external.owner, external.of_grad = weakref.ref(holder), True
-                external.leaf = self._leaf_tensors.get(id(holder))
-
-    def _pin(self, used: frozenset[int]) -> None:
-        """What was found in one place may have been wanted from another."""
-        holders = self._holders()
-        for key, reference in self._leaf_references.items():
-            if key in used and (key in self.found_elsewhere or key in holders):
-                place = Outside(reference, self._leaf_tensors[key])
-                self.record.pins.append(Pin(reference, place))
-        for holder, grad, reads in self._grads.values():
-            if reads and grad is not None and id(grad) in used:
-                place = Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), of_grad=True)
-                self.record.pins.append(Pin(weakref.ref(grad), place))
-
-    def _remember(self, tensor: Tensor) -> None:
-        if tensor._session is None:
-            self._before.setdefault(id(tensor), (tensor, tensor._data, tensor._tape))
 
     def undo(self) -> None:
         """Leave every Tensor outside as it was before the call: it was noted, not run."""
@@ -355,10 +264,22 @@ class Recording(CallSession):
         refs = []
         for position, tensor in enumerate(inputs):
             ref = self.ref(tensor)
-            if raw and isinstance(ref, Literal) and type(raw[position]) in (bool, int, float):
-                ref.raw = raw[position]
+            if raw and isinstance(ref, Literal):
+                if type(raw[position]) in (bool, int, float):
+                    ref.raw = raw[position]
+                elif isinstance(raw[position], np.ndarray) and not self.takes_data:
+                    self._note_array(raw[position])
             refs.append(ref)
         return tuple(refs)
+
+    def _note_array(self, array: Any) -> None:
+        """Remember an array that the body, not a function of ours, has an op take for a constant."""
+        frame = sys._getframe(1)
+        while frame.f_globals.get("__name__") in _OPERATORS and frame.f_back is not None:
+            frame = frame.f_back
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != _PACKAGE:
+            whole = array.base if isinstance(array.base, np.ndarray) else array
+            self._arrays.append((weakref.ref(whole), caller()))
 
     def ref(self, tensor: Tensor) -> Ref:
         """Where the value of `tensor` comes from."""
@@ -378,11 +299,6 @@ class Recording(CallSession):
             owner = None if id(array) in self._made else weakref.ref(tensor)
             return Literal(array, owner=owner, device=tensor._device)
         return external_ref(self._new_external(tensor, array, leaf))
-
-    def _root(self, tensor: Tensor) -> Tensor:
-        """The Tensor outside that `tensor` is an alias of; itself when it is none."""
-        original, array = self._originals.get(id(tensor), (tensor, None))
-        return original if array is tensor._data else tensor
 
     def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:
         made_here = id(array) in self._made

@@ -45,6 +45,8 @@ class Replay(CallSession):
 
     Attributes
     ----------
+    lenient : bool
+        May other ops than recorded follow for no such reason?
     grown : Difference or None
         Where the call parted with every record there is.
     left : bool
@@ -52,6 +54,7 @@ class Replay(CallSession):
     """
 
     grown: Difference | None = None
+    lenient = False
     _cursor = 0
     _segment = 0
     left = False
@@ -247,7 +250,8 @@ class Replay(CallSession):
         entry = self._entries[self._cursor]
         if entry.op is not op:
             reason = "too many instructions" if entry.op is END else "operator mismatch"
-            self._mismatch(reason, entry, op.name)
+            promotes = op.name == "cast" and inputs[0]._session is not self  # as it does for another dtype
+            self._mismatch(reason, entry, op.name, about="dtype mismatch" if promotes else reason)
         if len(inputs) != len(entry.args):
             self._mismatch("inputs size mismatch", entry, f"{op.name} of {len(inputs)} operands")
         return entry
@@ -310,16 +314,18 @@ class Replay(CallSession):
     @property
     def _may_leave(self) -> bool:
         """May other ops follow than recorded?"""
-        return self.reshaped or self.grown is not None
+        return self.reshaped or self.grown is not None or self.lenient
 
-    def _mismatch(self, reason: str, entry: Entry, came: str, *, always: bool = False) -> NoReturn:
+    def _mismatch(
+        self, reason: str, entry: Entry, came: str, *, always: bool = False, about: str | None = None
+    ) -> NoReturn:
         if self._may_leave and not always:
             raise _OtherOps
         raise TraceMismatchError(
             reason,
             f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
             f"  now: {came}  at {caller()}\n"
-            f"  remedy: {remedy(reason)}",
+            f"  remedy: {remedy(about or reason)}",
         )
 
     # other shapes

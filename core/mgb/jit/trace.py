@@ -18,10 +18,10 @@ from .ahead import AheadOfTime
 from .arguments import check_tensors, key_of, names_of, shapes_of
 from .binding import Bindable
 from .captured import Captured
-from .config import GraphOptimizationConfig, memory_config
+from .config import GraphOptimizationConfig, check_options, memory_config
 from .dump import Dumpable
 from .families import Families, Hosted
-from .hostless import MISS, HostlessCall, results_of, with_new
+from .hostless import MISS, HostlessCall, with_new
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
 from .profiling import History, Profilable
@@ -29,6 +29,7 @@ from .reach import found_elsewhere
 from .record import Record
 from .recording import Recording
 from .replay import Replay
+from .results import results_of
 from .statistics import Statistics
 from .tree import flatten
 from .variant import Variant
@@ -63,12 +64,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         no values, Tensors outside stay as they are. For what looks at the graph.
     without_host : bool
         Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that
-        reads values, keeps a new Tensor elsewhere than in its result, or is called while a `GradManager`
-        outside records it, keeps running Python, as without this option. A Module that is called in the
-        body and has changed since, by ``eval()``, another Parameter, layer or hook, makes the body run and be
-        recorded again, and one that the body itself changes makes it run each time; other Python state
-        that the body looks at is that of the first call. Arguments that the body could also find
-        elsewhere, such as global Tensors, may make it run at a second call with others.
+        reads values, keeps a new Tensor or an argument elsewhere than in its result, or is called while a
+        `GradManager` outside records it, keeps running Python, as without this option. A Module that is
+        called in the body and has changed since, by ``eval()``, another Parameter, layer or hook, makes the
+        body run and be recorded again; so does another Tensor in a variable outside that the body names, and
+        an ``attach`` or ``add_param_group`` of what works in it. A Module that the body itself changes makes
+        it run each time; other Python state that the body looks at is that of the first call. Arguments that
+        the body could also find elsewhere, such as global Tensors, may make it run at a second call with
+        others.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     symbolic_shape : bool
@@ -130,7 +133,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         if unknown:
             raise TraceInputError(f"{type(self).__name__} has no option {next(iter(unknown))!r}")
         given = locals()
-        super().__init__(function, {name: given[name] for name in trace.__init__.__kwdefaults__ or ()})
+        settings = {name: given[name] for name in trace.__init__.__kwdefaults__ or ()}
+        check_options(type(self).__name__, settings)
+        super().__init__(function, settings)
         config = graph_opt_config or GraphOptimizationConfig()
         self.options = Options(
             opt_level=opt_level,
@@ -155,6 +160,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._hosted: Kept[Hosted] = Kept()
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
+        self._changes: str | None = None  # what the latest body changed that decides what it does
         self._lock = threading.RLock()
 
     # calling
@@ -187,17 +193,18 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._statistics.recorded()
         return result
 
-    def _call_with_host(self, args: Any, kwargs: Any, families: Families) -> Any:
+    def _call_with_host(self, args: Any, kwargs: Any, families: Families, *, lenient: bool = False) -> Any:
         shapes = shapes_of(args, kwargs)
-        variants, known = families.of(shapes)
+        variants, known = families.of(shapes, args, kwargs)
         if variants is None:
             with self._lock:
-                variants, known = families.of(shapes)  # another thread may have been faster
+                variants, known = families.of(shapes, args, kwargs)  # another thread may have been faster
                 if variants is None:
                     return self._record_new(args, kwargs, families, shapes)
         follows = known or variants.oldest()
         session = Replay(follows, variants, self._regrown, self.imperative, known is None)
         session.symbolic_shape = self.symbolic_shape
+        session.lenient = lenient
         try:
             result = self._run_body(session, args, kwargs)
             self._finish(session)
@@ -228,7 +235,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
         reason = None
-        if families:
+        if families.finds_other(shapes, args, kwargs):
+            reason = reasons.of_found(self.__name__)
+        elif families:
             reason = self._reason_of_shapes(families, args, kwargs)
         elif self._statistics.records:
             records = "records" if families is self._families[True] else "does not record"
@@ -253,6 +262,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             result, variant, new = self._record_hostless(args, kwargs, leaves)
             if new is None or variant.record.changes is None:
                 self._keep_call(key, leaves, shapes_of(args, kwargs), variant, new)
+            self._changes = variant.record.changes
             if reason is not None:
                 self._statistics.again(reason)
         return result
@@ -261,7 +271,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         """The result by what was recorded for `key`, or `MISS`."""
         hosted = self._hosted.get(key)
         if hosted is not None:
-            return self._call_with_host(args, kwargs, hosted.families)
+            return self._call_with_host(args, kwargs, hosted.families, lenient=hosted.keeps)
         for call in self._hostless.get(key) or ():
             result = call.run(leaves)
             if result is not MISS:
@@ -277,7 +287,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             calls = with_new(self._hostless.get(key) or (), call)
             self._hostless.keep(key, calls[:_STATES], leaves, most_like(variant))
         else:
-            hosted = Hosted(leaves)
+            hosted = Hosted(leaves, variant.record.keeps)
             hosted.families.keep(shapes, variant)
             self._hosted.keep(key, hosted, leaves, most_like(variant))
 
@@ -290,6 +300,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         if alike:
             return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
         known = [*self._hosted, *self._hostless]
+        if not known and self._changes is not None:
+            return f"{self._changes}: {self.__name__} is recorded at every call"
         if not known:
             return f"a GradManager outside of {self.__name__} does not record this call"
         return reasons.of_keys(self.__name__, known, key, names)
@@ -324,7 +336,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
         session = self._recording(leaves, without_host=True)
         session.found_elsewhere = found
-        result = self._run_body(session, args, kwargs)
+        box = [self._run_body(session, args, kwargs)]
+        session.find_kept(box)
+        result = box.pop()
         try:
             if session.reads:
                 return result, self._close(session, session.finish()), None
@@ -336,7 +350,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         except BaseException:
             session.abandon()
             raise
-        skips = not variant.record.escaping(refs)
+        session.forget()
+        skips = not record.keeps and record.gone() is None
         return result, variant, HostlessCall(variant, leaves, structure, refs) if skips else None
 
     def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
@@ -347,9 +362,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             without_host=without_host,
             symbolic_shape=self.symbolic_shape,
         )
-        instance = self._is_method_of()
-        if without_host and instance is not None:
-            session.is_method_of(instance)
+        if without_host:
+            session.surround(self.__wrapped__, self._is_method_of())
         return session
 
     def _close(self, session: Recording, record: Record) -> Variant:

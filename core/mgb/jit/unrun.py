@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import Any
 
 from ..errors import TraceError, TraceOutputError
@@ -32,15 +30,25 @@ class UnrunRecording(Recording):
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
             raise self.reading("wants the value of a tensor from outside")
 
-    def check_kept(self, record: Record, results: Iterable[int | None]) -> None:
-        """Refuse Tensors that the body keeps elsewhere than in its result."""
-        kept = record.escaping(results)
-        if kept:
-            gc.collect()  # what only refers to itself is nowhere
-            kept &= {t._index for t in self.alive()}
-        if kept:
-            entry = record.entries[min(kept)]
+    def check_kept(self, record: Record) -> None:
+        """Refuse Tensors that the body keeps elsewhere than in its result, and those that it let go of."""
+        if record.kept:
+            entry = record.entries[min(record.kept)]
             raise TraceOutputError(
                 f"{self.subject} keeps the result of {entry} at {entry.source} elsewhere than in what it "
-                "returns, or a grad of it, where later calls could not renew it: return it"
+                "returns, or a grad of it, where later calls could not renew it: return it and keep it "
+                "outside, or keep a Tensor and give that its value in place, as in `state[...] = value`"
+            )
+        if record.kept_leaves and record.changes is None:
+            raise TraceOutputError(
+                f"{self.subject} keeps an argument elsewhere than in what it returns, "
+                "where later calls could not renew it: keep it outside, or give a Tensor that is kept its "
+                "value in place, as in `state[...] = value`"
+            )
+        self.undo()
+        self.forget()
+        if (gone := record.gone()) is not None:
+            raise TraceOutputError(
+                f"{self.subject} takes the tensor used at {gone} from where it leaves none or another one, "
+                "and later calls could not do that: pass it as an argument"
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..executor import Program
 from ..ir import Graph, Node, input_node
+from .found import Found
 from .record import CUTS, Literal, Record, external_ref
 
 #: ``compile(graph, updates)``: `updates` says which outputs take the place of which inputs.
@@ -49,12 +50,14 @@ class Variant:
     ----------
     record : Record
     segments : tuple of Segment
+    found : Found or None
     kept : frozenset of int
         The steps whose values leave their segment. A Tensor of another step never gets a value.
     """
 
     def __init__(self, record: Record, compile: Compile, segments: tuple[Segment, ...] | None = None) -> None:
         self.record = record
+        self.found = Found.of(record)
         self.segments = split(record) if segments is None else segments
         self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
         self._compile = compile

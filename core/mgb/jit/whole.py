@@ -27,9 +27,10 @@ from .arguments import key_of, shapes_of
 from .belongings import Belongings
 from .captured import Captured
 from .guards import Constants
-from .hostless import MISS, HostlessCall, results_of
+from .hostless import MISS, HostlessCall
 from .reach import found_elsewhere
 from .record import External, Literal, Ref
+from .results import results_of
 from .trace import trace
 from .tree import Structure, flatten
 from .unrun import UnrunRecording
@@ -43,6 +44,7 @@ class WholeRecording(UnrunRecording):
     ----------
     leaves : sequence
         The flattened arguments.
+    function : callable
     instance : object
         What the function is a method of; it counts as an argument, and is not kept alive.
     capture_as_const : bool
@@ -51,18 +53,19 @@ class WholeRecording(UnrunRecording):
 
     subject = "the function"
 
-    def __init__(self, leaves: Sequence[Any], instance: Any, *, capture_as_const: bool) -> None:
+    def __init__(
+        self, leaves: Sequence[Any], function: Any, instance: Any, *, capture_as_const: bool
+    ) -> None:
         super().__init__(leaves, symbolic=True, capture_as_const=False, without_host=True)
         self.belongings = Belongings(leaves, instance)
-        if instance is not None:
-            self.is_method_of(instance)
-        self._captures = capture_as_const
+        self.surround(function, instance)
+        self.takes_data = capture_as_const
         self._held: dict[int, Tensor] = {}  # Tensors from outside that are constants now
         for module in self.belongings.modules:
             self.entered(module)
 
     def ref(self, tensor: Tensor) -> Ref:
-        if self._captures and tensor._session is not self and tensor._index != CONSTANT:
+        if self.takes_data and tensor._session is not self and tensor._index != CONSTANT:
             self.check_foreign(tensor)
             root = self._root(tensor)
             if id(tensor._data) not in self._origins and not self._is_known(root):
@@ -71,6 +74,11 @@ class WholeRecording(UnrunRecording):
                 owner = None if made else weakref.ref(root)
                 return Literal(tensor._data, owner=owner, device=tensor._device)
         return super().ref(tensor)
+
+    def forget(self) -> None:
+        super().forget()
+        self.belongings, self._surroundings = Belongings(()), None
+        self._states.clear()
 
     def _is_known(self, tensor: Tensor) -> bool:
         """Is it an argument, in one, the ``grad`` of such a Tensor, or the state of a generator?"""
@@ -213,7 +221,7 @@ class xla_trace(trace):
         **options: Any,
     ) -> None:
         name = type(self).__name__
-        if not without_host:
+        if without_host is not True:
             raise TraceInputError(f"{name} always skips the body: leave without_host out, or use @trace")
         if symbolic_shape:
             raise TraceInputError(f"{name} has static shapes: leave symbolic_shape out, or use @trace")
@@ -253,8 +261,10 @@ class xla_trace(trace):
         variant, call = self._noted_call(args, kwargs, leaves)
         if variant.record.changes is None:
             self._keep_call(key, leaves, shapes_of(args, kwargs), variant, call)
+            self._changes = None
             result = (self._hostless.get(key) or [call])[0].run(leaves)
         else:
+            self._changes = variant.record.changes
             result = call.run(leaves)
         if reason is not None and variant.programs:
             self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
@@ -292,11 +302,15 @@ class xla_trace(trace):
         session.found_elsewhere = found
         token = ACTIVE.set(session)
         try:
-            result = self.__wrapped__(*args, **kwargs)
-            structure, refs = results_of(result, session)
+            result = [self.__wrapped__(*args, **kwargs)]
+            session.find_kept(result)
+            structure, refs = results_of(result.pop(), session)
             record = session.finish()
             session.check_known()
-            session.check_kept(record, refs)
+            session.check_kept(record)
+        except BaseException:
+            session.compute_living()
+            raise
         finally:
             ACTIVE.reset(token)
             session.undo()
@@ -305,7 +319,9 @@ class xla_trace(trace):
     def _recording(
         self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None
     ) -> WholeRecording:
-        return WholeRecording(leaves, self._is_method_of(), capture_as_const=self.capture_as_const)
+        return WholeRecording(
+            leaves, self.__wrapped__, self._is_method_of(), capture_as_const=self.capture_as_const
+        )
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         newest: Any = next(iter(self._hostless.get(key) or ()), None)

@@ -1,8 +1,9 @@
-"""Convolutions over images, ``(batch, channels, height, width)``."""
+"""Convolutions over images, ``(batch, channels, height, width)``, and over rows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from ..functional.nn import Pair, pair
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
+from .sizes import size
 
 
 class _Convolution(Module):
-    """What the two directions share: sizes, initial values, text."""
+    """What all of them share: sizes, initial values, text. `axes` says how many axes a window has."""
+
+    axes = 2
 
     def __init__(
         self,
@@ -30,14 +34,23 @@ class _Convolution(Module):
         name: str | None,
     ) -> None:
         super().__init__(name)
+        in_channels, out_channels = size("in_channels", in_channels), size("out_channels", out_channels)
+        if size("groups", groups) < 1:
+            raise ShapeError(f"groups = {groups}: there is at least 1")
         if in_channels % groups or out_channels % groups:
             raise ShapeError(f"{in_channels} and {out_channels} channels do not split into {groups} groups")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride = pair("kernel_size", kernel_size), pair("stride", stride)
-        self.padding, self.dilation = pair("padding", padding), pair("dilation", dilation)
+        self.kernel_size, self.stride = self._each("kernel_size", kernel_size), self._each("stride", stride)
+        self.padding, self.dilation = self._each("padding", padding), self._each("dilation", dilation)
         self.weight = Parameter(np.zeros(self._weight_shape()))
-        self.bias = Parameter(np.zeros((1, out_channels, 1, 1))) if bias else None
+        self.bias = Parameter(np.zeros((1, out_channels, *(1,) * self.axes))) if bias else None
         self.reset_parameters()
+
+    def _each(self, name: str, value: Pair) -> tuple[int, ...]:
+        """`value` for each axis of the window."""
+        if self.axes == 2:
+            return pair(name, value)
+        return (size(name, value[0] if isinstance(value, Sequence) and len(value) == 1 else value),)
 
     def _weight_shape(self) -> tuple[int, ...]:
         """Shape of the weight: grouped weights have the group as a first axis."""
@@ -58,9 +71,9 @@ class _Convolution(Module):
     def _describe(self) -> str:
         sizes = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
         options = (
-            ("stride", self.stride, (1, 1)),
-            ("padding", self.padding, (0, 0)),
-            ("dilation", self.dilation, (1, 1)),
+            ("stride", self.stride, (1,) * self.axes),
+            ("padding", self.padding, (0,) * self.axes),
+            ("dilation", self.dilation, (1,) * self.axes),
             ("groups", self.groups, 1),
             ("bias", self.bias is not None, True),
         )
@@ -115,6 +128,24 @@ class Conv2d(_Convolution):
         """Map ``(batch, in_channels, height, width)`` to ``(batch, out_channels, ...)``."""
         window = (self.stride, self.padding, self.dilation)
         return F.conv2d(inp, self.weight, self.bias, *window, groups=self.groups)
+
+
+class Conv1d(Conv2d):
+    """`Conv2d` of rows: windows have a length alone.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (out_channels, in_channels, length)
+        With groups, (groups, out_channels / groups, in_channels / groups, length).
+    bias : Parameter of shape (1, out_channels, 1), or None
+    """
+
+    axes = 1
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Map ``(batch, in_channels, length)`` to ``(batch, out_channels, ...)``."""
+        (stride,), (padding,), (dilation,) = self.stride, self.padding, self.dilation
+        return F.conv1d(inp, self.weight, self.bias, stride, padding, dilation, self.groups)
 
 
 class ConvTranspose2d(_Convolution):

@@ -8,6 +8,7 @@ from .. import functional as F
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
+from .sizes import size
 
 
 class Embedding(Module):
@@ -29,8 +30,9 @@ class Embedding(Module):
 
     def __init__(self, num_embeddings: int, embedding_dim: int, name: str | None = None) -> None:
         super().__init__(name)
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.weight = Parameter(np.zeros((num_embeddings, embedding_dim)))
+        self.num_embeddings = size("num_embeddings", num_embeddings)
+        self.embedding_dim = size("embedding_dim", embedding_dim)
+        self.weight = Parameter(np.zeros((self.num_embeddings, self.embedding_dim)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

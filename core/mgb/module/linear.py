@@ -10,6 +10,7 @@ from .. import functional as F
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
+from .sizes import size
 
 
 class Linear(Module):
@@ -33,10 +34,10 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, name: str | None = None
     ) -> None:
         super().__init__(name)
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(np.zeros((out_features, in_features)))
-        self.bias = Parameter(np.zeros(out_features)) if bias else None
+        self.in_features = size("in_features", in_features)
+        self.out_features = size("out_features", out_features)
+        self.weight = Parameter(np.zeros((self.out_features, self.in_features)))
+        self.bias = Parameter(np.zeros(self.out_features)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

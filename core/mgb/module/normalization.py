@@ -12,6 +12,7 @@ from ..ops.creation import as_shape
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
+from .sizes import size
 
 
 class _Normalization(Module):
@@ -51,7 +52,7 @@ class _BatchNorm(_Normalization):
         super().__init__(name)
         if freeze and not track_running_stats:
             raise ValueError("freeze=True uses the running statistics: it needs track_running_stats=True")
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.num_features, self.eps, self.momentum = size("num_features", num_features), eps, momentum
         self.affine, self.track_running_stats, self.freeze = affine, track_running_stats, freeze
         shape = (1, num_features, 1, 1)
         self._make_affine(shape, affine)
@@ -238,7 +239,8 @@ class GroupNorm(_Normalization):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        if num_channels % num_groups:
+        num_groups, num_channels = size("num_groups", num_groups), size("num_channels", num_channels)
+        if not num_groups or num_channels % num_groups:
             raise ShapeError(f"{num_channels} channels do not split into {num_groups} groups")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self._make_affine((num_channels,), affine)
@@ -249,3 +251,37 @@ class GroupNorm(_Normalization):
 
     def _describe(self) -> str:
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+class InstanceNorm(_Normalization):
+    """Normalise each channel of each image on its own (Ulyanov, Vedaldi and Lempitsky 2016).
+
+    Parameters
+    ----------
+    num_channels : int
+    eps : float
+        Added to the variance.
+    affine : bool
+        Learn a scale and a shift for each channel.
+    name : str, optional
+
+    Attributes
+    ----------
+    weight, bias : Parameter of shape (num_channels,), or None
+    """
+
+    def __init__(
+        self, num_channels: int, eps: float = 1e-5, affine: bool = True, name: str | None = None
+    ) -> None:
+        super().__init__(name)
+        self.num_channels, self.eps, self.affine = size("num_channels", num_channels), eps, affine
+        self._make_affine((self.num_channels,), affine)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Normalise ``(batch, channels, ...)``; the shape stays."""
+        if inp.ndim < 3 or inp.shape[1] != self.num_channels:
+            raise ShapeError(f"InstanceNorm({self.num_channels}): {inp.shape} is not (batch, channels, ...)")
+        return F.instance_norm(inp, self.affine, self.weight, self.bias, self.eps)
+
+    def _describe(self) -> str:
+        return f"{self.num_channels}, eps={self.eps}, affine={self.affine}"

@@ -6,6 +6,7 @@ from .. import functional as F
 from ..functional.nn import Pair, pair
 from ..tensor import Tensor
 from .module import Module
+from .sizes import size
 
 
 class _Pool(Module):
@@ -100,3 +101,33 @@ class AdaptiveAvgPool2d(Module):
 
     def _describe(self) -> str:
         return f"oshp={self.oshp}"
+
+
+class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
+    """The largest element of windows chosen so that the result has a given size."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Pool."""
+        return F.adaptive_max_pool2d(inp, self.oshp)
+
+
+class PixelShuffle(Module):
+    """Channels spread over the image, which becomes larger; see `functional.pixel_shuffle`.
+
+    Parameters
+    ----------
+    upscale_factor : int
+        How many times longer height and width become.
+    name : str, optional
+    """
+
+    def __init__(self, upscale_factor: int, name: str | None = None) -> None:
+        super().__init__(name)
+        self.upscale_factor = size("upscale_factor", upscale_factor)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Spread."""
+        return F.pixel_shuffle(inp, self.upscale_factor)
+
+    def _describe(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"

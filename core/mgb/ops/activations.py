@@ -96,18 +96,18 @@ def relu6_grad(x: Tensor, d: Tensor) -> Tensor:
     return where(logical_and(lt(0, x), lt(x, 6)), d, 0)
 
 
-@composite(NUMERIC, grad=lambda g, _y, x, w: (prelu_grad(x, g, w), where(lt(x, 0), g * x, 0)))
+@composite(NUMERIC, grad=lambda g, _y, x, w: (where(lt(0, x), g, g * w), where(lt(x, 0), g * x, 0)))
 def prelu(x: Tensor, w: Tensor) -> Tensor:
     return where(lt(0, x), x, w * x)
 
 
 @composite(NUMERIC)
 def prelu_grad(x: Tensor, d: Tensor, w: Tensor) -> Tensor:
-    """`d`, times `w` where `x` is negative."""
+    """MegEngine's mode of this name, where 0 counts as positive; the gradient of `prelu` takes `w` there."""
     return where(le(0, x), d, d * w)
 
 
-@composite(FLOATING, grad=lambda g, _y, x, negative_slope=0.01: (prelu_grad(x, g, negative_slope),))
+@composite(FLOATING, grad=lambda g, _y, x, negative_slope=0.01: (where(lt(0, x), g, g * negative_slope),))
 def leaky_relu(x: Tensor, *, negative_slope: float = 0.01) -> Tensor:
     return where(lt(0, x), x, negative_slope * x)
 

@@ -58,10 +58,11 @@ def _logical(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 
 def _integer(operands: Sequence[dtypes.Operand]) -> Dtypes:
-    dtype = dtypes.common(operands)
-    if dtype in dtypes.FLOATS:
-        raise ConversionError(f"needs integers, got {dtype}")
-    return (dtype,) * len(operands)
+    """Bools among integers count as 0 and 1 of the same dtype."""
+    if floats := [d for d in operands if dtypes.category(d) == "float"]:
+        raise ConversionError(f"needs integers or bools, got {getattr(floats[0], 'name', 'a Python float')}")
+    whole = [d for d in operands if dtypes.category(d) == "int"]
+    return (dtypes.common(whole or operands),) * len(operands)
 
 
 def _counting(operands: Sequence[dtypes.Operand]) -> Dtypes:

@@ -67,12 +67,44 @@ def mulhi(a: Any, b: Any) -> Any:
     if bits < 64:
         wide = np.dtype(f"{a.dtype.kind}{2 * a.dtype.itemsize}")
         return (a.astype(wide) * b.astype(wide) >> wide.type(bits)).astype(a.dtype)
+    if type(a) is np.ndarray and a.dtype.kind == "u" and b.ndim == 0 and b.item() >> 32 == 0:
+        return _mulhi_by_word(a, b)
     half, mask = a.dtype.type(32), a.dtype.type(0xFFFFFFFF)
     al, ah, bl, bh = a & mask, a >> half, b & mask, b >> half
     low = (al.astype(np.uint64) * bl.astype(np.uint64) >> np.uint64(32)).astype(a.dtype)
     middle = ah * bl + low
     other = al * bh + (middle & mask)
     return ah * bh + (middle >> half) + (other >> half)
+
+
+#: Elements that stay in a core's own cache between the steps of an eager rule.
+BLOCK = 1 << 14
+
+
+def _mulhi_by_word(a: Any, b: Any) -> Any:
+    """`mulhi` of numbers of 64 bits and one of 32, block by block."""
+    half, mask, out = np.uint64(32), np.uint64(0xFFFFFFFF), np.empty(a.shape, a.dtype)
+    flat, written, low = a.reshape(-1), out.reshape(-1), np.empty(min(BLOCK, a.size), a.dtype)
+    for start in range(0, a.size, BLOCK):
+        part, high = flat[start : start + BLOCK], written[start : start + BLOCK]
+        below = np.bitwise_and(part, mask, out=low[: part.size])
+        below *= b
+        below >>= half
+        np.right_shift(part, half, out=high)
+        high *= b
+        high += below
+        high >>= half
+    return out
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    """`x` within the bounds, the lower one first; NumPy's function, where zeros come out the same."""
+    if type(x) is np.ndarray and low.size == high.size == 1 and low <= high and high != 0:
+        if low != 0 or x.dtype.kind != "f":
+            return np.clip(x, low, high)
+        if not np.signbit(low):
+            return np.clip(x, low, high) + low  # -0 becomes 0
+    return np.where(np.less_equal(x, low), low, np.where(np.less(high, x), high, x))
 
 
 def windows(x: Any, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Any:

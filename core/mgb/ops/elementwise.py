@@ -14,6 +14,7 @@ from ..tensor import Tensor
 from . import exponential as lower
 from . import floats
 from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, composite
+from .eager import clip as clip_eager
 from .primitives import (
     bit_xor,
     cast,
@@ -86,7 +87,7 @@ def bit_not(x: Tensor) -> Tensor:
 # signs
 
 
-@composite(NUMERIC, eager=np.abs, grad=lambda g, _y, x: (abs_grad(x, g),))
+@composite(NUMERIC, eager=np.abs, grad=lambda g, _y, x: (where(lt(0, x), g, where(lt(x, 0), neg(g), 0)),))
 @floats.widen_halves
 def abs(x: Tensor) -> Tensor:
     return floats.magnitude(x) if x.dtype in dtypes.FLOATS else where(lt(x, 0), neg(x), x)
@@ -94,7 +95,7 @@ def abs(x: Tensor) -> Tensor:
 
 @composite(NUMERIC, grad=lambda g, _y, x, _d: (None, abs_grad(x, g)))
 def abs_grad(x: Tensor, d: Tensor) -> Tensor:
-    """The derivative of ``abs`` at 0 is -1, as in MegEngine."""
+    """MegEngine's mode of this name, where 0 counts as negative; the gradient of `abs` is 0 there."""
     return where(lt(0, x), d, neg(d))
 
 
@@ -155,6 +156,7 @@ def fmod(a: Tensor, b: Tensor) -> Tensor:
 
 @composite(
     SAME,
+    eager=clip_eager,
     grad=lambda g, _y, x, low, high: (
         where(logical_and(le(low, x), le(x, high)), g, 0),
         where(le(x, low), g, 0),

@@ -236,6 +236,32 @@ scatter_add_ = declare(
 )
 
 
+# labels
+
+
+def _labels(x: Any, count: int) -> Any:
+    if isinstance(x, np.ndarray) and x.size:
+        least, greatest = int(x.min()), int(x.max())
+        if least < 0 or greatest >= count:
+            wrong = least if least < 0 else greatest
+            raise IndexError(f"label {wrong} is none of the {count} classes, which count from 0")
+    return x
+
+
+#: ``labels(x, count=)``: `x` itself, which is refused unless all its elements are from 0 to ``count - 1``. A
+#: GPU is not waited for, and a compiler that takes whole programs cannot refuse: its word is the body.
+labels = declare(
+    Op(
+        "labels",
+        Kind.OPAQUE,
+        lambda x, count: x,
+        _labels,
+        body=lambda x, count: cast(x, dtype=x.dtype),
+        differentiable=False,
+    )
+)
+
+
 # what users call
 
 

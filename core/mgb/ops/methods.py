@@ -103,7 +103,6 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 def reduced(name: str, reduction: Callable[..., Tensor], x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     """`reduction`, known as `name`, over `axis`, whose axes stay with length 1 only if `keepdims` says so."""
-    assert axis is not None or not keepdims, "keepdims needs an axis: name the axes, or reshape the result"
     axes = normalize_axis(name, axis, x.ndim)
     out = reduction(x, axis=axes)
     if keepdims or not axes:
@@ -129,13 +128,22 @@ def prod(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return reduced("prod", reduce_prod, self, axis, keepdims)
 
 
+def _refuse_nothing(name: str, x: Tensor, axis: Axis) -> None:
+    """The extreme of nothing is none, as in NumPy; a result without elements asks for none."""
+    axes = () if x.size else normalize_axis(name, axis, x.ndim)
+    if axes and all(d for i, d in enumerate(x.shape) if i not in axes):
+        raise ShapeError(f"{name} of nothing: {x.shape} has no elements along {axes}")
+
+
 def min(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The least element over `axis`; NaN if there is one."""
+    _refuse_nothing("min", self, axis)
     return reduced("min", reduce_min, self, axis, keepdims)
 
 
 def max(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The greatest element over `axis`; NaN if there is one."""
+    _refuse_nothing("max", self, axis)
     return reduced("max", reduce_max, self, axis, keepdims)
 
 

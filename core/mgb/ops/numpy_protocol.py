@@ -6,32 +6,43 @@ nothing is copied to NumPy behind the user's back.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from ..apply import apply
+from ..apply import apply, literal
 from ..tensor import Tensor
 from .declare import OPS
 from .elementwise import reciprocal
+from .layout import reshape
 from .operators import product
-from .primitives import shl, shr
+from .primitives import floor_div, mod, shl, shr
 
-#: ``np.sum`` and so on, by the functions that serve them; `mgb.functional` fills it.
+#: ``np.sum`` and so on, by the functions that serve them; see `functions`.
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
+
+def functions() -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    """`FUNCTIONS`; who fills it stands on a higher floor and is imported when somebody asks first."""
+    import_module("..functional.numpy_functions", __package__)
+    return FUNCTIONS
+
+
 #: Ufuncs whose op computes with something else than the ufunc itself.
-_UFUNCS: dict[Any, Callable[..., Tensor]] = {
+_UFUNCS: dict[Any, Callable[..., Any]] = {
     np.left_shift: shl,
     np.right_shift: shr,
     np.matmul: product,
     np.reciprocal: reciprocal,
     np.positive: lambda x: +x,
+    np.divmod: lambda a, b: (floor_div(a, b), mod(a, b)),
 }
 
 
-def ufunc_of(ufunc: np.ufunc) -> Callable[..., Tensor] | None:
+def ufunc_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
     """The function for `ufunc`: that of the op whose eager rule it is."""
     if ufunc in _UFUNCS:
         return _UFUNCS[ufunc]
@@ -45,18 +56,44 @@ def ufunc_of(ufunc: np.ufunc) -> Callable[..., Tensor] | None:
 def _array_ufunc(
     self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any
 ) -> Any:
-    function = ufunc_of(ufunc) if method == "__call__" and not options else None
+    if method != "__call__":
+        return _derived(ufunc, method, inputs, options if out is None else {"out": out, **options})
+    function = ufunc_of(ufunc) if not options else None
     if function is None:
-        called = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        raise TypeError(_refusal(f"np.{called}", options))
+        raise TypeError(_refusal(f"np.{ufunc.__name__}", options))
     result = function(*inputs)
     if out is None:
         return result
-    (target,) = out
-    if not isinstance(target, Tensor):
+    target = out[0]
+    if len(out) > 1 or not isinstance(target, Tensor):
         raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be written into an array; use tensor.numpy()")
     target._reset(result)
     return target
+
+
+#: The methods of ufuncs that are functions by themselves; `reduce` and `accumulate` begin with axis 0.
+_DERIVED: dict[tuple[Any, str], Callable[..., Any]] = {
+    (np.add, "reduce"): np.sum,
+    (np.multiply, "reduce"): np.prod,
+    (np.maximum, "reduce"): np.max,
+    (np.minimum, "reduce"): np.min,
+    (np.logical_and, "reduce"): np.all,
+    (np.logical_or, "reduce"): np.any,
+    (np.add, "accumulate"): np.cumsum,
+    (np.multiply, "accumulate"): np.cumprod,
+}
+
+
+def _derived(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+    """``ufunc.reduce(t)`` and its like."""
+    called, function = f"np.{ufunc.__name__}.{method}", ufunc_of(ufunc)
+    if method == "outer" and function is not None and not options:
+        a, b = (x if isinstance(x, Tensor) else literal(x) for x in inputs)
+        return function(reshape(a, shape=(*a.shape, *(1,) * b.ndim)), b)
+    if (ufunc, method) not in _DERIVED:
+        raise TypeError(_refusal(called, options))
+    same = _DERIVED[ufunc, method]
+    return _serve(called, same, functions()[same], inputs, {"axis": 0, **options})
 
 
 def _array_function(
@@ -66,9 +103,41 @@ def _array_function(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    if function not in FUNCTIONS:
-        raise TypeError(_refusal(f"np.{function.__name__}", {}))
-    return FUNCTIONS[function](*args, **kwargs)
+    called = f"np{function.__module__.removeprefix('numpy')}.{function.__name__}"
+    served = functions().get(function)
+    if served is None:
+        raise TypeError(_refusal(called, {}))
+    return _serve(called, function, served, args, kwargs)
+
+
+def _serve(
+    called: str,
+    function: Callable[..., Any],
+    served: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """The answer of `served`, or the error that names the arguments of `function` which it does not take."""
+    try:
+        return served(*args, **kwargs)
+    except TypeError:
+        if _binds(served, args, kwargs):
+            raise
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    defaults = {name: p.default for name, p in inspect.signature(function).parameters.items()}
+    taken = inspect.signature(served).parameters
+    meant = {n: v for n, v in given.items() if n in taken or v is not defaults[n]}
+    if refused := [n for n in meant if n not in taken]:
+        raise TypeError(_refusal(called, dict.fromkeys(refused)))
+    return served(**meant)
+
+
+def _binds(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _refusal(called: str, options: Mapping[str, Any]) -> str:
@@ -76,7 +145,45 @@ def _refusal(called: str, options: Mapping[str, Any]) -> str:
     return f"{what} does not take a Tensor: see mgb.functional for what does, or call it on tensor.numpy()"
 
 
-METHODS: dict[str, Any] = {"__array_ufunc__": _array_ufunc, "__array_function__": _array_function}
+def _method(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
 
-for _name, _method in METHODS.items():
-    setattr(Tensor, _name, _method)
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return _serve(name, function, functions()[function], (self, *args), kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"``np.{name}`` of this Tensor: see there."
+    return method
+
+
+def _rounded(self: Tensor, decimals: int | None = None) -> Tensor:
+    rounded: Tensor = functions()[np.round](self, decimals or 0)
+    return rounded
+
+
+def _divmod(self: Tensor, other: Any) -> Any:
+    """The quotient rounded down and what is left: here floats too take the sign of `other`, unlike ``%``."""
+    return np.divmod(self, other)
+
+
+def _rdivmod(self: Tensor, other: Any) -> Any:
+    return np.divmod(other, self)
+
+
+METHODS: dict[str, Any] = {
+    "__array_ufunc__": _array_ufunc,
+    "__array_function__": _array_function,
+    "__round__": _rounded,
+    "__divmod__": _divmod,
+    "__rdivmod__": _rdivmod,
+    **{
+        name: _method(name)
+        for name in (
+            "all any argmax argmin argsort clip copy cumprod cumsum diagonal dot nonzero ravel repeat round "
+            "squeeze std swapaxes take trace var"
+        ).split()
+    },
+}
+
+for _name, _method_of_tensor in METHODS.items():
+    setattr(Tensor, _name, _method_of_tensor)

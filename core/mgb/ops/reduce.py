@@ -13,7 +13,7 @@ from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
 from .declare import NUMERIC, SAME, Typing, declare
 from .layout import broadcast_to, reshape
-from .primitives import cast, eq, where
+from .primitives import cast, eq, maximum, where
 
 Axes = tuple[int, ...]
 
@@ -74,8 +74,8 @@ def highest(dtype: np.dtype[Any]) -> Any:
 # fmt: off
 reduce_sum  = _reduction("reduce_sum",  _sum,  NUMERIC, lambda g, _y, _x, axis: (_spread(g, _x),))
 reduce_prod = _reduction("reduce_prod", _prod, NUMERIC, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),))
-reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (where(eq(x, y), g, 0),))
-reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (where(eq(x, y), g, 0),))
+reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),))
+reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),))
 # fmt: on
 
 
@@ -95,6 +95,16 @@ extent = declare(Op("extent", Kind.REDUCE, _extent_infer, _extent_eager, differe
 
 def _spread(g: Tensor, like: Spec) -> Tensor:
     return broadcast_to(g, shape=like.shape)
+
+
+def _shared(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
+    """`g` in equal parts for the elements of `x` that are `y`."""
+    chosen = eq(x, y)
+    if not axis:
+        return where(chosen, g, 0)
+    counted = dtypes.float64 if x.dtype == dtypes.float64 else dtypes.float32  # a float16 ends at 65504
+    count = reduce_sum(cast(chosen, dtype=counted), axis=axis)
+    return where(chosen, cast(g / maximum(count, 1), dtype=g.dtype), 0)
 
 
 def _prod_grad(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:

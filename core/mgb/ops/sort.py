@@ -14,9 +14,10 @@ from .. import dtypes
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
+from . import ordering
 from .creation import along
 from .declare import declare, normalize_axis
-from .index import gather_
+from .index import gather_, scatter_
 from .layout import cut_along, reshape, reverse
 from .primitives import eq, logical_not, logical_or, where
 from .reduce import Axes, highest, reduce_max, reduce_min, reduced_shape
@@ -27,24 +28,37 @@ Shape = tuple[int, ...]
 # sorting
 
 
-def _order(x: Any, axis: int, descending: bool) -> Any:
-    """The stable order of `x` along `axis`; equal elements keep their order, also when descending."""
-    if not descending:
-        return np.argsort(x, axis=axis, kind="stable").astype(np.int32)
-    backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    return (x.shape[axis] - 1 - np.flip(backwards, axis)).astype(np.int32)
-
-
 def _order_infer(x: Spec, axis: int, descending: bool) -> Spec:
     return Spec(x.shape, dtypes.int32)
 
 
-argsort_ = declare(Op("argsort", Kind.OPAQUE, _order_infer, _order, differentiable=False))
+argsort_ = declare(Op("argsort", Kind.OPAQUE, _order_infer, ordering.order, differentiable=False))
+
+
+def _sorted_body(x: Tensor, axis: int, descending: bool) -> Tensor:
+    return gather_(x, argsort_(x, axis=axis, descending=descending), axis=axis)
+
+
+def _sorted_grad(g: Tensor, _y: Spec, x: Tensor, axis: int, descending: bool) -> tuple[Tensor]:
+    return (scatter_(g, g, argsort_(x, axis=axis, descending=descending), axis=axis),)
+
+
+#: ``sort(x, axis=, descending=)``: the elements in order.
+sort_ = declare(
+    Op(
+        "sort",
+        Kind.OPAQUE,
+        lambda x, axis, descending: Spec(x.shape, x.dtype),
+        ordering.sort,
+        _sorted_grad,
+        _sorted_body,
+    )
+)
 
 
 def _first(x: Any, k: int, axis: int, descending: bool) -> Any:
     _check_first(x.shape[axis], k)
-    return _order(x, axis, descending)[(*(slice(None),) * axis, slice(k))].copy()
+    return ordering.first(x, k, axis, descending)
 
 
 def _check_first(length: int, k: int) -> None:
@@ -75,8 +89,8 @@ def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor,
         ``values = gather(inp, axis, indices)``; the indices are int32.
     """
     place = normalize_axis("sort", axis, inp.ndim)[0]
-    indices = argsort_(inp, axis=place, descending=bool(descending))
-    return gather_(inp, indices, axis=place), indices
+    values = sort_(inp, axis=place, descending=bool(descending))
+    return values, argsort_(inp, axis=place, descending=bool(descending))
 
 
 def topk(

@@ -46,6 +46,9 @@ class Optimizer(Holder, ABC):
         Something is not a Parameter, or parameters stand in a set, which has no order.
     """
 
+    #: Another number after each change of the groups: what a compiled step must know.
+    _revision = 0
+
     def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
         self._defaults = dict(defaults)
         self._state: dict[Parameter, State] = {}
@@ -63,6 +66,7 @@ class Optimizer(Holder, ABC):
             raise ParameterError("some parameters appear in more than one parameter group")
         self._check(group)
         self.param_groups.append(group)
+        self._revision += 1
         for param in group["params"]:
             self._state[param] = self._new_state(param, group)
 
@@ -74,6 +78,9 @@ class Optimizer(Holder, ABC):
         Optimizer
             This one, so that ``optimizer.step().clear_grad()`` reads well.
         """
+        session = ACTIVE.get()
+        if session is not None:
+            session.entered(self)
         for group in self.param_groups:
             sources, numbers = self._live(group), dict[str, dict[str, Tensor]]()
             for param in group["params"]:
@@ -113,7 +120,12 @@ class Optimizer(Holder, ABC):
                 raise ParameterError(f"invalid {name}: {group[name]!r} is not a number")
             if group.get(name, 0.0) < 0.0:
                 raise ParameterError(f"invalid {name}: {group[name]} is negative")
-        for name, values in (("betas", group.get("betas", ())), ("rho", (group.get("rho", 0.0),))):
+        for name, count in (("betas", 2), ("rho", 1)):
+            given = group.get(name, (0.0,) * count)
+            values = tuple(given) if isinstance(given, Iterable) else (given,)
+            if len(values) != count or not all(isinstance(value, Real) for value in values):
+                wanted = "a pair of numbers" if count == 2 else "a number"
+                raise ParameterError(f"invalid {name}: {given!r} is not {wanted}")
             if not all(0.0 <= value < 1.0 for value in values):
                 raise ParameterError(f"invalid {name}: {group[name]} is not at least 0 and less than 1")
 

@@ -7,9 +7,11 @@ hold only for finite numbers; MegEngine applies them always, we when the user as
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ..apply import apply
 from ..dtypes import FLOATS
-from ..ir import Graph, Node
+from ..ir import INPUT, Graph, Kind, Node
 from ..ops.declare import OPS
 from ..tensor import Tensor
 from .rewrite import Rule, by_name, constant_of, full, inputs_of, node_of, rewrite, shaped
@@ -149,3 +151,31 @@ _FINITE: dict[str, tuple[Rule, ...]] = {
 # fmt: on
 _RULE = by_name(_TABLE)
 _FINITE_RULE = by_name(_FINITE)
+
+
+def own_results(before: Graph, after: Graph, updated: Collection[int] = ()) -> Graph:
+    """`after` with copies of inputs where `before`, of which it was made, computed a value of its own.
+
+    So no result shares memory with an argument that it does not share memory with in eager code.
+
+    Parameters
+    ----------
+    before, after : Graph
+    updated : collection of int
+        The places of outputs that replace an input: nobody sees these beside it.
+    """
+    pairs = enumerate(zip(before.outputs, after.outputs))
+    outputs = tuple(
+        Node(OPS["cast"], (new,), {"dtype": new.spec.dtype}, new.spec, old.source)
+        if place not in updated and _viewed(new).op is INPUT and _viewed(old).op is not INPUT
+        else new
+        for place, (old, new) in pairs
+    )
+    return after.ending_in(outputs)
+
+
+def _viewed(node: Node) -> Node:
+    """What `node` may be a view of."""
+    while node.op.kind is Kind.LAYOUT and len(node.inputs) == 1:
+        (node,) = node.inputs
+    return node

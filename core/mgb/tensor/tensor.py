@@ -121,6 +121,11 @@ class Tensor:
         return self.spec.size
 
     @property
+    def nbytes(self) -> int:
+        """The bytes that the elements take."""
+        return self.size * self.dtype.itemsize
+
+    @property
     def format(self) -> str:
         """Always ``"default"``: data is row-major."""
         return "default"
@@ -227,7 +232,7 @@ class Tensor:
         return copy
 
     if TYPE_CHECKING:
-        # Attached by `mgb.ops`: see the tables METHODS in its operators.py and methods.py.
+        # Attached by `mgb.ops`: see the tables METHODS in its operators.py, methods.py and numpy_protocol.py.
 
         def _unary(self) -> Tensor: ...
         def _binary(self, other: Any) -> Tensor: ...
@@ -242,7 +247,16 @@ class Tensor:
         __lshift__ = __rlshift__ = __ilshift__ = __rshift__ = __rrshift__ = __irshift__ = _binary
         __lt__ = __le__ = __gt__ = __ge__ = _binary
         __eq__ = __ne__ = _binary  # type: ignore[assignment]
-        sum = prod = min = max = mean = _reduction
+        sum = prod = min = max = mean = std = var = any = all = argmax = argmin = _reduction
+
+        def _as_in_numpy(self, *args: Any, **kwargs: Any) -> Tensor: ...
+
+        argsort = clip = copy = cumprod = cumsum = diagonal = dot = ravel = repeat = _as_in_numpy
+        round = squeeze = swapaxes = take = trace = __round__ = _as_in_numpy
+
+        def nonzero(self) -> tuple[Tensor, ...]: ...
+        def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]: ...
+        def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]: ...
 
         @property
         def T(self) -> Tensor: ...

@@ -16,6 +16,10 @@ from .native import Arg, Native
 #: Multiplications below which a product is NumPy's: BLAS answers sooner, and on one thread.
 SMALL = 1 << 18
 
+#: A single product with so few rows or columns, as that with a vector, reads memory more than it computes:
+#: BLAS reads it sooner.
+THIN = 8
+
 
 def factors(operands: Sequence[Layout], params: Mapping[str, Any]) -> tuple[Layout, Layout]:
     """The operands of ``matmul`` as they are multiplied."""
@@ -35,7 +39,14 @@ def transposed(layout: Layout) -> Layout:
 def is_product(a: Layout, b: Layout) -> bool:
     """Is ``a @ b`` a product of matrices, or of stacks of the same shape, and large enough?"""
     stacks = a.shape[:-2], b.shape[:-2]
-    return stacks[1] in (stacks[0], ()) and math.prod(a.shape) * b.shape[-1] >= SMALL
+    if stacks[1] not in (stacks[0], ()) or math.prod(a.shape) * b.shape[-1] < SMALL:
+        return False
+    return not is_thin(a, b)
+
+
+def is_thin(a: Layout, b: Layout) -> bool:
+    """Is it one matrix times another, with few rows or columns and long sums?"""
+    return len(a.shape) == len(b.shape) == 2 and min(a.shape[0], b.shape[1]) <= THIN < a.shape[1]
 
 
 def collapsed(a: Layout) -> Layout | None:

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from mgb import libraries
+from mgb.ir import Spec
+from mgb.libraries import Layout
 from mgb.ops import contract, pooling
 from mgb.ops.declare import op_of
 from mgb_onednn import library
@@ -146,6 +148,28 @@ def test_matmul_is_the_product_in_float64(shapes, transpose_a, transpose_b):
     a = np.ascontiguousarray(a.swapaxes(-1, -2)) if transpose_a else a
     b = np.ascontiguousarray(b.swapaxes(-1, -2)) if transpose_b else b
     near(rule_of(contract.matmul)(a, b, transpose_a=transpose_a, transpose_b=transpose_b), expected)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+@pytest.mark.parametrize(
+    "shapes", [((1, 999), (999, 700)), ((700, 999), (999, 1)), ((1, 1 << 19), (1 << 19, 1))]
+)
+def test_products_with_a_vector_are_for_blas(shapes, turn):
+    a, b = (random(*shape) for shape in shapes)
+    a, b = (np.asfortranarray(a), np.asfortranarray(b)) if turn else (a, b)
+    rule = rule_of(contract.matmul)
+    near(rule(a, b), a.astype(np.float64) @ b.astype(np.float64))
+    layouts = [Layout(x.shape, x.strides, x.dtype) for x in (a, b)]
+    assert library.implement("matmul", layouts, Spec((a.shape[0], b.shape[1]), a.dtype), {}) is None
+
+
+def test_an_outer_product_and_thin_stacks_are_for_the_library():
+    column, row, many = random(800, 1), random(1, 800), random(6, 64, 800)
+    for a, b in ((column, row), (many, random(6, 800, 2))):
+        layouts = [Layout(x.shape, x.strides, x.dtype) for x in (a, b)]
+        shape = (*a.shape[:-1], b.shape[-1])
+        assert library.implement("matmul", layouts, Spec(shape, a.dtype), {}) is not None
+        near(rule_of(contract.matmul)(a, b), a.astype(np.float64) @ b.astype(np.float64))
 
 
 def test_matmul_reads_heads_where_they_lie():

@@ -14,6 +14,7 @@ from ...errors import AutoInputError
 from ...executor import Options
 from ...ir import Op
 from ...tensor import ACTIVE, Session, Tensor
+from ..config import check_options
 from .stream import Counts, Settings, Stream
 
 
@@ -47,6 +48,8 @@ class auto(ContextDecorator):
     ------
     AutoInputError
         `after` is no count.
+    TraceInputError
+        Another option is none that `trace` could take.
 
     Notes
     -----
@@ -72,6 +75,7 @@ class auto(ContextDecorator):
     ) -> None:
         if isinstance(after, bool) or not isinstance(after, int) or after < 0:
             raise AutoInputError(f"auto(after={after!r}): give the number of runs before one is compiled")
+        check_options("auto", {"opt_level": opt_level, "fast_math": fast_math, "backend": backend})
         options = Options(opt_level=opt_level, fast_math=fast_math, backend=backend)
         self._session = session_of(Settings(after, options))
 

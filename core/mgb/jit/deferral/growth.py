@@ -12,7 +12,7 @@ from ...tensor import Session, Tensor
 from ...tracing import make_node
 from ..record import Literal
 from .links import Link
-from .operands import INEXACT, Ref, Varying, is_number, same_bits
+from .operands import INEXACT, Ref, Varying, as_it_is_now, is_number, same_bits
 
 
 class Growth:
@@ -96,7 +96,7 @@ class Growth:
             node = self._sequence[index].node
             assert node is not None
             return index, node
-        array = tensor._data
+        array = as_it_is_now(tensor._data)
         if is_number(tensor) and not varies:
             exact = scalar.__class__ in (bool, int) or (scalar.__class__ is float and scalar)
             literal = Literal(array, scalar if exact else INEXACT, device=tensor._device)

@@ -38,6 +38,22 @@ class Varying:
 Ref = int | Literal | Varying
 
 
+#: What an array on memory of another library has as its base, and a view of it as the base of that.
+_FOREIGN = type(np.from_dlpack(np.zeros(1)).base)
+_FOREIGN_ON_GPU = frozenset({"DLPackMemory", "UnownedMemory"})
+
+
+def as_it_is_now(array: Any) -> Any:
+    """`array`, or a copy where it lies on memory that another library may change before the op runs."""
+    base = array.base
+    if array.__class__ is not np.ndarray:
+        memory = getattr(getattr(array, "data", None), "mem", None)
+        return array.copy() if type(memory).__name__ in _FOREIGN_ON_GPU else array
+    if base.__class__ is np.ndarray:
+        base = base.base
+    return array.copy() if base.__class__ is _FOREIGN else array
+
+
 def is_number(tensor: Tensor) -> bool:
     """Was it made of a Python number, or of a list that holds one?"""
     return tensor._index == CONSTANT and tensor._data.size == 1

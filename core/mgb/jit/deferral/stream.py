@@ -19,7 +19,7 @@ from ..record import Literal
 from .ending import Ending, Outcome, order, run_one_by_one
 from .growth import Growth
 from .links import Ends, Link
-from .operands import Ref, Varying, array_of_number, is_number, same_bits
+from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .period import period_of
 from .results import Rebound, hand_over, undo, updates, without_fed
 
@@ -249,7 +249,7 @@ class Stream:
         spec = link.feeds[-1 - ref - link.fed].spec  # counted from the end
         if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
             return False
-        self._fed.append(array)
+        self._fed.append(as_it_is_now(array))
         return True
 
     def _varies(self, op: Op, ref: Varying, value: Any, link: Link) -> bool:

@@ -106,7 +106,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         trace_gmcallback: bool = True,
         **trace_options: Any,
     ) -> None:
-        if not without_host:
+        if without_host is not True:
             raise TraceInputError(
                 "partial_trace always skips the body: leave without_host out, or use @trace on the whole step"
             )
@@ -171,8 +171,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         )
         session.found_elsewhere = found
         modules = [value for value in leaves if hasattr(value, "forward")]
-        if (instance := self._is_method_of()) is not None:
-            session.is_method_of(instance)
+        session.surround(self.__wrapped__, self._is_method_of())
         return note(session, lambda: self.__wrapped__(*args, **kwargs), modules)
 
     def _keep(self, key: tuple[Any, ...], call: PartialCall, leaves: Sequence[Any]) -> PartialCall:

@@ -12,8 +12,8 @@ from ...autodiff.tape import Tape
 from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import ACTIVE, Tensor
-from ..hostless import results_of
 from ..record import END, Entry, External, Literal, Record, Ref, external_ref
+from ..results import results_of
 from ..tree import Structure, flatten
 from ..unrun import UnrunRecording
 from ..variant import cut_out
@@ -41,11 +41,11 @@ class PartialRecording(UnrunRecording):
             leaves, symbolic=True, capture_as_const=False, without_host=True, symbolic_shape=symbolic_shape
         )
         self.leaves = leaves
-        self._takes_data = capture_as_const
+        self.takes_data = capture_as_const
 
     def ref(self, tensor: Tensor) -> Ref:
         array = tensor._data
-        if self._takes_data and id(array) in self._made and id(array) not in self._origins:
+        if self.takes_data and id(array) in self._made and id(array) not in self._origins:
             return Literal(array, device=tensor._device)
         return super().ref(tensor)
 
@@ -184,9 +184,13 @@ def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[A
         for module in modules:
             session.entered(module)
         structure, results = _run(session, body, stretch)
+        session.find_kept()
         record = session.finish()
         session.check_known()
-        session.check_kept(record, results.refs)
+        session.check_kept(record)
+    except BaseException:
+        session.compute_living()
+        raise
     finally:
         ACTIVE.reset(token)
         stretch.forget()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 from ... import dtypes
-from ...errors import OnnxFileError, OnnxUnsupportedError, ShapeError
-from ...functional import activation
+from ...errors import EquationError, OnnxFileError, OnnxUnsupportedError, ShapeError
+from ...functional import activation, einstein
 from ...ops import contract
-from ...ops.attention import below
 from ...ops.contract import window_count
 from ...ops.layout import concat, reshape, reverse, slice_, transpose, unslice
-from ...ops.primitives import add, cast, where
-from ...ops.reduce import reduce_sum
+from ...ops.primitives import add, cast
 from ...tensor import Tensor
 from .elementwise import ints, like
-from .reductions import without
 from .table import operator
 
 #: What is added before and after each axis of an image.
@@ -54,92 +50,11 @@ def gemm(
 
 @operator("Einsum")
 def einsum(*xs: Tensor, equation: str) -> Tensor:
-    """Operands are multiplied from left to right; a letter is summed as soon as nothing further names it."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(xs):
-        raise OnnxFileError(f"Einsum: {equation!r} is for {len(terms)} operands, not {len(xs)}")
-    letters = _spare_letters(equation)
-    named = [_spelt(term, x.ndim, letters) for term, x in zip(terms, xs)]
-    dots = max((n[1] for n in named), key=len)
-    result = right.replace("...", dots) if arrow else _implicit(named, dots)
-    value, term = _diagonals(xs[0], named[0][0])
-    for n, x in enumerate(xs[1:], 1):
-        later = set(result).union(*(m[0] for m in named[n + 1 :]))
-        value, term = _product(value, term, *_diagonals(x, named[n][0]), later)
-    value, term = _summed(value, term, set(result))
-    if sorted(term) != sorted(result):
-        raise OnnxFileError(f"Einsum: {equation!r} gives a letter that no operand has, or one twice")
-    return transpose(value, axes=tuple(term.index(c) for c in result))
-
-
-def _spare_letters(equation: str) -> str:
-    """Letters that stand for the axes of an ellipsis."""
-    return "".join(c for c in map(chr, range(0x100, 0x200)) if c not in equation)
-
-
-def _spelt(term: str, ndim: int, letters: str) -> tuple[str, str]:
-    """`term` with its ellipsis spelt out, and the letters of that ellipsis; the last axes share letters."""
-    if "..." not in term:
-        if len(term) != ndim:
-            raise OnnxFileError(f"Einsum: {term!r} does not name the {ndim} axes of an operand")
-        return term, ""
-    count = ndim - len(term) + 3
-    dots = letters[len(letters) - count :] if count > 0 else ""
-    return term.replace("...", dots), dots
-
-
-def _implicit(named: Sequence[tuple[str, str]], dots: str) -> str:
-    """The result when none is named: the ellipsis, then every letter that stands once, in order."""
-    text = "".join(term for term, _ in named)
-    return dots + "".join(sorted(c for c in set(text) if text.count(c) == 1 and c not in dots))
-
-
-def _diagonals(x: Tensor, term: str) -> tuple[Tensor, str]:
-    """A letter that stands twice in one operand is its diagonal."""
-    for c in dict.fromkeys(term):
-        while term.count(c) > 1:
-            i, j = [n for n, d in enumerate(term) if d == c][:2]
-            rest = [n for n in range(x.ndim) if n not in (i, j)]
-            x = transpose(x, axes=(*rest, i, j))
-            on = below(x, 0) & ~below(x, -1)
-            x = reduce_sum(where(on, x, 0), axis=(x.ndim - 1,))
-            x = reshape(x, shape=x.shape[:-1])
-            term = "".join(term[n] for n in rest) + c
-    return x, term
-
-
-def _summed(x: Tensor, term: str, kept: set[str]) -> tuple[Tensor, str]:
-    axis = tuple(i for i, c in enumerate(term) if c not in kept)
-    return (without(reduce_sum(x, axis=axis), axis) if axis else x), "".join(c for c in term if c in kept)
-
-
-def _product(a: Tensor, term_a: str, b: Tensor, term_b: str, later: set[str]) -> tuple[Tensor, str]:
-    """One matrix product: shared letters that live on are its batch, those that do not are summed."""
-    a, term_a = _summed(a, term_a, later | set(term_b))
-    b, term_b = _summed(b, term_b, later | set(term_a))
-    shared = [c for c in term_a if c in term_b]
-    batch = [c for c in shared if c in later]
-    summed = [c for c in shared if c not in later]
-    rows = [c for c in term_a if c not in shared]
-    columns = [c for c in term_b if c not in shared]
-    length = {**dict(zip(term_b, b.shape)), **{c: d for c, d in zip(term_a, a.shape) if d != 1}}
-    left = _arranged(a, term_a, (batch, rows, summed))
-    right = _arranged(b, term_b, (batch, summed, columns))
-    if summed and left.shape[-1] != right.shape[-2]:
-        raise ShapeError(f"Einsum: the lengths of {summed} differ: {a.shape} and {b.shape}")
-    out = contract.matmul(left, right)
-    shape = (*out.shape[: len(batch)], *(length[c] for c in rows), *(length[c] for c in columns))
-    return reshape(out, shape=shape), "".join((*batch, *rows, *columns))
-
-
-def _arranged(x: Tensor, term: str, groups: tuple[list[str], list[str], list[str]]) -> Tensor:
-    """`x` with each letter of the batch as an axis, and the two other groups as one axis each."""
-    order = [term.index(c) for group in groups for c in group]
-    x = transpose(x, axes=tuple(order))
-    batch, split = len(groups[0]), len(groups[0]) + len(groups[1])
-    sides = math.prod(x.shape[batch:split]), math.prod(x.shape[split:])
-    return reshape(x, shape=(*x.shape[:batch], *sides))
+    """By NumPy's rules."""
+    try:
+        return einstein.einsum(equation, *xs)
+    except EquationError as error:
+        raise OnnxFileError(f"Einsum: {error}") from error
 
 
 @operator("Det")

@@ -1,0 +1,394 @@
+"""Functions of NumPy that are a few lines of ours; the arguments are NumPy's.
+
+What has a shape that depends on values reads them, as `nonzero` does: inside a trace that splits the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from ml_dtypes import finfo
+
+from .. import dtypes
+from ..apply import literal
+from ..errors import ShapeError
+from ..ops import elementwise as e
+from ..ops.creation import along
+from ..ops.declare import normalize_axis
+from ..ops.index import gather_, index_get
+from ..ops.layout import cut_along, reshape, transpose
+from ..ops.methods import flatten
+from ..ops.operators import product
+from ..ops.primitives import cast, eq, le, lt, maximum, minimum, round, sub, where
+from ..ops.reduce import reduce_sum
+from ..tensor import Tensor
+from . import elemwise, math, rearrange, tensor
+
+
+def as_tensor(value: Any) -> Tensor:
+    """`value` itself, or the literal that it is."""
+    return value if isinstance(value, Tensor) else literal(value)
+
+
+def on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For functions whose answer is no Tensor: they read the values."""
+
+    @wraps(function)
+    def read(*args: Any, **kwargs: Any) -> Any:
+        return function(*(a.numpy() if isinstance(a, Tensor) else a for a in args), **kwargs)
+
+    return read
+
+
+# reductions
+
+
+def reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """One of ours with NumPy's arguments: `dtype` is that in which it computes."""
+
+    def reduced(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
+        a = as_tensor(a)
+        return function(a if dtype is None else a.astype(dtype), axis, keepdims)
+
+    return reduced
+
+
+def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """As `reduction`, with a value to begin from; then nothing may be reduced, too."""
+
+    def reduced(
+        a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None
+    ) -> Tensor:
+        a = as_tensor(a)
+        a = a if dtype is None else a.astype(dtype)
+        if initial is None:
+            return function(a, axis, keepdims)
+        gone = normalize_axis("reduction", axis, a.ndim)
+        if not all(a.shape[i] for i in gone):
+            shape = tuple(1 if i in gone else d for i, d in enumerate(a.shape) if keepdims or i not in gone)
+            return tensor.full(shape, initial, a.dtype, a.device)
+        return join(function(a, axis, keepdims), initial)
+
+    return reduced
+
+
+def extreme(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """As `reduction_from`, without a dtype to compute in."""
+    from_value = reduction_from(function, join)
+
+    def reduced(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Tensor:
+        return from_value(a, axis, keepdims=keepdims, initial=initial)
+
+    return reduced
+
+
+def spread(function: Callable[..., Tensor], root: bool) -> Callable[..., Tensor]:
+    """`var` or `std`, divided by ``n - ddof``."""
+
+    def reduced(
+        a: Tensor, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
+    ) -> Tensor:
+        a = a if dtype is None else a.astype(dtype)
+        out = function(a, axis, keepdims)
+        if not ddof:
+            return out
+        count = a.size // max(out.size, 1)
+        factor = count / max(count - ddof, 0) if count > ddof else np.nan
+        return out * (factor**0.5 if root else factor)
+
+    return reduced
+
+
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
+    """The mean, in which an element counts as its weight says."""
+    a = as_tensor(a)
+    if weights is None:
+        mean = math.mean(a, axis, keepdims)
+        total: Any = tensor.full(mean.shape, a.size // max(mean.size, 1), mean.dtype, mean.device)
+    else:
+        share = as_tensor(weights)
+        if share.shape != a.shape:
+            places = normalize_axis("average", axis, a.ndim)
+            if axis is None or share.shape != tuple(a.shape[i] for i in places):
+                raise ShapeError(
+                    f"average: weights of shape {share.shape} do not belong to {a.shape} along {axis}"
+                )
+            share = reshape(share, shape=tuple(d if i in places else 1 for i, d in enumerate(a.shape)))
+            share = tensor.broadcast_to(share, a.shape)
+        total = math.sum(share, axis, keepdims)
+        mean = math.sum(a * share, axis, keepdims) / total
+    return (mean, total) if returned else mean
+
+
+def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """What stands in the middle; of two, their mean. NaN if there is one."""
+    axes = normalize_axis("median", axis, a.ndim)
+    kept = tuple(i for i in range(a.ndim) if i not in axes)
+    rows = transpose(a, axes=(*kept, *axes))
+    length = a.size // max(1, int(np.prod([a.shape[i] for i in kept])))
+    if not length:
+        raise ShapeError(f"median of nothing: {a.shape} has no elements along {axes}")
+    rows = reshape(rows, shape=(*(a.shape[i] for i in kept), length))
+    rows = rows if a.dtype in dtypes.FLOATS else cast(rows, dtype=dtypes.float32)
+    last = rows.ndim - 1
+    ordered = math.sort(rows, axis=last)[0]
+    middle = math.mean(cut_along(ordered, last, (length - 1) // 2, length // 2 + 1), last)
+    greatest = reshape(cut_along(ordered, last, length - 1, length), shape=middle.shape)
+    out = where(e.isnan(greatest), greatest, middle)
+    return (
+        reshape(out, shape=tuple(1 if i in axes else d for i, d in enumerate(a.shape))) if keepdims else out
+    )
+
+
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """How many elements are not 0, as int32."""
+    return math.sum(e.ne(as_tensor(a), 0), axis, keepdims)
+
+
+# element by element
+
+
+def round_even(a: Tensor, decimals: int = 0) -> Tensor:
+    """To `decimals` digits after the point; halfway cases go to the even neighbour."""
+    if decimals == 0:
+        return +a if a.dtype.kind in "biu" else round(a)
+    if decimals > 0:
+        return +a if a.dtype.kind in "biu" else round(a * 10.0**decimals) / 10.0**decimals
+    return cast(round(a / 10.0**-decimals) * 10.0**-decimals, dtype=a.dtype)
+
+
+def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Tensor:
+    """`a` within bounds; without any, `a`."""
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    return +as_tensor(a) if low is None and high is None else elemwise.clip(a, low, high)
+
+
+def nan_to_num(
+    x: Tensor, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """Numbers for NaN and the infinities: the largest there are, unless others are given."""
+    if x.dtype not in dtypes.FLOATS:
+        return +x
+    most = float(finfo(x.dtype).max)  # type: ignore[no-untyped-call]
+    out = where(eq(x, np.inf), most if posinf is None else posinf, x)
+    out = where(eq(x, -np.inf), -most if neginf is None else neginf, out)
+    return where(e.isnan(x), nan, out)
+
+
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Do they differ by at most ``atol + rtol * abs(b)``?"""
+    return e.isclose(a, b, rtol=float(rtol), atol=float(atol), equal_nan=bool(equal_nan))
+
+
+def interp(x: Any, xp: Any, fp: Any, left: float | None = None, right: float | None = None) -> Tensor:
+    """The piecewise linear function through (`xp`, `fp`) at `x`; `xp` ascends."""
+    x, xp, fp = as_tensor(x), as_tensor(xp), as_tensor(fp)
+    if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
+        raise ShapeError(f"interp: xp {xp.shape} and fp {fp.shape} are to be two vectors of one length")
+    reached = le(xp, reshape(x, shape=(*x.shape, 1)))
+    count = reshape(reduce_sum(cast(reached, dtype=dtypes.int32), axis=(x.ndim,)), shape=x.shape)
+    after = minimum(maximum(count, min(1, xp.size - 1)), xp.size - 1)
+    before = maximum(after - 1, 0)
+    x0, x1, y0, y1 = (index_get(t, i, axes=(0,), place=0) for t in (xp, fp) for i in (before, after))
+    width = x1 - x0
+    out = y0 + (y1 - y0) * ((x - x0) / where(eq(width, 0), 1, width))
+    ends = (fp[0] if left is None else left), (fp[-1] if right is None else right)
+    return where(lt(x, xp[0]), ends[0], where(le(xp[-1], x), where(eq(x, xp[-1]), fp[-1], ends[1]), out))
+
+
+# running sums, differences, products
+
+
+def _running(a: Tensor, dtype: Any) -> Tensor:
+    if dtype is None:
+        return cast(a, dtype=dtypes.int32) if a.dtype == dtypes.bool_ else a
+    return a.astype(dtype)
+
+
+def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """The sums of all elements up to each; without `axis`, of the flattened `a`. Bools count as int32."""
+    a = _running(a, dtype)
+    return math.cumsum(flatten(a) if axis is None else a, 0 if axis is None else axis)
+
+
+def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """The products of all elements up to each; without `axis`, of the flattened `a`."""
+    a = _running(a, dtype)
+    return math.cumprod(flatten(a) if axis is None else a, 0 if axis is None else axis)
+
+
+def diff(a: Tensor, n: int = 1, axis: int = -1) -> Tensor:
+    """Each element less the one before, `n` times over."""
+    if n < 0:
+        raise ShapeError(f"diff: n = {n} is negative")
+    (place,) = normalize_axis("diff", axis, a.ndim)
+    for _ in range(n):
+        length = a.shape[place]
+        later, earlier = (
+            cut_along(a, place, min(1, length), length),
+            cut_along(a, place, 0, max(length - 1, 0)),
+        )
+        a = e.ne(later, earlier) if a.dtype == dtypes.bool_ else sub(later, earlier)
+    return a
+
+
+def outer(a: Any, b: Any) -> Tensor:
+    """Each element of `a` times each of `b`."""
+    a, b = as_tensor(a), as_tensor(b)
+    out: Tensor = reshape(a, shape=(a.size, 1)) * reshape(b, shape=(1, b.size))
+    return out
+
+
+def dot(a: Any, b: Any) -> Tensor:
+    """The sum over the last axis of `a` and the last but one of `b`; a number multiplies."""
+    a, b = as_tensor(a), as_tensor(b)
+    if not a.ndim or not b.ndim:
+        multiplied: Tensor = a * b
+        return multiplied
+    if a.ndim <= 2 and b.ndim <= 2:
+        return product(a, b)
+    return tensordot(a, b, ((a.ndim - 1,), (max(b.ndim - 2, 0),)))
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
+    """The sum of products over `axes`: so many last of `a` and first of `b`, or the axes of each."""
+    a, b = as_tensor(a), as_tensor(b)
+    given = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
+    left, right = (
+        [normalize_axis("tensordot", i, x.ndim)[0] for i in ((g,) if isinstance(g, int) else g)]
+        for g, x in zip(given, (a, b), strict=True)
+    )
+    if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
+        raise ShapeError(f"tensordot: the axes {left} of {a.shape} do not fit {right} of {b.shape}")
+    rows = [i for i in range(a.ndim) if i not in left]
+    columns = [i for i in range(b.ndim) if i not in right]
+    inner = int(np.prod([a.shape[i] for i in left], dtype=int))
+    shape = (*(a.shape[i] for i in rows), *(b.shape[i] for i in columns))
+    a = reshape(
+        transpose(a, axes=(*rows, *left)), shape=(int(np.prod([a.shape[i] for i in rows], dtype=int)), inner)
+    )
+    b = reshape(
+        transpose(b, axes=(*right, *columns)),
+        shape=(inner, int(np.prod([b.shape[i] for i in columns], dtype=int))),
+    )
+    return reshape(product(a, b), shape=shape)
+
+
+# joining
+
+
+def at_least(ndim: int) -> Callable[..., Any]:
+    """``np.atleast_1d`` and its like."""
+
+    def padded(*arys: Any) -> Any:
+        made = [_with_axes(as_tensor(a), ndim) for a in arys]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return padded
+
+
+def _with_axes(x: Tensor, ndim: int) -> Tensor:
+    """New axes in front; of a vector or a matrix, the third goes to the end, as in NumPy."""
+    if x.ndim >= ndim:
+        return x
+    if ndim < 3:
+        return reshape(x, shape=(*(1,) * (ndim - x.ndim), *x.shape))
+    return reshape(x, shape=(1, x.size, 1) if x.ndim < 2 else (*x.shape, 1))
+
+
+def stacked(ndim: int, axis: int) -> Callable[..., Tensor]:
+    """``np.vstack`` and its like."""
+
+    def joined(tup: Sequence[Any]) -> Tensor:
+        parts = [_with_axes(as_tensor(t), ndim) for t in tup]
+        return tensor.concat(parts, 0 if parts and parts[0].ndim == 1 else axis)
+
+    return joined
+
+
+def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: float = 0) -> Tensor:
+    """A border on each side of each axis."""
+    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
+    return rearrange.pad(array, widths, mode, constant_values)
+
+
+def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The diagonal of the matrices in two axes; it becomes the last axis."""
+    i, j = (normalize_axis("diagonal", axis, a.ndim)[0] for axis in (axis1, axis2))
+    if i == j:
+        raise ShapeError(f"diagonal: axis {axis1} stands twice")
+    a = transpose(a, axes=(*(n for n in range(a.ndim) if n not in (i, j)), i, j))
+    rows, columns = a.shape[-2:]
+    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    places = along((length,), (0,), dtypes.int32, a.device)
+    axes = (a.ndim - 2, a.ndim - 1)
+    return index_get(a, places + max(-offset, 0), places + max(offset, 0), axes=axes, place=a.ndim - 2)
+
+
+def trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sum of the diagonal."""
+    return math.sum(diagonal(a, offset, axis1, axis2), -1)
+
+
+# with a look at the values
+
+
+def unique(
+    ar: Tensor,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    *,
+    equal_nan: bool = True,
+) -> Any:
+    """The different elements in order; a gradient goes to the first of each. Reads the values."""
+    flat = flatten(ar)
+    _, first, inverse, counts = np.unique(ar.numpy(), True, True, True, equal_nan=equal_nan)
+    firsts = Tensor(first, dtypes.int32, ar.device)
+    found = [index_get(flat, firsts, axes=(0,), place=0)]
+    for wanted, part in ((return_index, first), (return_inverse, inverse), (return_counts, counts)):
+        found += [Tensor(part, dtypes.int32, ar.device)] if wanted else []
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
+    """How often each number stands in `x`, or the sum of its weights. Reads the greatest."""
+    x = as_tensor(x)
+    if x.ndim != 1 or x.dtype not in dtypes.INTEGERS:
+        raise ShapeError(f"bincount: a vector of integers is wanted, got {x.dtype} of shape {x.shape}")
+    values = x.numpy()
+    if values.size and values.min() < 0:
+        raise ShapeError(f"bincount: {values.min()} is negative")
+    length = max(int(minlength), int(values.max()) + 1 if values.size else 0)
+    share = tensor.ones(x.shape, dtypes.int32, x.device) if weights is None else as_tensor(weights)
+    nothing = tensor.zeros((length,), share.dtype, x.device)
+    return tensor.scatter_add(nothing, 0, x, share) if length else nothing
+
+
+def histogram(a: Tensor, bins: Any = 10, range: Any = None, density: bool = False) -> tuple[Tensor, Tensor]:
+    """How many elements lie between one edge and the next, and the edges. Reads the values."""
+    edges = bins.numpy() if isinstance(bins, Tensor) else bins
+    counts, edges = np.histogram(a.numpy(), edges, range, density)
+    return Tensor(counts, device=a.device), Tensor(edges, device=a.device)
+
+
+def sort(a: Tensor, axis: int | None = -1) -> Tensor:
+    """In order; without an axis, the flattened `a`."""
+    return math.sort(flatten(a) if axis is None else a, axis=-1 if axis is None else axis)[0]
+
+
+def argsort(a: Tensor, axis: int | None = -1) -> Tensor:
+    """What puts `a` in order, as int32."""
+    return math.argsort(flatten(a) if axis is None else a, axis=-1 if axis is None else axis)
+
+
+def take_along_axis(arr: Tensor, indices: Any, axis: int | None = -1) -> Tensor:
+    """`gather` in NumPy's order of arguments."""
+    if axis is None:
+        return gather_(flatten(arr), as_tensor(indices), axis=0)
+    return tensor.take_along_axis(arr, as_tensor(indices), axis)

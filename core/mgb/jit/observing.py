@@ -1,0 +1,248 @@
+"""What a recording sees of Tensors: which the body made, which of those outside it changed, what stays."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ..tensor import ACTIVE, Tensor
+from .held import held_elsewhere, places_in, references
+from .reach import found_elsewhere
+from .record import Binding, Expected, Outside, Pin, Record, Ref
+from .session import CallSession
+
+
+class Observing(CallSession):
+    """A session that tells the Tensors of the body from those outside, and what it does to these.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments of the call.
+    """
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        super().__init__(Record())
+        self._leaf_tensors = {id(t): n for n, t in enumerate(leaves) if isinstance(t, Tensor)}
+        self._leaf_references = {id(t): weakref.ref(t) for t in leaves if isinstance(t, Tensor)}
+        self._rebound: list[weakref.ref[Tensor]] = []
+        self._own: dict[int, weakref.ref[Tensor]] = {}  # Tensors made in the body, by their ids
+        self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
+        self._before: dict[int, tuple[Tensor, Any, Any]] = {}
+        self._grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}  # found, and was it looked at?
+        self._given_grads: set[int] = set()  # the ids of those that were given one, which may be the old one
+        self._own_grads: list[weakref.ref[Tensor]] = []  # Tensors of the body that were given one
+        self._watched: dict[int, weakref.ref[Tensor]] = {}
+        self._held_before: dict[int, int] = {}
+        self._returned: list[Any] = []
+        self._kept: frozenset[int] = frozenset()  # the ids of Tensors that are held elsewhere than as results
+        #: The ids of arguments that the body could also find by another way.
+        self.found_elsewhere: frozenset[int] = frozenset()
+
+    @abstractmethod
+    def ref(self, tensor: Tensor) -> Ref:
+        """Where the value of `tensor` comes from."""
+
+    def _made_by_body(self, tensor: Tensor) -> weakref.ref[Tensor]:
+        reference = self._own[id(tensor)] = weakref.ref(tensor)
+        return reference
+
+    def is_own(self, tensor: Tensor) -> bool:
+        """Did the body make it? Something that was made outside of the trace since may have an id again."""
+        reference = self._own.get(id(tensor))
+        return reference is not None and reference() is tensor
+
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        super().adopt(alias, original)
+        self._made_by_body(alias)
+        if original._session is None:
+            self._originals[id(alias)] = (self._root(original), original._data)
+
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+        super().rebound(tensor, value)
+        if value._session is None:
+            self._originals[id(tensor)] = (self._root(value), value._data)
+        if not self.is_own(tensor):
+            self._rebound.append(weakref.ref(tensor))
+            self._remember(tensor)
+
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        if not self.is_own(tensor):
+            self._grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
+            if not reads:
+                self._given_grads.add(id(tensor))
+        elif not reads:
+            self._own_grads.append(weakref.ref(tensor))
+
+    def watched(self, tensor: Tensor) -> None:
+        if not self.is_own(tensor):
+            self._watched[id(tensor)] = weakref.ref(tensor)
+
+    def returned(self, tensors: Iterable[Any]) -> None:
+        """Told of the Tensors in the result, before `finish`."""
+        self._returned += tensors
+
+    def find_kept(self, result: list[Any] | None = None) -> None:
+        """Find what Python keeps of the body, before `finish`.
+
+        Parameters
+        ----------
+        result : list, optional
+            Holds the result, which nobody else does; left out where nobody but this session has that.
+        """
+        given = (t._grad for key, (t, _, _) in self._grads.items() if key in self._given_grads)
+        result = self._returned if result is None else result
+        grads = Counter(map(id, given))
+        self._kept = held_elsewhere(self._own_alive, result, grads)
+        if self._held_before:
+            self.record.kept_leaves = self._kept_leaves(result, grads)
+
+    def _kept_leaves(self, result: list[Any], grads: Counter[int]) -> frozenset[int]:
+        """The places of arguments that more holds than before, beside the result and known ``grad`` slots."""
+        for _ in range(2):
+            before, now, places = self._held_before, self._holding_leaves(), places_in(result)
+            more = [key for key, n in now.items() if n > before.get(key, n) + places[key] + grads[key]]
+            if not more:
+                break
+            gc.collect()  # what only refers to itself is nowhere
+        if more and threading.active_count() > 1:  # one may hold an argument only to call us with it
+            more = [key for key in self._found_now(more) if key not in self.found_elsewhere]
+        return frozenset([self._leaf_tensors[key] for key in more])
+
+    def _found_now(self, keys: Iterable[int]) -> frozenset[int]:
+        """Those of some arguments that can be found elsewhere than in calls that are running."""
+        token = ACTIVE.set(None)  # what leads to this session leads nowhere
+        try:
+            return found_elsewhere([self._leaf_references[key]() for key in keys], None, {})
+        finally:
+            ACTIVE.reset(token)
+
+    def note_arguments(self) -> None:
+        """Count, right before the body runs, what holds the arguments."""
+        self._held_before = self._holding_leaves()
+
+    def _holding_leaves(self) -> dict[int, int]:
+        """By the id of a Tensor among the arguments: by how much it is held, beside by this session."""
+        held = references([t for r in self._leaf_references.values() if (t := r()) is not None])
+        ours = Counter(map(id, self._holds()))
+        return {key: count - ours[key] for key, count in held.items()}
+
+    def _holds(self) -> Iterator[Any]:
+        """The Tensors outside that this session holds, as often as it does."""
+        for tensor, *_ in self._before.values():
+            yield tensor
+        for tensor, grad, _ in self._grads.values():
+            yield tensor
+            yield grad
+        for original, _ in self._originals.values():
+            yield original
+
+    def _own_alive(self) -> list[Tensor]:
+        """The living Tensors that the body made, each once."""
+        return list({id(t): t for t in self.alive() if self.is_own(t)}.values())
+
+    def _value_bindings(self) -> list[Binding]:
+        owners = {}
+        for number, external in enumerate(self.record.externals):
+            owner = external.owner() if external.owner is not None else None
+            if owner is not None:
+                owners[id(owner)] = number
+        found = {id(t): t for r in self._rebound if (t := r()) is not None}
+        holders = self._holders()
+        bindings = []
+        for key, t in found.items():
+            holder = holders.get(key, t)
+            leaf, old, of_grad = self._leaf_tensors.get(id(holder)), owners.get(key), holder is not t
+            bindings.append(Binding(self.ref(t), weakref.ref(holder), leaf, old, of_grad=of_grad))
+        return bindings
+
+    def _grad_bindings(self) -> list[Binding]:
+        bindings = []
+        for tensor, _, _ in self._grads.values():
+            grad = tensor._grad
+            if id(tensor) in self._given_grads:
+                place = self._identity(grad)
+                source = self.ref(grad) if grad is not None and isinstance(place, int) else place
+                leaf = self._leaf_tensors.get(id(tensor))
+                made = place if isinstance(place, int) else None
+                bindings.append(Binding(source, weakref.ref(tensor), leaf, is_grad=True, made=made))
+        return bindings
+
+    def _identity(self, tensor: Tensor | None) -> int | Outside | None:
+        """Which Tensor it is: a number, if the body made it, or where it stands outside."""
+        if tensor is None:
+            return None
+        return id(tensor) if self.is_own(tensor) else self._place(tensor)
+
+    def _place(self, tensor: Tensor) -> Outside:
+        holder = self._holders().get(id(tensor), tensor)
+        return Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), holder is not tensor)
+
+    def _holders(self) -> dict[int, Tensor]:
+        """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""
+        found = ((tensor, grad) for tensor, grad, reads in self._grads.values() if reads)
+        return {id(grad): tensor for tensor, grad in found if grad is not None}
+
+    def _used(self, returned: Iterable[Any]) -> frozenset[int]:
+        """The ids of the Tensors outside that the body took, gave a value or a ``grad``, or handed on."""
+        owners = (e.owner() for e in self.record.externals if e.owner is not None)
+        handed = (t._grad for key, (t, _, _) in self._grads.items() if key in self._given_grads)
+        rebound = (reference() for reference in self._rebound)
+        return frozenset([*map(id, (*owners, *handed, *rebound, *returned)), *self._grads])
+
+    def _expect_grads(self, used: frozenset[int]) -> None:
+        """Another call may find another ``grad``, or none, in the same Tensor."""
+        same = list(self._leaf_tensors)
+        for tensor, grad, reads in self._grads.values():
+            if reads:
+                leaf = self._leaf_tensors.get(id(tensor))
+                is_used = grad is not None and id(grad) in used
+                self.record.expected.append(Expected(weakref.ref(tensor), leaf, grad is None, is_used))
+                same += [id(grad)] if is_used else []
+        first: dict[int, int] = {}
+        self.record.same = tuple([first.setdefault(key, place) for place, key in enumerate(same)])
+        holders = self._holders()
+        for external in self.record.externals:
+            holder = holders.get(id(external.owner())) if external.owner is not None else None
+            if holder is not None:
+                external.owner, external.of_grad = weakref.ref(holder), True
+                external.leaf = self._leaf_tensors.get(id(holder))
+
+    def _pin(self, used: frozenset[int]) -> None:
+        """What was found in one place may have been wanted from another."""
+        holders = self._holders()
+        for key, reference in self._leaf_references.items():
+            if key in used and (key in self.found_elsewhere or key in holders):
+                place = Outside(reference, self._leaf_tensors[key])
+                self.record.pins.append(Pin(reference, place))
+        for holder, grad, reads in self._grads.values():
+            if reads and grad is not None and id(grad) in used:
+                place = Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), of_grad=True)
+                self.record.pins.append(Pin(weakref.ref(grad), place))
+
+    def _root(self, tensor: Tensor) -> Tensor:
+        """The Tensor outside that `tensor` is an alias of; itself when it is none."""
+        original, array = self._originals.get(id(tensor), (tensor, None))
+        return original if array is tensor._data else tensor
+
+    def _remember(self, tensor: Tensor) -> None:
+        if tensor._session is None:
+            self._before.setdefault(id(tensor), (tensor, tensor._data, tensor._tape))
+
+    def compute_living(self) -> None:
+        """Give all that Python has of a call that was only noted its value, as if the body had run."""
+        for tensor in self._own_alive():
+            with suppress(Exception):  # that op raises where it is wanted, as it does in eager code
+                self.evaluate((tensor._index,))
+
+    def forget(self) -> None:
+        """Hold no Tensor from outside any more: what nobody else holds goes."""
+        self._before.clear()
+        self._originals.clear()
+        self._grads.clear()

@@ -1,0 +1,27 @@
+"""The numbers that say how large a layer is."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from ..errors import ConversionError, ShapeError
+
+
+def size(name: str, value: Any) -> int:
+    """`value`, an argument of the name `name`.
+
+    Raises
+    ------
+    ConversionError
+        It is no integer.
+    ShapeError
+        It is negative.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConversionError(f"{name} is an integer, got {value!r}") from None
+    if number < 0:
+        raise ShapeError(f"{name} = {number} is negative")
+    return number

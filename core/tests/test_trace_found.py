@@ -1,0 +1,152 @@
+"""What decides which ops a body does and is no argument: a grad or none, what is attached or optimized."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mgb.optimizer as O
+import numpy as np
+import pytest
+from mgb import Parameter, Tensor, tensor
+from mgb.autodiff import GradManager
+from mgb.jit import partial_trace, trace
+
+TRACED: list[Callable[..., Any]] = [
+    trace,
+    lambda f: trace(f, symbolic=True),
+    lambda f: trace(f, without_host=True),
+    lambda f: trace(f, imperative=True),
+]
+
+
+def ones(*shape: int) -> Tensor:
+    return tensor(np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize("traced", TRACED)
+def test_gradients_add_up_over_two_calls_and_more(traced: Any) -> None:
+    weight = Parameter(np.ones(3))
+    manager = GradManager().attach([weight])
+
+    @traced
+    def accumulate(x: Tensor) -> Tensor:
+        with manager:
+            loss = (weight * x).sum()
+            manager.backward(loss)
+        return loss
+
+    for call in range(1, 9):
+        accumulate(ones(3) * float(call))
+        assert weight.grad is not None
+        expected = sum(n for n in range(1, call + 1) if (n - 1) // 4 == (call - 1) // 4)
+        np.testing.assert_allclose(weight.grad.numpy(), np.full(3, expected, np.float32))
+        if call == 4:
+            weight.grad = None
+    records = accumulate.stats()["records"]
+    weight.grad = None
+    for call in range(8):
+        accumulate(ones(3))
+        if call % 4 == 3:
+            weight.grad = None
+    assert accumulate.stats()["records"] == records <= 3
+
+
+@pytest.mark.parametrize("traced", TRACED)
+def test_an_update_at_every_second_call(traced: Any) -> None:
+    weight = Parameter(np.ones(3))
+    manager, optimizer = GradManager().attach([weight]), O.SGD([weight], lr=0.1)
+
+    @traced
+    def step(x: Tensor, last: bool) -> Tensor:
+        with manager:
+            loss = (weight * weight * x).sum()
+            manager.backward(loss)
+        if last:
+            optimizer.step().clear_grad()
+        return loss
+
+    expected = 1.0
+    for call in range(8):
+        loss = step(ones(3), call % 2 == 1)
+        np.testing.assert_allclose(loss.item(), 3 * expected**2, rtol=1e-5)
+        expected -= 0.1 * 4 * expected if call % 2 == 1 else 0.0
+
+
+def test_the_grad_of_an_argument_is_asked_of_that_argument() -> None:
+    @trace
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2.0 if x.grad is None else x + x.grad
+
+    for _ in range(3):
+        one, two = ones(3), ones(3)
+        two.grad = ones(3) * 4.0
+        assert doubled(one).tolist() == [2.0] * 3
+        assert doubled(two).tolist() == [5.0] * 3
+    assert doubled.stats()["records"] == 2
+
+
+def attach(manager: GradManager, _optimizer: Any, weight: Parameter) -> None:
+    manager.attach([weight])
+
+
+def add_group(_manager: Any, optimizer: O.Optimizer, weight: Parameter) -> None:
+    optimizer.add_param_group({"params": [weight]})
+
+
+def trained(traced: Any, change: Any) -> list[float]:
+    weight, other = Parameter(np.ones(3)), Parameter(np.ones(3))
+    manager = GradManager().attach([weight] if change is attach else [weight, other])
+    optimizer = O.SGD([weight, other] if change is attach else [weight], lr=0.125)
+
+    def step(x: Tensor) -> Tensor:
+        with manager:
+            loss = (weight * other * x).sum()
+            manager.backward(loss)
+        optimizer.step().clear_grad()
+        other.grad = None
+        return loss
+
+    step, seen = traced(step), []
+    for call in range(6):
+        seen.append(step(ones(3)).item())
+        if call == 2:
+            change(manager, optimizer, other)
+    return [*seen, other.tolist()[0]]
+
+
+@pytest.mark.parametrize("change", [attach, add_group])
+@pytest.mark.parametrize("traced", TRACED)
+def test_what_is_attached_or_optimized_later_is_trained(traced: Any, change: Any) -> None:
+    eager = trained(lambda f: f, change)
+    assert eager[-1] < 1.0
+    np.testing.assert_allclose(trained(traced, change), eager, rtol=1e-6)
+
+
+@pytest.mark.parametrize("change", [attach, add_group])
+def test_so_it_is_in_a_part_that_is_compiled(change: Any) -> None:
+    eager = trained(lambda f: f, change)
+    np.testing.assert_allclose(trained(partial_trace, change), eager, rtol=1e-6)
+
+
+def test_a_manager_that_the_body_makes_or_attaches_to_is_recorded_once() -> None:
+    manager = GradManager()
+
+    def gradient(x: Tensor) -> Tensor:
+        with GradManager().attach(x) as mine:
+            mine.backward((x * x).sum())
+        assert x.grad is not None
+        return x.grad
+
+    def attached(x: Tensor) -> Tensor:
+        with manager.attach(x):
+            manager.backward((x * x).sum())
+        assert x.grad is not None
+        return x.grad
+
+    for body in (gradient, attached):
+        for options in ({}, {"without_host": True}):
+            function = trace(body, **options)
+            for value in (1.0, 2.0, 3.0):
+                assert function(ones(3) * value).tolist() == [2.0 * value] * 3
+            assert function.stats()["records"] == 1
