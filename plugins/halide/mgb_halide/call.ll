@@ -264,10 +264,10 @@ free:
   call i32 %function(ptr %pointers)
   call void @PyEval_RestoreThread(ptr %state)
   br label %called
-called:
-  br i1 %past, label %fence, label %done
-fence:
+called:  ; another call may have had this one store past the caches
   call void @llvm.x86.sse.sfence()
+  br i1 %past, label %back, label %done
+back:
   store atomic i64 1, ptr @plain monotonic, align 8
   br label %done
 done:

@@ -69,7 +69,7 @@ def written(text: str, streamed: Collection[str], turns: Sequence[Collection[str
     Raises
     ------
     TurnBroken
-        They are not.
+        They are not, or no store to one of them is found.
     """
     names = {name for group in (streamed, *turns) for name in group}
     bases = {number: name.partition(".width")[0] for number, name in _NAME.findall(text)}
@@ -77,15 +77,19 @@ def written(text: str, streamed: Collection[str], turns: Sequence[Collection[str
     functions: dict[str, str] = {}
     lines: list[str] = []
     stores: list[_Store] = []
+    missing = {name for turn in turns for name in turn}
     for line in text.split("\n"):
         if found := _store(line, outputs):
             stores.append(found)
+            missing.discard(found.name)
             continue
         if stores and _END.match(line):
             _check(stores, turns)
             lines.extend(_ordered(stores, streamed, functions))
             stores = []
         lines.append(line)
+    if missing:
+        raise TurnBroken(f"no store to {', '.join(sorted(missing))} is found")
     declared = [f"@{PLAIN} = external global i64"] if functions else []
     return "\n".join([*lines, *declared, *functions.values()])
 

@@ -261,6 +261,12 @@ def test_outputs_that_are_not_written_together_are_told(second: str) -> None:
     written(text, NAMES, [])  # of one output each there is nothing to tell
 
 
+def test_stores_that_are_spelt_otherwise_are_told() -> None:
+    text = TEXT.format(second="store <16 x float> %late, ptr %b, align 4, !tbaa !3")
+    with pytest.raises(TurnBroken, match=r"no store to out0\.0, out0\.1 is found"):
+        written(text.replace(", !tbaa", ", !alias.scope !8, !tbaa"), NAMES, [NAMES])
+
+
 @pytest.mark.parametrize("type_", ["<3 x float>", "<2 x i16>", "float", "ptr"])
 def test_what_fills_no_vector_stays(type_: str) -> None:
     text = TEXT.format(second=f"store {type_} %v, ptr %b, align 4, !tbaa !3")
