@@ -18,9 +18,11 @@ import numpy as np
 from . import device as devices
 from . import dtypes
 from .apply import literal
+from .errors import ShapeError
+from .ops.activations import sigmoid
 from .ops.creation import as_shape
 from .ops.index import index_get
-from .ops.layout import broadcast_to, reshape, slice_
+from .ops.layout import reshape, slice_
 from .ops.primitives import cast, iota, logical_and, lt, mulhi, shr, sqrt, where
 from .ops.random_bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
@@ -155,7 +157,7 @@ class RNG:
         ----------
         shape : float or Tensor
         scale : float or Tensor
-            Both broadcast; the result is of ``(*size, *broadcast)``.
+            Both broadcast; the result is of ``(*size, *broadcast)``. Numbers of 0 or less are refused.
         size : int or sequence of int, optional
             None is one number for each shape and scale.
 
@@ -168,16 +170,20 @@ class RNG:
         A number takes the first of eight proposals that is accepted; of 10**10 numbers, one or so has none,
         and it is ``shape - 1 / 3``. So a draw has the same ops for any values.
         """
-        shape, scale = self._given(shape), self._given(scale)
-        wanted = (*_shape(size), *np.broadcast_shapes(shape.shape, scale.shape))
+        shape, scale = self._given("shape", shape), self._given("scale", scale)
+        found, power = self._gamma(shape, (*_shape(size), *_common(shape, scale)))
+        out: Tensor = found * exp(power) * scale
+        return out
+
+    def _gamma(self, shape: Tensor, wanted: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Gamma numbers, and the logarithms of what they are still to be multiplied by, which may be tiny."""
         small = lt(shape, 1)  # the method wants 1 or more
         d = where(small, shape + 1, shape) - 1 / 3
         found: Any = d
         for _ in range(_PROPOSALS):
             found = self._proposed(d, wanted, found)
         power = log(self.uniform(size=wanted) + TINY) / where(small, shape, 1)
-        out: Tensor = found * where(small, exp(power), 1) * scale
-        return out
+        return found, where(small, power, 0)
 
     def _proposed(self, d: Any, wanted: tuple[int, ...], otherwise: Tensor) -> Tensor:
         """One proposal for a gamma number of shape ``d + 1 / 3`` where it is accepted."""
@@ -189,18 +195,20 @@ class RNG:
         accepted = logical_and(positive, lt(log(self.uniform(size=wanted) + TINY), bound))
         return where(accepted, d * v, otherwise)
 
-    def _given(self, parameter: Any) -> Tensor:
-        return (
-            parameter if isinstance(parameter, Tensor) else literal(parameter, dtypes.float32, self._device)
-        )
+    def _given(self, name: str, parameter: Any) -> Tensor:
+        """`parameter` in float32. Those of a Tensor are not looked at: that would read values in a trace."""
+        if isinstance(parameter, Tensor):
+            return cast(parameter, dtype=dtypes.float32)
+        if not np.all(np.asarray(parameter) > 0):
+            raise ValueError(f"random: {name} is above 0, got {parameter}")
+        return literal(parameter, dtypes.float32, self._device)
 
     def beta(self, alpha: Any, beta: Any, size: Size = None) -> Tensor:
         """Beta with two parameters above 0, float32: a share of two draws of `gamma`; see there."""
-        alpha, beta = self._given(alpha), self._given(beta)
-        like = np.broadcast_shapes(alpha.shape, beta.shape)
-        first, second = (self.gamma(broadcast_to(p, shape=like), 1, size) for p in (alpha, beta))
-        out: Tensor = first / (first + second)
-        return out
+        alpha, beta = self._given("alpha", alpha), self._given("beta", beta)
+        wanted = (*_shape(size), *_common(alpha, beta))
+        (first, p), (second, q) = (self._gamma(parameter, wanted) for parameter in (alpha, beta))
+        return sigmoid(log(first) + p - log(second) - q)  # both may be too small for a quotient
 
     def bernoulli(self, p: Any, size: Size = None) -> Tensor:
         """True with probability `p`, a float or a Tensor that broadcasts to `size`; in steps of 2**-24."""
@@ -239,6 +247,14 @@ class RNG:
 
 def _halves(number: Tensor) -> tuple[Tensor, Tensor]:
     return cast(number, dtype=dtypes.uint32), cast(shr(number, 32), dtype=dtypes.uint32)
+
+
+def _common(first: Tensor, second: Tensor) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(first.shape, second.shape)
+    except ValueError:
+        message = f"random: parameters of the shapes {first.shape} and {second.shape} do not broadcast"
+        raise ShapeError(message) from None
 
 
 def _shape(size: Size) -> tuple[int, ...]:

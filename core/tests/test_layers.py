@@ -374,3 +374,54 @@ def test_a_seed_fixes_a_network():
     first, second = network(), network()
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name])
+
+
+@pytest.mark.parametrize("layer", [M.RNN, M.GRU, M.LSTM])
+@pytest.mark.parametrize("shape", [(3, 6), (3, 3, 6), (1, 1, 6), (2, 1, 6), (1, 3, 5)])
+def test_a_recurrent_layer_refuses_states_of_another_shape(layer, shape):
+    inputs, given = Tensor(np.zeros((5, 3, 4))), Tensor(np.zeros(shape))
+    with pytest.raises(ShapeError, match=r"of shape \(1, 3, 6\), got"):
+        layer(4, 6)(inputs, (given, given) if layer is M.LSTM else given)
+
+
+@pytest.mark.parametrize("cell", [M.RNNCell, M.GRUCell, M.LSTMCell])
+@pytest.mark.parametrize("shape", [(6,), (1, 6), (3, 5)])
+def test_a_cell_refuses_states_of_another_shape(cell, shape):
+    given = Tensor(np.zeros(shape))
+    with pytest.raises(ShapeError, match=r"of shape \(3, 6\), got"):
+        cell(4, 6)(Tensor(np.zeros((3, 4))), (given, given) if cell is M.LSTMCell else given)
+
+
+def test_states_come_in_the_number_that_a_layer_has():
+    inputs, state = Tensor(np.zeros((5, 3, 4))), Tensor(np.zeros((1, 3, 6)))
+    for wrong in (state, (state,), (state,) * 3, (), 0):
+        with pytest.raises(ShapeError, match=r"LSTM: hx is a tuple of 2 Tensors of shape \(1, 3, 6\), got"):
+            M.LSTM(4, 6)(inputs, wrong)
+        with pytest.raises(ShapeError, match=r"LSTMCell: hx is a tuple of 2 Tensors of shape \(3, 6\), got"):
+            M.LSTMCell(4, 6)(inputs[0], wrong)
+    for wrong in ((state,), (state, state), 0):
+        with pytest.raises(ShapeError, match=r"GRU: hx is one Tensor of shape \(1, 3, 6\), got"):
+            M.GRU(4, 6)(inputs, wrong)
+    with pytest.raises(ShapeError, match=r"one Tensor of shape \(4, 3, 6\), got \(1, 3, 6\)"):
+        M.GRU(4, 6, num_layers=2, bidirectional=True)(inputs, state)
+    out, last = M.GRU(4, 6, batch_first=True)(F.swapaxes(inputs, 0, 1), state)
+    assert (out.shape, last.shape) == ((3, 5, 6), (1, 3, 6))
+
+
+def test_recurrent_layers_say_what_they_are():
+    with pytest.raises(ShapeError, match="num_layers = 0"):
+        M.GRU(4, 6, num_layers=0)
+    assert "nonlinearity='relu'" in repr(M.RNN(4, 6, nonlinearity="relu"))
+    assert repr(M.RNNCell(4, 6)).endswith("nonlinearity='tanh')")
+
+
+def test_images_of_no_batch_and_of_no_size():
+    assert F.adaptive_max_pool2d(Tensor(np.zeros((0, 2, 5, 5))), 3).shape == (0, 2, 3, 3)
+    x = Tensor(np.zeros((1, 2, 4, 4)))
+    assert F.nn.interpolate(x, scale_factor=np.array([2.0, 1.5])).shape == (1, 2, 8, 6)
+    for wrong in (math.inf, math.nan, [2.0, math.inf]):
+        with pytest.raises(ShapeError, match="scale_factor is a finite number"):
+            F.nn.interpolate(x, scale_factor=wrong)
+    for wrong in (2.5, (2, 2.5)):
+        with pytest.raises(ShapeError, match="size is an integer"):
+            F.nn.interpolate(x, size=wrong)

@@ -376,3 +376,57 @@ def test_functions(function: Callable[..., Any]) -> None:
     for g, w in parts:
         assert isinstance(g, Tensor) == isinstance(w, np.ndarray | np.generic)
         np.testing.assert_allclose(g.numpy() if isinstance(g, Tensor) else g, w, rtol=1e-5)
+
+
+def test_norms_of_matrices() -> None:
+    for ord in (None, "fro"):
+        np.testing.assert_allclose(np.linalg.norm(Tensor(X), ord).item(), np.linalg.norm(X, ord), rtol=1e-6)
+        compare(np.linalg.norm(Tensor(CUBE), ord, axis=(0, 2)), np.linalg.norm(CUBE, ord, axis=(0, 2)))
+    for other in (1, 2, -2, np.inf, "nuc"):
+        with pytest.raises(TypeError, match="over 2 axes does not take a Tensor"):
+            np.linalg.norm(Tensor(X), other)
+    with pytest.raises(TypeError, match="over 1 axes"):
+        np.linalg.norm(Tensor(X[0]), "fro")
+
+
+def test_integers_are_not_computed_in_their_own_size() -> None:
+    values, weights = np.array([100, 50], np.int8), np.array([100, 30], np.int8)
+    got = np.average(Tensor(values), weights=Tensor(weights)).item()
+    np.testing.assert_allclose(got, np.average(values, weights=weights), rtol=1e-6)
+    large = np.array([123456789, -2147480111, 15, 25], np.int32)
+    for decimals in (0, 2, -1, -3):
+        got = np.round(Tensor(large), decimals)
+        assert got.dtype == np.int32
+        np.testing.assert_array_equal(got.numpy(), np.round(large, decimals))
+
+
+def test_without_an_axis_arrays_are_joined_flat() -> None:
+    got = np.concatenate([Tensor(X), Y, Tensor(CUBE)], axis=None)
+    np.testing.assert_array_equal(got.numpy(), np.concatenate([X, Y, CUBE], axis=None))
+
+
+def test_a_sum_of_no_bools_begins_from_a_number() -> None:
+    got = np.sum(Tensor(np.zeros(0, bool)), initial=3)
+    assert (got.item(), got.dtype) == (3, np.int32)
+    assert F.cumsum(Tensor([True, True, False]), 0).tolist() == [1, 2, 2]
+    assert np.minimum.reduce(Tensor(X), 0, None, None, True).shape == (1, 4)
+    with pytest.raises(ValueError, match="a bound is given twice"):
+        np.clip(Tensor(X), 1, 2, min=0)
+
+
+def test_methods_compute_in_a_dtype() -> None:
+    for name in ("sum", "prod", "mean"):
+        got, want = (getattr(t, name)(axis=1, dtype="float64") for t in (Tensor(WHOLE), WHOLE))
+        assert got.dtype == np.float64
+        np.testing.assert_allclose(got.numpy(), want)
+
+
+def test_bad_equations_and_borders() -> None:
+    with pytest.raises(TypeError, match="the equation comes first"):
+        np.einsum(Tensor(X), [0, 1], Tensor(X[0]), [1])
+    for equation in ("i1->i", "......ij->ij", "ij->.i"):
+        with pytest.raises(EquationError, match="more than letters and one ellipsis"):
+            F.einsum(equation, Tensor(X))
+    for widths, error in (({0: 1}, TypeError), (1.5, TypeError), ((1, 2, 3), ShapeError), (-1, ShapeError)):
+        with pytest.raises(error, match="pad: "):
+            np.pad(Tensor(X), widths)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import random
+from mgb.errors import ShapeError
 from mgb.jit import trace
 from mgb.ops import random_blocks
 from mgb.ops.declare import op_of
@@ -330,3 +331,23 @@ def test_a_seed_is_an_integer(wrong):
     with pytest.raises(ValueError, match=r"a seed is an integer from 0 to 2\*\*64 - 1, got"):
         random.seed(wrong)
     assert random.get_rng_state() == (3, 0)
+
+
+@pytest.mark.parametrize("small", [0.05, 1e-3, 1e-30])
+def test_beta_of_small_parameters_has_two_ends(small):
+    x = RNG(3).beta(small, 3 * small, size=N).numpy()
+    assert ((x >= 0) & (x <= 1)).all()
+    spread = stats.beta(small, 3 * small).std() if small > 1e-9 else np.sqrt(3 / 16)
+    assert abs(x.mean(dtype=np.float64) - 0.25) < 5 * spread / np.sqrt(N)
+
+
+def test_bad_parameters_of_gamma_and_beta():
+    for wrong in (-1.0, 0, float("nan"), [1.0, -1.0]):
+        with pytest.raises(ValueError, match="is above 0, got"):
+            random.gamma(wrong)
+        with pytest.raises(ValueError, match="is above 0, got"):
+            random.beta(1.0, wrong)
+    for draw in (random.gamma, random.beta):
+        with pytest.raises(ShapeError, match=r"shapes \(2,\) and \(3,\) do not broadcast"):
+            draw(Tensor([1.0, 2.0]), Tensor([1.0, 2.0, 3.0]))
+        assert draw(Tensor([1.0, 2.0], "float64"), 1.0).dtype == np.float32

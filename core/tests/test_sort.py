@@ -189,3 +189,18 @@ def test_gradients_of_sort_and_topk(check_gradient: Any) -> None:
     x = np.random.default_rng(0).permutation(12).reshape(3, 4) * 0.5
     check_gradient(lambda t: F.sort(t, axis=0)[0], x)
     check_gradient(lambda t: F.topk(t, 2, descending=True)[0], x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("gaps", [[10], [10, 11, 12], []])
+def test_topk_of_a_long_row_with_nan_and_ties(gaps: list[int], dtype: str) -> None:
+    x = np.arange(600, dtype=dtype) - 1000
+    x[[20, 30]] = 5
+    x[gaps] = np.nan
+    for descending in (True, False):
+        values, places = F.topk(Tensor(x, dtype=dtype), 2, descending=descending)
+        want = np.lexsort((np.arange(600), -x if descending else x))
+        if descending:
+            want = np.array([*gaps, *(i for i in want if i not in gaps)])
+        np.testing.assert_array_equal(places.numpy(), want[:2])
+        np.testing.assert_array_equal(values.numpy(), x[want[:2]])

@@ -57,13 +57,24 @@ def reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """As `reduction`, with a value to begin from; then nothing may be reduced, too."""
+    """As `reduction`, with a value to begin from."""
 
     def reduced(
         a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None
     ) -> Tensor:
         a = as_tensor(a)
         a = a if dtype is None else a.astype(dtype)
+        out = function(a, axis, keepdims)
+        return out if initial is None else join(out, initial)
+
+    return reduced
+
+
+def extreme(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """As `reduction_from`, without a dtype; the extreme of nothing is the value to begin from."""
+
+    def reduced(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Tensor:
+        a = as_tensor(a)
         if initial is None:
             return function(a, axis, keepdims)
         gone = normalize_axis("reduction", axis, a.ndim)
@@ -71,16 +82,6 @@ def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor])
             shape = tuple(1 if i in gone else d for i, d in enumerate(a.shape) if keepdims or i not in gone)
             return tensor.full(shape, initial, a.dtype, a.device)
         return join(function(a, axis, keepdims), initial)
-
-    return reduced
-
-
-def extreme(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """As `reduction_from`, without a dtype to compute in."""
-    from_value = reduction_from(function, join)
-
-    def reduced(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Tensor:
-        return from_value(a, axis, keepdims=keepdims, initial=initial)
 
     return reduced
 
@@ -112,6 +113,8 @@ def average(
         total: Any = tensor.full(mean.shape, a.size // max(mean.size, 1), mean.dtype, mean.device)
     else:
         share = as_tensor(weights)
+        if share.dtype not in dtypes.FLOATS:  # products of integers wrap
+            share = cast(share, dtype=dtypes.float64 if a.dtype == dtypes.float64 else dtypes.float32)
         if share.shape != a.shape:
             places = normalize_axis("average", axis, a.ndim)
             if axis is None or share.shape != tuple(a.shape[i] for i in places):
@@ -123,6 +126,28 @@ def average(
         total = math.sum(share, axis, keepdims)
         mean = math.sum(a * share, axis, keepdims) / total
     return (mean, total) if returned else mean
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The norm of vectors, or that of Frobenius of matrices."""
+    x = as_tensor(x)
+    x = x if x.dtype in dtypes.FLOATS else cast(x, dtype=dtypes.float32)
+    axes = normalize_axis("norm", axis, x.ndim)
+    matrices = ord is not None and len(axes) != 1
+    if ord != "fro" if matrices else isinstance(ord, str):
+        raise TypeError(
+            f"np.linalg.norm with ord={ord!r} over {len(axes)} axes does not take a Tensor: vectors have "
+            "norms of any number, matrices that of 'fro' here; call it on tensor.numpy()"
+        )
+    if matrices and len(axes) != 2:
+        raise ShapeError(f"norm: a matrix has two axes, not {len(axes)} of {x.shape}")
+    return math.norm(x, None if matrices else ord, axis, keepdims)
+
+
+def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """One after the other; without an axis, flattened."""
+    parts = [flatten(as_tensor(part)) for part in arrays] if axis is None else arrays
+    return tensor.concat(parts, axis or 0)
 
 
 def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -159,11 +184,14 @@ def round_even(a: Tensor, decimals: int = 0) -> Tensor:
         return +a if a.dtype.kind in "biu" else round(a)
     if decimals > 0:
         return +a if a.dtype.kind in "biu" else round(a * 10.0**decimals) / 10.0**decimals
-    return cast(round(a / 10.0**-decimals) * 10.0**-decimals, dtype=a.dtype)
+    wide = cast(a, dtype=dtypes.float64) if a.dtype.kind in "biu" else a
+    return cast(round(wide / 10.0**-decimals) * 10.0**-decimals, dtype=a.dtype)
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Tensor:
     """`a` within bounds; without any, `a`."""
+    if (a_min is not None and min is not None) or (a_max is not None and max is not None):
+        raise ValueError("clip: a bound is given twice, by its place and as min= or max=")
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     return +as_tensor(a) if low is None and high is None else elemwise.clip(a, low, high)
 
@@ -313,7 +341,12 @@ def stacked(ndim: int, axis: int) -> Callable[..., Tensor]:
 
 def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: float = 0) -> Tensor:
     """A border on each side of each axis."""
-    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
+    given = np.asarray(pad_width)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"pad: pad_width is made of integers, got {pad_width!r}")
+    if given.shape not in ((), (1,), (2,), (1, 1), (1, 2), (array.ndim, 1), (array.ndim, 2)):
+        raise ShapeError(f"pad: pad_width {pad_width!r} is no pair for each of the {array.ndim} axes")
+    widths = np.broadcast_to(given, (array.ndim, 2)).tolist()
     return rearrange.pad(array, widths, mode, constant_values)
 
 

@@ -38,9 +38,15 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     ShapeError
         Axes of one letter have different lengths.
     """
+    if not isinstance(equation, str):
+        raise TypeError(f"einsum: the equation comes first, as a str; got a {type(equation).__name__}")
     xs = [x if isinstance(x, Tensor) else literal(x) for x in operands]
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
+    for term in (*terms, right):
+        rest = term.replace("...", "", 1)
+        if rest and not rest.isalpha():
+            raise EquationError(f"{equation!r}: the term {term!r} has more than letters and one ellipsis")
     if len(terms) != len(xs):
         raise EquationError(f"{equation!r} is for {len(terms)} operands, not {len(xs)}")
     letters = _spare_letters(equation)

@@ -75,15 +75,26 @@ def _lengths(
     if (size is None) == (factor is None):
         raise ShapeError("interpolate: give either size or scale_factor")
     if factor is not None:
-        factors = [float(f) for f in factor] if isinstance(factor, Sequence) else [float(factor)] * len(old)
+        given_factors = np.asarray(factor, np.float64)
+        if given_factors.ndim > 1 or not np.isfinite(given_factors).all():
+            message = f"interpolate: scale_factor is a finite number, or one for each axis, got {factor}"
+            raise ShapeError(message)
+        factors = given_factors.tolist() if given_factors.ndim else [float(given_factors)] * len(old)
         new = tuple(int(d * f) for d, f in zip(old, factors, strict=False))
     else:
         assert size is not None
-        given = as_shape(size)
+        given = _whole(size)
         new, factors = given * len(old) if len(given) == 1 else given, list(given)
     if len(new) != len(old) or (len(factors) not in (1, len(old))) or min(new) < 1 or 0 in old:
         raise ShapeError(f"interpolate: an image of lengths {old} does not become one of {new}")
     return new
+
+
+def _whole(size: int | Sequence[int]) -> tuple[int, ...]:
+    lengths = size.numpy() if isinstance(size, Tensor) else np.asarray(size)
+    if lengths.dtype.kind not in "iu" or lengths.ndim > 1:
+        raise ShapeError(f"interpolate: size is an integer, or one for each axis, got {size!r}")
+    return as_shape(size)
 
 
 def _along(x: Tensor, axis: int, count: int, mode: str, corners: bool) -> Tensor:

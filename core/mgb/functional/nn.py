@@ -288,9 +288,10 @@ def adaptive_max_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
     (n, c, height, width), (rows, columns) = inp.shape, size
     if height % rows == 0 and width % columns == 0:
         return max_pool2d(inp, (height // rows, width // columns))
-    places = (literal(p, dtypes.int32, inp.device) for p in _windows((height, width), size))
+    places = [literal(p, dtypes.int32, inp.device) for p in _windows((height, width), size)]
     windows = index_get(inp, *places, axes=(2, 3), place=2)
-    windows = reshape(windows, shape=(n, c, rows, columns, windows.size // max(n * c * rows * columns, 1)))
+    reach = places[0].shape[2] * places[1].shape[3]
+    windows = reshape(windows, shape=(n, c, rows, columns, reach))
     best = argmax_(windows, axis=(4,))
     return reshape(gather_(windows, best, axis=4), shape=(n, c, rows, columns))
 

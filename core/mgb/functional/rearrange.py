@@ -121,6 +121,8 @@ def pad(
     widths = [(int(a), int(b)) for a, b in pad_width]
     if len(widths) != src.ndim:
         raise ShapeError(f"pad: {len(widths)} pairs for the {src.ndim} axes of {src.shape}")
+    if any(width < 0 for pair in widths for width in pair):
+        raise ShapeError(f"pad: a border of {widths} elements has negative lengths")
     if mode == "constant":
         return _pad_constant(src, widths, constant_value)
     if mode not in ("edge", "replicate", "reflect"):

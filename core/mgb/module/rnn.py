@@ -20,6 +20,26 @@ from .sizes import size
 State = tuple[Tensor, ...]
 
 
+def _checked(layer: Module, hx: Any, count: int, shape: tuple[int, ...]) -> State | None:
+    """The state that is given to `layer`: `count` Tensors of `shape`; None is none given.
+
+    Raises
+    ------
+    ShapeError
+        It is something else: a state of another shape would broadcast, or lose its end.
+    """
+    if hx is None:
+        return None
+    alone = isinstance(hx, Tensor)
+    parts = (hx,) if alone else tuple(hx) if isinstance(hx, tuple | list) else ()
+    if alone == (count == 1) and [getattr(part, "shape", None) for part in parts] == [shape] * count:
+        return parts
+    wanted = f"one Tensor of shape {shape}" if count == 1 else f"a tuple of {count} Tensors of shape {shape}"
+    shapes = [getattr(part, "shape", type(part).__name__) for part in parts]
+    got = f"a tuple of {shapes}" if not alone and parts else getattr(hx, "shape", type(hx).__name__)
+    raise ShapeError(f"{type(layer).__name__}: hx is {wanted}, got {got}")
+
+
 class _Cell(Module):
     """What cells share: a linear map of the input and one of the state, for each of `gates` gates.
 
@@ -77,8 +97,10 @@ class _Cell(Module):
     def _told(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.weight_hh, self.bias_hh)
 
-    def _next(self, inputs: Tensor, state: State | None) -> State:
-        return self.step(self.seen(inputs), state or self.begin(inputs.shape[:-1], inputs))
+    def _next(self, inputs: Tensor, hx: Any) -> State:
+        seen, batch = self.seen(inputs), inputs.shape[:-1]
+        state = _checked(self, hx, self.states, (*batch, self.hidden_size))
+        return self.step(seen, state or self.begin(batch, inputs))
 
     def _describe(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, bias={self.bias_ih is not None}"
@@ -112,9 +134,12 @@ class RNNCell(_Cell):
         told = seen + self._told(state[0])
         return (F.tanh(told) if self.nonlinearity == "tanh" else F.relu(told),)
 
+    def _describe(self) -> str:
+        return f"{super()._describe()}, nonlinearity={self.nonlinearity!r}"
+
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next hidden state, of shape (..., hidden_size)."""
-        return self._next(input, None if hx is None else (hx,))[0]
+        return self._next(input, hx)[0]
 
 
 class LSTMCell(_Cell):
@@ -146,7 +171,7 @@ class GRUCell(_Cell):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next hidden state, of shape (..., hidden_size)."""
-        return self._next(input, None if hx is None else (hx,))[0]
+        return self._next(input, hx)[0]
 
 
 class _Recurrent(Module):
@@ -171,17 +196,20 @@ class _Recurrent(Module):
         self.hidden_size = size("hidden_size", hidden_size)
         self.directions = 2 if bidirectional else 1
         wide = self.directions * self.hidden_size
-        widths = [input_size, *[wide] * (size("num_layers", num_layers) - 1)]
+        if size("num_layers", num_layers) < 1:
+            raise ShapeError(f"{type(self).__name__}: num_layers = {num_layers}, but it takes at least one")
+        widths = [input_size, *[wide] * (num_layers - 1)]
         self.cells = [
             self.cell(width, hidden_size, bias, **options) for width in widths for _ in range(self.directions)
         ]
         self.dropout = Dropout(dropout)
 
-    def _run(self, inputs: Tensor, state: State | None) -> tuple[Tensor, State]:
+    def _run(self, inputs: Tensor, hx: Any) -> tuple[Tensor, State]:
         """The top layer's hidden states of every time, and the last states of all layers."""
         if inputs.ndim != 3:
             raise ShapeError(f"{type(self).__name__} takes (time, batch, features), got {inputs.shape}")
         out = F.swapaxes(inputs, 0, 1) if self.batch_first else inputs
+        state = _checked(self, hx, self.cell.states, (len(self.cells), out.shape[1], self.hidden_size))
         last: list[State] = []
         for layer in range(self.num_layers):
             ways = []
@@ -252,10 +280,14 @@ class RNN(_Recurrent):
     ) -> None:
         shape = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, name)
         super().__init__(*shape, nonlinearity=nonlinearity)
+        self.nonlinearity = nonlinearity
+
+    def _describe(self) -> str:
+        return f"{super()._describe()}, nonlinearity={self.nonlinearity!r}"
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """All hidden states of the top layer, and the last of each layer and direction."""
-        out, (hidden,) = self._run(input, None if hx is None else (hx,))
+        out, (hidden,) = self._run(input, hx)
         return out, hidden
 
 
@@ -266,7 +298,7 @@ class GRU(_Recurrent):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """All hidden states of the top layer, and the last of each layer and direction."""
-        out, (hidden,) = self._run(input, None if hx is None else (hx,))
+        out, (hidden,) = self._run(input, hx)
         return out, hidden
 
 

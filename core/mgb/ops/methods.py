@@ -118,14 +118,18 @@ def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:
     return cast(mean, dtype=x.dtype) if x.dtype in dtypes.HALVES else mean
 
 
-def sum(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis`; of bools, the count as int32."""
-    return reduced("sum", reduce_sum, self, axis, keepdims)
+def _computed_in(x: Tensor, dtype: Any) -> Tensor:
+    return x if dtype is None else astype(x, dtype)
 
 
-def prod(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The product over `axis`."""
-    return reduced("prod", reduce_prod, self, axis, keepdims)
+def sum(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum over `axis`, computed in `dtype`; of bools, the count as int32."""
+    return reduced("sum", reduce_sum, _computed_in(self, dtype), axis, keepdims)
+
+
+def prod(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product over `axis`, computed in `dtype`."""
+    return reduced("prod", reduce_prod, _computed_in(self, dtype), axis, keepdims)
 
 
 def _refuse_nothing(name: str, x: Tensor, axis: Axis) -> None:
@@ -147,9 +151,9 @@ def max(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return reduced("max", reduce_max, self, axis, keepdims)
 
 
-def mean(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The average over `axis`, always a float."""
-    return reduced("mean", average, self, axis, keepdims)
+def mean(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
+    """The average over `axis`, always a float, computed in `dtype`."""
+    return reduced("mean", average, _computed_in(self, dtype), axis, keepdims)
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:

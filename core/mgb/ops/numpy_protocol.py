@@ -93,7 +93,8 @@ def _derived(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[
     if (ufunc, method) not in _DERIVED:
         raise TypeError(_refusal(called, options))
     same = _DERIVED[ufunc, method]
-    return _serve(called, same, functions()[same], inputs, {"axis": 0, **options})
+    given = {name: value for name, value in options.items() if value is not None or name == "axis"}
+    return _serve(called, same, functions()[same], inputs, {"axis": 0, **given})
 
 
 def _array_function(

@@ -136,9 +136,15 @@ def _order_by_rank(rows: Any, descending: bool) -> Any:
 
 
 def _within_bound(rows: Any, k: int, descending: bool) -> Any:
-    """The first `k` of each row, if no more than these are within the `k`-th; None otherwise."""
+    """The first `k` of each row, if no more than these are within the `k`-th; None otherwise.
+
+    None, too, where NaN comes first: no bound has it within.
+    """
     place = rows.shape[-1] - k if descending else k - 1
-    bound = np.partition(rows, place, axis=-1)[..., place : place + 1]
+    parted = np.partition(rows, place, axis=-1)
+    bound, last = parted[..., place : place + 1], parted[..., place:]
+    if descending and (last != last).any():
+        return None
     within = rows >= bound if descending else rows <= bound
     if not (np.count_nonzero(within, axis=-1) == k).all():
         return None

@@ -5,6 +5,7 @@ NaN counts as greater than every number, as in NumPy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from .creation import along
 from .declare import declare, normalize_axis
 from .index import gather_, scatter_
 from .layout import cut_along, reshape, reverse
-from .primitives import eq, logical_not, logical_or, where
+from .primitives import cast, eq, logical_not, logical_or, where
 from .reduce import Axes, highest, reduce_max, reduce_min, reduced_shape
 
 Shape = tuple[int, ...]
@@ -86,7 +87,8 @@ def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor,
     Returns
     -------
     values, indices : Tensor
-        ``values = gather(inp, axis, indices)``; the indices are int32.
+        ``values = gather(inp, axis, indices)``; the indices are int32. The two zeros are equal: among the
+        values they may stand in another order than the indices say.
     """
     place = normalize_axis("sort", axis, inp.ndim)[0]
     values = sort_(inp, axis=place, descending=bool(descending))
@@ -152,7 +154,9 @@ def _place_body(x: Tensor, best: Tensor, axis: Axes) -> Tensor:
 
 def _place_eager(function: Any, x: Any, axis: Axes) -> Any:
     kept = tuple(i for i in range(x.ndim) if i not in axis)
-    rows = x.transpose((*kept, *axis)).reshape((*(x.shape[i] for i in kept), -1))
+    rows = x.transpose((*kept, *axis)).reshape(
+        (*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axis))
+    )
     return function(rows, axis=-1).astype(np.int32).reshape(reduced_shape(x.shape, axis))
 
 
@@ -190,5 +194,6 @@ cumsum_ = declare(
 
 
 def cumsum(inp: Tensor, axis: int) -> Tensor:
-    """The sums of all elements up to each, along `axis`."""
+    """The sums of all elements up to each, along `axis`; of bools, the counts as int32."""
+    inp = cast(inp, dtype=dtypes.int32) if inp.dtype == dtypes.bool_ else inp
     return cumsum_(inp, axis=normalize_axis("cumsum", axis, inp.ndim)[0])
