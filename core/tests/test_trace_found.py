@@ -150,3 +150,64 @@ def test_a_manager_that_the_body_makes_or_attaches_to_is_recorded_once() -> None
             for value in (1.0, 2.0, 3.0):
                 assert function(ones(3) * value).tolist() == [2.0 * value] * 3
             assert function.stats()["records"] == 1
+
+
+def test_two_parameters_take_turns_and_the_shapes_change() -> None:
+    weights, turn = [Parameter(np.ones(3)), Parameter(np.ones(3))], [0]
+    manager = GradManager().attach(weights)
+
+    @trace
+    def step(x: Tensor) -> Tensor:
+        weight = weights[turn[0]]
+        with manager:
+            loss = (x * weight).sum()
+            manager.backward(loss)
+        return loss
+
+    for call in range(6):
+        turn[0] = call % 2
+        shape = (3,) if call < 2 else (2, 3)
+        assert step(ones(*shape)).item() == np.prod(shape)
+    for weight in weights:
+        assert weight.grad is not None
+        assert weight.grad.tolist() == [5.0] * 3
+
+
+@pytest.mark.parametrize("without_host", [False, True])
+def test_what_is_attached_already_may_be_attached_before_each_call(without_host: bool) -> None:
+    weight = Parameter(np.ones(3))
+    manager = GradManager()
+
+    @trace(without_host=without_host)
+    def step(x: Tensor) -> Tensor:
+        with manager:
+            loss = (weight * x).sum()
+            manager.backward(loss)
+        weight.grad = None
+        return loss
+
+    for call in range(5):
+        manager.attach([weight])
+        assert step(ones(3) * float(call)).item() == 3.0 * call
+    assert step.stats()["records"] == 1
+    manager.attach([weight], callbacks=lambda _, grad: grad * 2.0)
+    step(ones(3))
+    assert step.stats()["records"] == 2
+
+
+def test_keywords_in_another_order_are_the_same_arguments() -> None:
+    @trace
+    def choose(a: Tensor, b: Tensor) -> Tensor:
+        return a * 2.0 + a.grad if a.grad is not None else a * 3.0 + b
+
+    one, two = ones(3), ones(3) * 2.0
+    one.grad = ones(3) * 5.0
+    for _ in range(3):
+        assert choose(a=one, b=two).tolist() == [7.0] * 3
+        assert choose(b=one, a=two).tolist() == [7.0] * 3
+        assert choose(b=two, a=one).tolist() == [7.0] * 3
+        assert choose(two, b=one).tolist() == [7.0] * 3
+        one.grad, two.grad = None, ones(3)
+        assert choose(a=one, b=two).tolist() == [5.0] * 3
+        assert choose(b=one, a=two).tolist() == [5.0] * 3
+        one.grad, two.grad = ones(3) * 5.0, None

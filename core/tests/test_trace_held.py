@@ -10,7 +10,7 @@ from typing import Any
 import mgb.module as M
 import numpy as np
 import pytest
-from mgb import Parameter, Tensor, errors, tensor
+from mgb import Parameter, Tensor, errors, plugins, tensor
 from mgb.autodiff import GradManager
 from mgb.jit import partial_trace, trace, xla_trace
 
@@ -26,6 +26,15 @@ HOSTLESS = [
 
 def filled(value: float) -> Tensor:
     return tensor(np.full(3, value, np.float32))
+
+
+def whole(function: Callable[..., Any], **options: Any) -> Any:
+    """`xla_trace`, where there is XLA."""
+    try:
+        plugins.choose_backend("cpu", "xla")
+    except errors.BackendError as error:
+        pytest.skip(str(error))
+    return xla_trace(function, **options)
 
 
 class Thing:
@@ -247,7 +256,7 @@ def test_an_argument_that_another_thread_holds_meanwhile_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-@pytest.mark.parametrize("traced", [partial_trace, lambda f: xla_trace(f, capture_as_const=True)])
+@pytest.mark.parametrize("traced", [partial_trace, lambda f: whole(f, capture_as_const=True)])
 def test_state_that_is_kept_is_refused_where_the_body_never_runs_again(holder: Any, traced: Any) -> None:
     step = traced(holder(filled(0.0)))
     for _ in range(2):
@@ -255,7 +264,7 @@ def test_state_that_is_kept_is_refused_where_the_body_never_runs_again(holder: A
             step(filled(1.0))
 
 
-@pytest.mark.parametrize("traced", [partial_trace, xla_trace])
+@pytest.mark.parametrize("traced", [partial_trace, whole])
 def test_what_a_refused_call_leaves_in_python_has_its_value(traced: Any) -> None:
     state = {"h": filled(0.0)}
     weight = Parameter(np.zeros(3))
@@ -294,7 +303,7 @@ def test_compiling_a_body_that_keeps_something_leaves_values() -> None:
     assert [number(step(filled(1.0))) for _ in STATES] == STATES
 
 
-@pytest.mark.parametrize("traced", [partial_trace, xla_trace])
+@pytest.mark.parametrize("traced", [partial_trace, whole])
 def test_a_method_that_renews_an_attribute_is_refused_by_name(traced: Any) -> None:
     class Runner:
         def __init__(self) -> None:
@@ -341,3 +350,71 @@ def test_what_is_kept_may_say_what_the_next_call_does(options: dict[str, bool]) 
 
     assert [number(last_two(filled(float(n)))) for n in range(1, 8)] == [2, 6, 10, 14, 18, 22, 26]
     assert [number(moving(filled(1.0))) for _ in STATES] == STATES
+
+
+def keeps_detached_argument(state: Any) -> Callable[[Tensor], Tensor]:
+    def step(x: Tensor) -> Tensor:
+        state.kept = x.detach()
+        return x * 2.0
+
+    return step
+
+
+def logs_detached_argument(state: Any) -> Callable[[Tensor], Tensor]:
+    state.log = []
+
+    def step(x: Tensor) -> Tensor:
+        state.log.append(x.detach())
+        state.__dict__["kept"] = state.log[-1]
+        return x * 2.0
+
+    return step
+
+
+@pytest.mark.parametrize("keeps", [keeps_detached_argument, logs_detached_argument])
+def test_an_alias_of_an_argument_that_is_kept_is_that_of_each_call(keeps: Any) -> None:
+    state: Any = Thing()
+    step = trace(keeps(state), without_host=True)
+    for value in (1.0, 2.0, 3.0):
+        assert number(step(filled(value))) == 2 * value
+        assert number(state.kept) == value
+    for traced in (partial_trace, lambda f: xla_trace(f, backend="eager")):
+        with pytest.raises(errors.TraceOutputError, match="alias"):
+            traced(keeps(Thing()))(filled(1.0))
+
+
+def test_an_alias_of_a_parameter_and_a_tensor_of_data_that_are_kept_are_new_at_every_call() -> None:
+    weight, state, log = Parameter(np.zeros(3)), Thing(), []
+
+    @trace(without_host=True)
+    def step(x: Tensor) -> Tensor:
+        state.alias = weight.detach()  # type: ignore[attr-defined]
+        log.append(tensor(np.ones(3, np.float32)))
+        return x * 2.0
+
+    for call in range(3):
+        step(filled(1.0))
+        weight[...] = filled(call + 1.0)
+    assert number(state.alias) == 2.0  # type: ignore[attr-defined]
+    assert len({id(t) for t in log}) == 3
+
+
+@pytest.mark.parametrize("capture_as_const", [False, True])
+def test_an_alias_and_data_that_nobody_keeps_let_the_body_rest(capture_as_const: bool) -> None:
+    weight, calls = Parameter(np.ones(3)), []
+
+    @trace(without_host=True, capture_as_const=capture_as_const)
+    def step(x: Tensor) -> Any:
+        calls.append(1)
+        return x * weight.detach() + x.detach(), x.detach()
+
+    for value in (1.0, 2.0, 3.0):
+        result, alias = step(filled(value))
+        assert number(result) == 2 * value and number(alias) == value
+    assert len(calls) == 1
+
+    @xla_trace(backend="eager", capture_as_const=True)
+    def constant(x: Tensor) -> Tensor:
+        return x * weight.detach() + tensor(np.ones(3, np.float32))
+
+    assert [number(constant(filled(v))) for v in (1.0, 2.0)] == [2.0, 3.0]

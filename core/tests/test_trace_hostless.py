@@ -63,6 +63,16 @@ def test_without_host_refuses_what_only_the_body_could_supply(make) -> None:
         made_inside(tensor([1.0, 2.0]))
 
 
+def test_an_array_that_the_body_makes_is_a_constant() -> None:
+    lower = trace(lambda x: x * np.tril(np.ones((3, 3), np.float32)), without_host=True)
+    doubled = trace(lambda x, m: x * (m * 2), without_host=True)
+    x = floats(3)
+    for _ in range(3):
+        np.testing.assert_array_equal(lower(tensor(x)).numpy(), x * np.tril(np.ones((3, 3), np.float32)))
+        np.testing.assert_array_equal(doubled(tensor(x), np.ones(3, np.float32)).numpy(), x * 2)
+    assert lower.stats()["records"] == doubled.stats()["records"] == 1
+
+
 def test_without_host_refuses_what_only_the_body_could_read() -> None:
 
     @trace(without_host=True)

@@ -351,3 +351,35 @@ def test_a_variable_that_the_body_binds_to_an_argument_is_bound_at_every_call() 
         return x - before
 
     assert [step(tensor([v])).item() for v in (1.0, 3.0, 6.0, 10.0)] == [1.0, 2.0, 3.0, 4.0]
+
+
+LATER: Tensor | None = None
+
+
+def test_none_that_becomes_a_tensor_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    around: Tensor | None = None
+
+    class Runner:
+        def __init__(self) -> None:
+            self.w: Tensor | None = None
+
+        @trace(without_host=True)
+        def method(self, x: Tensor) -> Tensor:
+            return x * 1.0 if self.w is None else x + self.w
+
+    @trace(without_host=True)
+    def by_global(x: Tensor) -> Tensor:
+        return x * 1.0 if LATER is None else x + LATER
+
+    @trace(without_host=True)
+    def by_cell(x: Tensor) -> Tensor:
+        return x * 1.0 if around is None else x + around
+
+    runner, x, two = Runner(), tensor([1.0]), tensor([2.0])
+    functions = [runner.method, by_global, by_cell]
+    for expected in (1.0, 3.0, 1.0):
+        around = runner.w = two if expected == 3.0 else None
+        monkeypatch.setitem(globals(), "LATER", around)
+        for function in functions:
+            assert [function(x).item() for _ in range(3)] == [expected] * 3
+    assert by_global.stats()["records"] == by_cell.stats()["records"] <= 3

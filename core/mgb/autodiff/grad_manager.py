@@ -122,15 +122,17 @@ class GradManager(_Recorder):
             Something is not a Tensor, or not of a float dtype.
         """
         added = [] if callbacks is None else [callbacks] if callable(callbacks) else list(callbacks)
+        changes = False
         for tensor in _checked(tensors):
             attached = self._attached.get(id(tensor))
+            changes = changes or attached is None or bool(added)
             if attached is None:
                 attached = self._attached[id(tensor)] = _Attached(tensor, self._forget(id(tensor)))
                 if self._tape is not None:
                     self._tape.watch(tensor, attached.arrived)
             attached.callbacks += added
         session = ACTIVE.get()
-        if session is None or not session.replays:
+        if changes and (session is None or not session.replays):
             self._revision += 1
         return self
 

@@ -99,7 +99,7 @@ class Observing(CallSession):
         given = (t._grad for key, (t, _, _) in self._grads.items() if key in self._given_grads)
         result = self._returned if result is None else result
         grads = Counter(map(id, given))
-        self._kept = held_elsewhere(self._own_alive, result, grads)
+        self._kept = held_elsewhere(self._own_alive, result, grads + Counter(map(id, self._holds())))
         if self._held_before:
             self.record.kept_leaves = self._kept_leaves(result, grads)
 
@@ -144,8 +144,8 @@ class Observing(CallSession):
             yield original
 
     def _own_alive(self) -> list[Tensor]:
-        """The living Tensors that the body made, each once."""
-        return list({id(t): t for t in self.alive() if self.is_own(t)}.values())
+        """The living Tensors that the body made, each once: by an op, of data, or as an alias."""
+        return [t for reference in list(self._own.values()) if (t := reference()) is not None]
 
     def _value_bindings(self) -> list[Binding]:
         owners = {}
@@ -237,7 +237,7 @@ class Observing(CallSession):
 
     def compute_living(self) -> None:
         """Give all that Python has of a call that was only noted its value, as if the body had run."""
-        for tensor in self._own_alive():
+        for tensor in filter(self.is_own, self.alive()):
             with suppress(Exception):  # that op raises where it is wanted, as it does in eager code
                 self.evaluate((tensor._index,))
 

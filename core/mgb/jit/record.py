@@ -235,6 +235,8 @@ class Record:
     kept : frozenset of int
         The steps whose Tensors Python keeps elsewhere than in the result, or with a ``grad`` that the body
         gave them: only the body can renew these.
+    keeps_data : bool
+        Does Python keep a Tensor that the body made without an op: of data, or as an alias?
     kept_leaves : frozenset of int
         The arguments that Python keeps since the body has run, by their places.
     trainers : list of (weak reference, int)
@@ -248,6 +250,8 @@ class Record:
         For each Tensor in the result which one it is, by a number if the body made it.
     captured : dict
         The constants that were values of Tensors outside, by their nodes.
+    arrangement : Structure or None
+        How the arguments were nested and named, so which one stands at which place.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -263,11 +267,13 @@ class Record:
     watched: list[Outside] = field(default_factory=list)
     kept: frozenset[int] = frozenset()
     kept_leaves: frozenset[int] = frozenset()
+    keeps_data: bool = False
     trainers: list[tuple[weakref.ref[Any], int]] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     same: tuple[int, ...] = ()
     returned: tuple[int | Outside | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)
+    arrangement: Any = None
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
@@ -279,6 +285,7 @@ class Record:
             self.expected,
             trainers=self.trainers,
             statics=statics,
+            arrangement=self.arrangement,
         )
 
     def note(self, modules: Sequence[Any], before: Iterable[State | Surroundings]) -> None:
@@ -337,7 +344,7 @@ class Record:
     @property
     def keeps(self) -> bool:
         """Does Python keep something of each call, so that the body must run at each?"""
-        return bool(self.kept or self.kept_leaves)
+        return bool(self.kept or self.kept_leaves or (self.keeps_data and self.changes is None))
 
     def gone(self) -> str | None:
         """Where a Tensor was used that Python has let go of since: what stands there now only it knows."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from ..apply import caller, evaluate
 from ..autodiff import GradManager
@@ -30,19 +27,6 @@ from .record import (
     external_ref,
 )
 from .surroundings import State, Surroundings
-
-_PACKAGE = __name__.partition(".")[0]
-
-#: Between an op and the line of a program that asks for it.
-_OPERATORS = frozenset(
-    {
-        __name__,
-        f"{_PACKAGE}.apply",
-        f"{_PACKAGE}.ops.operators",
-        f"{_PACKAGE}.ops.numpy_protocol",
-        f"{_PACKAGE}.functional.elemwise",
-    }
-)
 
 
 class Recording(Observing):
@@ -87,7 +71,6 @@ class Recording(Observing):
         self._instance: Any = None  # what the body is a method of
         self._surroundings: Surroundings | None = None  # as the body found them
         self._trainers: dict[int, weakref.ref[Any]] = {}
-        self._arrays: list[tuple[weakref.ref[Any], str]] = []  # that were operands, and where
         self._unknown: str | None = None  # where data that only the body can make was used first
 
     # the Session protocol
@@ -180,8 +163,6 @@ class Recording(Observing):
 
     def check_known(self) -> None:
         """Refuse what only the body could supply, when it is not to run again."""
-        if self._unknown is None:  # an array that is gone was made in the body
-            self._unknown = next((source for array, source in self._arrays if array() is None), None)
         if self._unknown is not None:
             raise UnknownInputError(
                 f"have some unknown input tensors in trace result: the one used at {self._unknown} was made "
@@ -201,6 +182,7 @@ class Recording(Observing):
         given = [t for reference in self._own_grads if (t := reference()) is not None and t._grad is not None]
         kept = [t for t in alive if id(t) in self._kept]
         self.record.kept = frozenset([t._index for t in (*given, *kept)])
+        self.record.keeps_data = not self._kept <= set(map(id, kept))
         watched = ((key, r) for key, r in self._watched.items() if r() is not None)
         self.record.watched = [Outside(r, self._leaf_tensors.get(key)) for key, r in watched]
         trainers = [(r, trainer._revision) for r in self._trainers.values() if (trainer := r()) is not None]
@@ -264,22 +246,10 @@ class Recording(Observing):
         refs = []
         for position, tensor in enumerate(inputs):
             ref = self.ref(tensor)
-            if raw and isinstance(ref, Literal):
-                if type(raw[position]) in (bool, int, float):
-                    ref.raw = raw[position]
-                elif isinstance(raw[position], np.ndarray) and not self.takes_data:
-                    self._note_array(raw[position])
+            if raw and isinstance(ref, Literal) and type(raw[position]) in (bool, int, float):
+                ref.raw = raw[position]
             refs.append(ref)
         return tuple(refs)
-
-    def _note_array(self, array: Any) -> None:
-        """Remember an array that the body, not a function of ours, has an op take for a constant."""
-        frame = sys._getframe(1)
-        while frame.f_globals.get("__name__") in _OPERATORS and frame.f_back is not None:
-            frame = frame.f_back
-        if str(frame.f_globals.get("__name__")).partition(".")[0] != _PACKAGE:
-            whole = array.base if isinstance(array.base, np.ndarray) else array
-            self._arrays.append((weakref.ref(whole), caller()))
 
     def ref(self, tensor: Tensor) -> Ref:
         """Where the value of `tensor` comes from."""

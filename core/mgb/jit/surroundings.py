@@ -29,6 +29,9 @@ _CONTAINERS = (list, dict, set, deque)
 #: What holds the values that a body computes with, other values each time.
 _PARTS = (Tensor, Module, Optimizer, GradManager)
 
+#: What a variable or an attribute holds that is followed; None may become one of the others.
+_FOLLOWED = (*_PARTS, type(None))
+
 #: Other attributes that say what a call does, known by their identity.
 _KNOWN = (*_CONTAINERS, GradManager, Tensor, np.ndarray, np.ufunc, type, FunctionType, BuiltinFunctionType)
 
@@ -44,9 +47,9 @@ def decisive(module: Any) -> dict[str, Any]:
 
 
 def attributes_of(instance: Any) -> dict[str, Any]:
-    """The attributes of an object that are Tensors, Modules, Optimizers and GradManagers."""
+    """The attributes of an object that are Tensors, Modules, Optimizers, GradManagers, or None yet."""
     found = getattr(instance, "__dict__", {})
-    return {name: value for name, value in found.items() if isinstance(value, _PARTS)}
+    return {name: value for name, value in found.items() if isinstance(value, _FOLLOWED)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,17 +71,24 @@ class Variable:
 
 
 def variables_of(function: Any) -> list[Variable]:
-    """Those from outside of `function`, or in what it wraps, that hold a Tensor or what holds Tensors."""
+    """Those from outside of `function`, or in what it wraps, that hold Tensors, what has some, or None."""
     found: list[Variable] = []
     while function is not None:
         plain = getattr(function, "__func__", function)
         if isinstance(plain, FunctionType):
-            names = _globals_in(plain.__code__)
+            names = [name for name in _globals_in(plain.__code__) if name in plain.__globals__]
             found += [Variable(name, plain.__globals__, plain.__globals__.get(name)) for name in names]
             cells = zip(plain.__code__.co_freevars, plain.__closure__ or ())
-            found += [Variable(v.name, v.holder, v.now()) for v in (Variable(n, c, None) for n, c in cells)]
+            found += [Variable(name, cell, cell.cell_contents) for name, cell in cells if _is_full(cell)]
         function = getattr(function, "__wrapped__", None)
-    return [variable for variable in found if isinstance(variable.value, _PARTS)]
+    return [variable for variable in found if isinstance(variable.value, _FOLLOWED)]
+
+
+def _is_full(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is cell.cell_contents
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=1024)

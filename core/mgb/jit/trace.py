@@ -320,7 +320,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     # recording
 
     def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
-        session = self._recording(flatten((args, kwargs))[0], without_host=False)
+        leaves, arrangement = flatten((args, kwargs))
+        session = self._recording(leaves, without_host=False)
+        session.record.arrangement = arrangement
         result = self._run_body(session, args, kwargs)
         try:
             if self.capture_as_const:

@@ -39,9 +39,10 @@ class UnrunRecording(Recording):
                 "returns, or a grad of it, where later calls could not renew it: return it and keep it "
                 "outside, or keep a Tensor and give that its value in place, as in `state[...] = value`"
             )
-        if record.kept_leaves and record.changes is None:
+        if (record.kept_leaves or record.keeps_data) and record.changes is None:
+            what = "an argument" if record.kept_leaves else "an alias or a tensor made of data"
             raise TraceOutputError(
-                f"{self.subject} keeps an argument elsewhere than in what it returns, "
+                f"{self.subject} keeps {what} elsewhere than in what it returns, "
                 "where later calls could not renew it: keep it outside, or give a Tensor that is kept its "
                 "value in place, as in `state[...] = value`"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -58,9 +58,9 @@ class WholeRecording(UnrunRecording):
     ) -> None:
         super().__init__(leaves, symbolic=True, capture_as_const=False, without_host=True)
         self.belongings = Belongings(leaves, instance)
+        self._held: dict[int, Tensor] = {}  # Tensors from outside that are constants now
         self.surround(function, instance)
         self.takes_data = capture_as_const
-        self._held: dict[int, Tensor] = {}  # Tensors from outside that are constants now
         for module in self.belongings.modules:
             self.entered(module)
 
@@ -103,6 +103,10 @@ class WholeRecording(UnrunRecording):
             f"exclude_from_trace at {caller()} needs the Python body at every call, which a function that is "
             "compiled whole never runs again; compile its parts by partial_trace"
         )
+
+    def _holds(self) -> Iterator[Any]:
+        yield from super()._holds()
+        yield from self._held.values()
 
     def check_known(self) -> None:
         """Refuse what is neither an argument nor in one, and new values for what is constant."""

@@ -66,7 +66,7 @@ class Optimizer(Holder, ABC):
             raise ParameterError("some parameters appear in more than one parameter group")
         self._check(group)
         self.param_groups.append(group)
-        self._revision += 1
+        self._revision += bool(group["params"])
         for param in group["params"]:
             self._state[param] = self._new_state(param, group)
 
