@@ -7,6 +7,7 @@ from typing import Any
 
 from . import ops as _ops  # noqa: F401 - gives Tensor its arithmetic
 from .device import get_default_device, get_device_count, is_cuda_available, set_default_device
+from .ops.numpy_protocol import FILLERS as _FILLERS
 from .tensor import Parameter, Tensor, from_dlpack, tensor
 
 __version__ = "0.1.0"
@@ -22,6 +23,8 @@ _ELSEWHERE = {
     "get_logger": "logger",
     "set_log_level": "logger",
 }
+
+_FILLERS.append(lambda: importlib.import_module(".functional.numpy_functions", __name__))
 
 __all__ = [
     "Parameter",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,14 @@ from .primitives import floor_div, mod, shl, shr
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
+#: What imports those who fill it: they stand on a higher floor, and come in when somebody asks first.
+FILLERS: list[Callable[[], object]] = []
+
+
 def functions() -> Mapping[Callable[..., Any], Callable[..., Any]]:
-    """`FUNCTIONS`; who fills it stands on a higher floor and is imported when somebody asks first."""
-    import_module("..functional.numpy_functions", __package__)
+    """`FUNCTIONS`, filled."""
+    for fill in FILLERS:
+        fill()
     return FUNCTIONS
 
 
