@@ -16,7 +16,7 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
-from .tensor import ACTIVE, CONSTANT, Tensor, as_array, wrap
+from .tensor import ACTIVE, CONSTANT, Tensor, as_array, run_in, wrap
 
 _SCALARS = (bool, int, float)
 _HALVES = frozenset(dtypes.HALVES)
@@ -190,11 +190,7 @@ def _widened(arrays: Sequence[Any]) -> list[Any]:
 
 def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
     assert op.body is not None
-    token = ACTIVE.set(None)
-    try:
-        out = op.body(*(wrap(a, device) for a in _widened(arrays)), **params)._data
-    finally:
-        ACTIVE.reset(token)
+    out = run_in(None, op.body, *(wrap(a, device) for a in _widened(arrays)), **params)._data
     if any(a.dtype in _HALVES for a in arrays):
         dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
         out = out.astype(dtype, copy=False)

@@ -143,6 +143,9 @@ class Kernel:
     hazards : frozenset of (int, int), optional
         Inputs, each with an output of its shape and dtype, that `run` copies when both are the same memory;
         the core has others written over. None: it does not say, and what a reduction reads stays.
+    atomic : bool
+        Whenever `run` raises, and wherever a signal interrupts it, each array of `out` is untouched or whole.
+        Only such a kernel is given memory of an input to write to: what it updates is never half updated.
     """
 
     run: Callable[..., None]
@@ -151,6 +154,7 @@ class Kernel:
     results: Callable[..., tuple[Any, ...]] | None = None
     replaces: tuple[tuple[int, int], ...] = ()
     hazards: frozenset[tuple[int, int]] | None = None
+    atomic: bool = False
 
 
 class Backend(ABC):

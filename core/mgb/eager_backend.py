@@ -47,7 +47,7 @@ class EagerBackend(Backend):
                     value if type(value) is type(target) else devices.place(value, devices.where(target))
                 )
 
-        return Kernel(run, source=str(graph))
+        return Kernel(run, source=str(graph), atomic=True)
 
 
 def _value(node: Node, *arrays: Any) -> Any:

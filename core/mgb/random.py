@@ -27,7 +27,7 @@ from .ops.primitives import cast, iota, logical_and, lt, mulhi, shr, sqrt, where
 from .ops.random_bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
 from .ops.transcendental import exp, log
-from .tensor import ACTIVE, Tensor
+from .tensor import Tensor, run_in
 
 Size = int | Sequence[int] | None
 
@@ -275,11 +275,8 @@ def generator(device: str | None = None) -> RNG:
     """The generator behind the functions of this module and `functional.dropout`, on `device`."""
     name = devices.canonical(device or "xpux")
     if name not in _generators:
-        token = ACTIVE.set(None)  # it lives outside of the trace that happens to ask for it first
-        try:
-            _generators.setdefault(name, RNG(_first_seed(), name))
-        finally:
-            ACTIVE.reset(token)
+        # It lives outside of the trace that happens to ask for it first.
+        _generators.setdefault(name, run_in(None, RNG, _first_seed(), name))
     return _generators[name]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import ForeignTensorError, MgbError, SymbolicReadError
 from .ir import CONST, Graph, Node, Op, Spec, const_node, input_node
-from .tensor import ACTIVE, Tensor, place
+from .tensor import ACTIVE, Tensor, place, run_in
 
 
 class Builder:
@@ -107,13 +107,9 @@ def graph_of(function: Callable[..., Any], *specs: Spec) -> Graph:
 def rebuild(function: Callable[..., Any], inputs: Sequence[Node]) -> Graph:
     """As `graph_of`, over input nodes that exist already: every Graph -> Graph pass ends here."""
     builder = Builder()
-    token = ACTIVE.set(builder)
-    try:
-        out = function(*(builder.tensor(n) for n in inputs))
-        outputs = out if isinstance(out, tuple | list) else (out,)
-        return Graph(tuple(inputs), tuple(builder.node(o) for o in outputs))
-    finally:
-        ACTIVE.reset(token)
+    out = run_in(builder, function, *(builder.tensor(n) for n in inputs))
+    outputs = out if isinstance(out, tuple | list) else (out,)
+    return Graph(tuple(inputs), tuple(builder.node(o) for o in outputs))
 
 
 def copy_node(node: Node, *values: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Fold(Backend):
                 assert (target.shape, target.dtype) == (value.shape, value.dtype)
                 target[...] = value
 
-        return Kernel(call, str(graph), graph)
+        return Kernel(call, str(graph), graph, atomic=True)
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel:
         def call(*arrays: np.ndarray, out: tuple[np.ndarray, ...]) -> None:
@@ -58,7 +58,7 @@ class Fold(Backend):
             for k, xs, ys in reversed(parts):  # no order is promised
                 k.run(*xs, out=ys)
 
-        return Kernel(call)
+        return Kernel(call, atomic=True)
 
     def version(self) -> str:
         return "1"

@@ -61,7 +61,7 @@ class C(Backend):
         def run(*arrays, out):
             kernel(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *out)))
 
-        return Kernel(run, source(graph), blob)
+        return Kernel(run, source(graph), blob, atomic=True)
 
 
 def source(graph):

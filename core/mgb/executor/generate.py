@@ -76,6 +76,7 @@ class _Writer:
     row_major: set[Node] = field(default_factory=set)
     spare: dict[Call, str] = field(default_factory=dict)
     has_eager: bool = False
+    updates: bool = False  # may inputs have been written over by now?
 
     def __post_init__(self) -> None:
         self.device = device_of(self.graph)
@@ -118,6 +119,7 @@ class _Writer:
         """One call, and the memory that it writes to, with its GPU as the current one."""
         begin, device = len(self.lines), call.writes[0].spec.device
         self.prepare(call)
+        self.begin_updates([call])
         self.run(call)
         self.on_its_gpu(begin, device)
 
@@ -151,6 +153,7 @@ class _Writer:
         for call in calls:
             self.prepare(call)
             self.row_major.update(call.writes)
+        self.begin_updates(calls)
         self.line(f"{self.bind('chain', chain, unique=True)}({packed(self.names[n] for n in arrays)})")
         self.on_its_gpu(begin, calls[0].writes[0].spec.device)
         return True
@@ -160,6 +163,13 @@ class _Writer:
         if is_gpu(device) and len(self.lines) > begin and get_device_count("gpu") > 1:
             head = f"with {self.bind('on', on)}({device!r}):"
             self.lines[begin:] = [head, *("    " + line for line in self.lines[begin:])]
+
+    def begin_updates(self, calls: Sequence[Call]) -> None:
+        """Empty `arrays` before the first call that may write over an input: see `Program.call`."""
+        places = (self.plan.places.get(n, Place()) for call in calls for n in call.writes)
+        if not self.updates and any(place.update is not None for place in places):
+            self.updates = True
+            self.line("arrays.clear()")
 
     def prepare(self, call: Call) -> None:
         """The memory that a call writes to, and its inputs in a layout that its kernel can read."""

@@ -40,9 +40,11 @@ class Program:
     source : str
         The text of `call`.
     call : callable
-        ``call(arrays) -> tuple of arrays``, over one list or tuple of arrays as `inputs` says. An input that
-        is to be replaced is written in place only if `arrays` and one owner are all that refers to it: see
-        `mgb.ownership.owned_alone`. Several threads may call it at once.
+        ``call(arrays) -> tuple of arrays``, over a list of arrays as `inputs` says. An input that is to be
+        replaced is written in place only if `arrays` and one owner are all that refers to it: see
+        `mgb.ownership.owned_alone`. Before the first one is, `arrays` is emptied: a call that raises and
+        leaves it full has changed nothing, and after one that leaves it empty each input that is replaced is
+        as it was or has its new value, whole. Several threads may call it at once.
     planned_bytes : int or None
         What a call would hold at most if each step ran once; None: each does. See `executor.peak`.
     """

@@ -44,6 +44,11 @@ class Call:
         return self.kernel is not None and not self.hands_over and len(self.steps) == 1
 
     @cached_property
+    def is_atomic(self) -> bool:
+        """Is each of its results untouched or whole, whatever ends it? Of a ufunc it is."""
+        return self.kernel is None or self.kernel.atomic
+
+    @cached_property
     def reads(self) -> tuple[Node, ...]:
         """The operands of `kernel`."""
         return tuple(n for step in self.steps for n in step.reads)

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ExportError
 from ..executor import Options, Program
 from ..ir import Graph
-from ..tensor import ACTIVE, Tensor, active_trace
+from ..tensor import Tensor, active_trace
 from .argument_specs import stand_ins
 from .arguments import check_tensors, key_of, shapes_of
 from .captured import Captured, check_pure, graph_of
@@ -164,20 +164,22 @@ def _recorded(session: Recording, body: Callable[[], Any], wants_ends: bool) -> 
     """What `body` did, and its ends unless it has looked at values; nothing is run."""
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
-    token = ACTIVE.set(session)
     try:
-        result = [body()]
-        session.find_kept(result)
-        ends = results_of(result.pop(), session) if wants_ends and not session.reads else None
-        record = session.finish()
-        if ends is not None:
-            session.check_known()
-        if record.kept:
-            session.compute_living()
+        found: tuple[Record, _Ends | None] = session.note(_noted, session, body, wants_ends)
     finally:
-        ACTIVE.reset(token)
-        session.undo()
         session.forget()
+    return found
+
+
+def _noted(session: Recording, body: Callable[[], Any], wants_ends: bool) -> tuple[Record, _Ends | None]:
+    result = [body()]
+    session.find_kept(result)
+    ends = results_of(result.pop(), session) if wants_ends and not session.reads else None
+    record = session.finish()
+    if ends is not None:
+        session.check_known()
+    if record.kept:
+        session.compute_living()
     return record, ends
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
+from typing import Any
 
 from ..tensor import ACTIVE
 from .recording import Recording
 from .replay import Replay
 
 
-@contextmanager
-def exclude_from_trace() -> Iterator[None]:
+class exclude_from_trace(ContextDecorator):
     """Run the block eagerly and freely, at every call; outside a trace this does nothing.
 
     What was traced before has its values inside the block; Tensors made inside are inputs of what follows.
@@ -29,14 +28,21 @@ def exclude_from_trace() -> Iterator[None]:
     >>> [f(tensor(1), i).item() for i in range(3)]
     [3, 2, 3]
     """
-    session = ACTIVE.get()
-    if not isinstance(session, Recording | Replay):
-        yield
-        return
-    session.pause()
-    token = ACTIVE.set(None)
-    try:
-        yield
-    finally:
-        ACTIVE.reset(token)
-        session.resume()
+
+    _session: Recording | Replay | None = None
+
+    def _recreate_cm(self) -> exclude_from_trace:
+        """One for each call of a function that this decorates: it may call itself."""
+        return exclude_from_trace()
+
+    def __enter__(self) -> None:
+        session = ACTIVE.get()
+        if isinstance(session, Recording | Replay):
+            session.pause()
+            self._session = session
+            ACTIVE.set(None)
+
+    def __exit__(self, *_error: Any) -> None:
+        if self._session is not None:
+            ACTIVE.set(self._session)
+            self._session.resume()

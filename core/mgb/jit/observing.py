@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..tensor import ACTIVE, Tensor
+from ..tensor import Tensor, run_in
 from .held import held_elsewhere, places_in, references
 from .reach import found_elsewhere
 from .record import Binding, Expected, Outside, Pin, Record, Ref
@@ -80,6 +80,9 @@ class Observing(CallSession):
         elif not reads:
             self._own_grads.append(weakref.ref(tensor))
 
+    def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        return ((tensor, grad) for tensor, grad, _ in self._grads.values())
+
     def watched(self, tensor: Tensor) -> None:
         if not self.is_own(tensor):
             self._watched[id(tensor)] = weakref.ref(tensor)
@@ -117,11 +120,8 @@ class Observing(CallSession):
 
     def _found_now(self, keys: Iterable[int]) -> frozenset[int]:
         """Those of some arguments that can be found elsewhere than in calls that are running."""
-        token = ACTIVE.set(None)  # what leads to this session leads nowhere
-        try:
-            return found_elsewhere([self._leaf_references[key]() for key in keys], None, {})
-        finally:
-            ACTIVE.reset(token)
+        leaves = [self._leaf_references[key]() for key in keys]
+        return run_in(None, found_elsewhere, leaves, None, {})  # what leads to this session leads nowhere
 
     def note_arguments(self) -> None:
         """Count, right before the body runs, what holds the arguments."""

@@ -11,7 +11,7 @@ from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError, UnknownInputError
 from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
-from ..tensor import CONSTANT, Tensor, place, wrap
+from ..tensor import CONSTANT, Tensor, place, run_in, wrap
 from .observing import Observing
 from .record import (
     CUTS,
@@ -214,6 +214,16 @@ class Recording(Observing):
             if tensor._data is not None:
                 self.values[tensor._index] = tensor._data
         super().release()
+
+    def note(self, body: Callable[..., Any], *args: Any) -> Any:
+        """``body(*args)`` in this session, which leaves every Tensor outside as it was."""
+        try:
+            result = run_in(self, body, *args)
+            self.undo()
+        except BaseException:
+            self.undo()
+            raise
+        return result
 
     def undo(self) -> None:
         """Leave every Tensor outside as it was before the call: it was noted, not run."""

@@ -233,9 +233,7 @@ class Replay(CallSession):
         keeps = self._may_leave and self._entries[self._cursor].op is not END
         if keeps:
             self._unchanged.append(tuple(self.fed))
-        self.variant.run(self._segment, self.fed, self.values)
-        if not keeps:
-            self._ran = self.record, self._cursor
+        self.run_segment(self.variant, self._segment, keeps)
 
     def _skip_read(self, step: int) -> None:
         if self._finished:

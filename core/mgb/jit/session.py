@@ -6,14 +6,16 @@ import gc
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Tensor
 from .record import SHAPE, Entry, Literal, Record, external_ref
+
+if TYPE_CHECKING:
+    from .variant import Variant
 
 
 class CallSession(ABC):
@@ -32,6 +34,7 @@ class CallSession(ABC):
         self.values: dict[int, Any] = {}
         self._tensors: list[weakref.ref[Tensor]] = []
         self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with an array, or a ref to one
+        self._grads_before: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] = []
 
     # the Session protocol, as far as it is common
 
@@ -71,8 +74,10 @@ class CallSession(ABC):
     def entered(self, module: Any) -> None:  # noqa: B027
         pass
 
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:  # noqa: B027
-        pass
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        if not reads:  # weakly, for the memory of a gradient that is replaced is wanted for the new one
+            grad = tensor._grad
+            self._grads_before.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
 
     def watched(self, tensor: Tensor) -> None:  # noqa: B027
         pass
@@ -113,6 +118,7 @@ class CallSession(ABC):
         self.release()
         self._tensors.clear()
         self._replaced.clear()
+        self._grads_before.clear()
 
     def release(self) -> None:
         """Give every living Tensor its value, if there is one: it is like any Tensor from outside then."""
@@ -141,6 +147,25 @@ class CallSession(ABC):
     def entry(self, step: int) -> Entry:
         """The recorded step."""
         return self.record.entries[step]
+
+    # values by programs
+
+    def run_segment(self, variant: Variant, number: int, keeps: bool = False) -> None:
+        """Run a segment of what is followed; unless it `keeps` them, inputs may be overwritten.
+
+        They count as overwritten before they are: an exception may arise at any moment, and what it leaves in
+        an input is the old value or the new one, but no operand any more.
+        """
+        arrays: list[Any] = [None]
+        before = self._ran
+        try:
+            if not keeps:
+                self._ran = variant.record, variant.segments[number].stop
+            variant.run(number, self.fed, self.values, arrays)
+        except BaseException:
+            if arrays:  # no input has changed
+                self._ran = before
+            raise
 
     # values without a program
 
@@ -178,21 +203,39 @@ class CallSession(ABC):
             for r in args
         ]
 
-    def abandon(self) -> None:
-        """The body or its program raised: what was done before that stands, as in eager code."""
+    def abandon(self, error: BaseException) -> None:
+        """The body or its program raised `error`: each Tensor outside is as before the call or as after it.
+
+        After an error what was done before it stands, as in eager code, as far as no program has begun to
+        overwrite what it needs. An interrupt is answered at once: nothing is computed any more.
+        """
         self._failed = True
-        with suppress(Exception):  # that op fails here again, and what follows it was never done
+        try:
             self._tensors = [weakref.ref(t) for t in self.in_flight()]
-            self.evaluate({t._index for t in self.alive() if t._data is None} - self.lost())
+            if isinstance(error, Exception):
+                self.evaluate({t._index for t in self.alive() if t._data is None} - self.lost())
+        except Exception:  # that op fails here again, and what follows it was never done
+            pass
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
+        """Give Tensors outside that have no value the one of before, or what a program has left in its place."""
         self.release()
         for tensor, array in self.previous():
             if tensor._session is self:
                 tensor._data, tensor._session, tensor._index, tensor._spec = array, None, -1, None
-        for external in self.record.externals:
-            owner = external.owner() if external.owner is not None else None
-            if owner is not None and owner._grad is not None and owner._grad._session is self:
-                owner._grad = None
+        for tensor, grad in self.grads_before():
+            if tensor._grad is not None and tensor._grad._session is self:
+                tensor._grad = grad
         self.settle()
+
+    def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """The Tensors outside whose ``grad`` was replaced, and what it was; the latest first."""
+        for reference, old in reversed(self._grads_before):
+            tensor = reference()
+            if tensor is not None:
+                yield tensor, old() if old is not None else None
 
     def previous(self) -> Iterator[tuple[Tensor, Any]]:
         """The Tensors that took new values in this call, and the arrays they had before, latest first."""

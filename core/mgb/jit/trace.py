@@ -12,7 +12,7 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import ACTIVE, Tensor, active_trace
+from ..tensor import Tensor, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
 from .arguments import check_tensors, key_of, names_of, shapes_of
@@ -206,8 +206,11 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session.symbolic_shape = self.symbolic_shape
         session.lenient = lenient
         try:
-            result = self._run_body(session, args, kwargs)
-            self._finish(session)
+            result = run_in(session, self.__wrapped__, *args, **kwargs)
+            session.finish()
+        except BaseException as error:
+            session.abandon(error)
+            raise
         finally:
             if session.left:
                 families.part(shapes)
@@ -220,13 +223,6 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         elif not session.left:
             families.follow(shapes)
         return result
-
-    def _finish(self, session: Replay) -> None:
-        try:
-            session.finish()
-        except BaseException:
-            session.abandon()
-            raise
 
     def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
         leaves = flatten((args, kwargs))[0]
@@ -306,30 +302,19 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             return f"a GradManager outside of {self.__name__} does not record this call"
         return reasons.of_keys(self.__name__, known, key, names)
 
-    def _run_body(self, session: Recording | Replay, args: Any, kwargs: Any) -> Any:
-        token = ACTIVE.set(session)
-        try:
-            return self.__wrapped__(*args, **kwargs)
-        except BaseException:
-            ACTIVE.set(None)
-            session.abandon()
-            raise
-        finally:
-            ACTIVE.reset(token)
-
     # recording
 
     def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         leaves, arrangement = flatten((args, kwargs))
         session = self._recording(leaves, without_host=False)
         session.record.arrangement = arrangement
-        result = self._run_body(session, args, kwargs)
         try:
+            result = run_in(session, self.__wrapped__, *args, **kwargs)
             if self.capture_as_const:
                 self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
             return result, self._close(session, session.finish())
-        except BaseException:
-            session.abandon()
+        except BaseException as error:
+            session.abandon(error)
             raise
 
     def _record_hostless(
@@ -338,10 +323,10 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
         session = self._recording(leaves, without_host=True)
         session.found_elsewhere = found
-        box = [self._run_body(session, args, kwargs)]
-        session.find_kept(box)
-        result = box.pop()
         try:
+            box = [run_in(session, self.__wrapped__, *args, **kwargs)]
+            session.find_kept(box)
+            result = box.pop()
             if session.reads:
                 return result, self._close(session, session.finish()), None
             structure, refs = results_of(result, session)
@@ -349,8 +334,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             record = session.finish()
             session.check_known()
             variant = self._close(session, record)
-        except BaseException:
-            session.abandon()
+        except BaseException as error:
+            session.abandon(error)
             raise
         session.forget()
         skips = not record.keeps and record.gone() is None
@@ -372,7 +357,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         variant = Variant(record, self._compiler)
         if self.symbolic:
             for number in range(len(variant.segments)):
-                variant.run(number, session.fed, session.values)
+                session.run_segment(variant, number)
         session.settle()
         self._statistics.recorded()
         return variant
@@ -380,16 +365,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     def _note(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Record one call and run nothing of it; its result has no values."""
         session = self._recording(flatten((args, kwargs))[0], without_host=self.without_host, symbolic=True)
-        token = ACTIVE.set(session)
-        try:
-            result = self.__wrapped__(*args, **kwargs)
-            if self.record_only:
-                self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-            record = session.finish()
-        finally:
-            ACTIVE.reset(token)
-            session.undo()
+        result, record = session.note(self._noted_body, session, args, kwargs)
         return result, Variant(record, self._compiler)
+
+    def _noted_body(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Record]:
+        result = self.__wrapped__(*args, **kwargs)
+        if self.record_only:
+            self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
+        return result, session.finish()
 
     # looking at it
 

@@ -79,10 +79,13 @@ class Variant:
         built = self._of(number)
         return built.program, built.reads
 
-    def run(self, number: int, fed: Sequence[Any], values: dict[int, Any]) -> None:
-        """Run a segment on the external arrays `fed` and earlier values; add its own to `values`."""
+    def run(self, number: int, fed: Sequence[Any], values: dict[int, Any], arrays: list[Any]) -> None:
+        """Run a segment on the external arrays `fed` and earlier values; add its own to `values`.
+
+        `arrays` gets what the program reads, and is emptied before an input is overwritten: see `Program.call`.
+        """
         if self.segments[number].outputs:
-            (self._built[number] or self._of(number)).run(fed, values)
+            (self._built[number] or self._of(number)).run(fed, values, arrays)
 
     def _of(self, number: int) -> _Built:
         found = self._built[number]
@@ -116,25 +119,25 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Built:
-    """The program of a segment, the refs that it reads, and ``run(fed, values)``."""
+    """The program of a segment, the refs that it reads, and ``run(fed, values, arrays)``."""
 
     program: Program
     reads: tuple[int, ...]
-    run: Callable[[Sequence[Any], dict[int, Any]], None]
+    run: Callable[[Sequence[Any], dict[int, Any], list[Any]], None]
 
 
 def _runner(
     program: Program, reads: Sequence[int], outputs: Sequence[int]
-) -> Callable[[Sequence[Any], dict[int, Any]], None]:
+) -> Callable[[Sequence[Any], dict[int, Any], list[Any]], None]:
     """A straight-line function for `Variant.run`: loops over few values cost as much as a small program.
 
-    Nothing but the list that it makes refers to an array in addition: see `Program.call`.
+    Nothing but the list `arrays` refers to an array in addition: see `Program.call`.
     """
-    arrays = ", ".join(f"values[{ref}]" if ref >= 0 else f"fed[{-1 - ref}]" for ref in reads)
+    read = "".join(f"values[{ref}], " if ref >= 0 else f"fed[{-1 - ref}], " for ref in reads)
     targets = "".join(f"values[{step}], " for step in outputs)
     scope: dict[str, Any] = {"call": program.call}
-    exec(f"def run(fed, values):\n    {targets}= call([{arrays}])", scope)
-    run: Callable[[Sequence[Any], dict[int, Any]], None] = scope["run"]
+    exec(f"def run(fed, values, arrays):\n    arrays[:] = ({read})\n    {targets}= call(arrays)", scope)
+    run: Callable[[Sequence[Any], dict[int, Any], list[Any]], None] = scope["run"]
     return run
 
 

@@ -21,7 +21,7 @@ from ..errors import (
     UnknownInputError,
 )
 from ..ir import Spec
-from ..tensor import ACTIVE, CONSTANT, Tensor, active_trace
+from ..tensor import CONSTANT, Tensor, active_trace
 from .argument_specs import stand_ins
 from .arguments import key_of, shapes_of
 from .belongings import Belongings
@@ -304,7 +304,10 @@ class xla_trace(trace):
         found = found_elsewhere(leaves, self.__wrapped__, kwargs)
         session = self._recording(leaves, without_host=True)
         session.found_elsewhere = found
-        token = ACTIVE.set(session)
+        record, structure, refs = session.note(self._noted_body, session, args, kwargs)
+        return Variant(record, self._compiler), structure, refs
+
+    def _noted_body(self, session: Recording, args: Any, kwargs: Any) -> Any:
         try:
             result = [self.__wrapped__(*args, **kwargs)]
             session.find_kept(result)
@@ -312,13 +315,10 @@ class xla_trace(trace):
             record = session.finish()
             session.check_known()
             session.check_kept(record)
-        except BaseException:
+        except Exception:
             session.compute_living()
             raise
-        finally:
-            ACTIVE.reset(token)
-            session.undo()
-        return Variant(record, self._compiler), structure, refs
+        return record, structure, refs
 
     def _recording(
         self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None

@@ -80,6 +80,23 @@ def _ambient() -> Any:
 ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_ambient())  # noqa: B039
 
 
+def run_in(session: Session | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``function(*args, **kwargs)`` with `session` as the active one.
+
+    Whatever ends the call, a signal between two bytecodes too, the session of before is active again: once it
+    is replaced, each place where an exception can arise is covered by the handler.
+    """
+    before = ACTIVE.get()
+    try:
+        ACTIVE.set(session)
+        result = function(*args, **kwargs)
+        ACTIVE.set(before)
+    except BaseException:
+        ACTIVE.set(before)
+        raise
+    return result
+
+
 def active_trace() -> Session | None:
     """The trace that records or replays in this context; else what `mgb.jit.auto` deferred is computed."""
     session = ACTIVE.get()

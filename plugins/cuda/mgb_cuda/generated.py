@@ -104,7 +104,7 @@ class Generated(Backend):
             return None
         text = "\n\n".join(dict.fromkeys(k.source for k in kernels))
         units = [kernel.state.unit() for kernel in kernels]
-        return Kernel(Joined(units).run, text, hazards=_hazards(units))
+        return Kernel(Joined(units).run, text, hazards=_hazards(units), atomic=True)
 
     def chain(
         self,
@@ -124,7 +124,7 @@ class Generated(Backend):
         kernels = self.kernels(graph, self.devices, Images(self.name, saved))
         unit = kernels.unit()
         run = kernels.run if self.several else unit.run
-        return Kernel(run, expected(unit, ready), kernels, hazards=_hazards([unit]))
+        return Kernel(run, expected(unit, ready), kernels, hazards=_hazards([unit]), atomic=True)
 
 
 def _hazards(units: Sequence[Unit]) -> frozenset[tuple[int, int]]:

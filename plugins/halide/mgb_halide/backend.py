@@ -127,7 +127,7 @@ def _image(frame: Frame, plan: HalideSchedule, form: Form, tried: list[Pipeline]
 
 def _called(units: Sequence[Unit], source: str, state: Unit | None = None) -> Kernel:
     launcher = Calls(units)
-    return Kernel(launcher.run, source, state, hazards=launcher.hazards)
+    return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=True)
 
 
 def _source(frame: Frame, plan: HalideSchedule) -> str:

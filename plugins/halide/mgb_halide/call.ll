@@ -30,7 +30,8 @@ declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare i64 @PyLong_AsLong(ptr)
 declare void @Py_DecRef(ptr)
-declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
+declare ptr @PyErr_NoMemory()
 declare void @llvm.x86.sse.sfence()
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
@@ -170,9 +171,14 @@ go:
   ret void
 }
 
-; How many threads are wanted. The GIL is held.
+; How many threads are wanted. The GIL is held. One, when an exception comes instead of an answer, as that of a
+; signal does: the kernel is done first, then the function that was called by Python raises it.
 define internal i64 @wanted() {
 entry:
+  %pending = call ptr @PyErr_Occurred()
+  %raised = icmp ne ptr %pending, null
+  br i1 %raised, label %unknown, label %ask
+ask:
   %function = load ptr, ptr @ask
   %answer = call ptr @PyObject_CallNoArgs(ptr %function)
   %failed = icmp eq ptr %answer, null
@@ -182,7 +188,6 @@ known:
   call void @Py_DecRef(ptr %answer)
   ret i64 %number
 unknown:
-  call void @PyErr_Clear()
   ret i64 1
 }
 
@@ -255,20 +260,27 @@ choose:
   br i1 %large, label %free, label %kept
 kept:
   store i64 1, ptr @threads
-  call i32 %function(ptr %pointers)
+  %kept_status = call i32 %function(ptr %pointers)
   br label %called
 free:
   %threads = call i64 @wanted()
   store i64 %threads, ptr @threads
   %state = call ptr @PyEval_SaveThread()
-  call i32 %function(ptr %pointers)
+  %free_status = call i32 %function(ptr %pointers)
   call void @PyEval_RestoreThread(ptr %state)
   br label %called
 called:  ; another call may have had this one store past the caches
+  %status = phi i32 [ %kept_status, %kept ], [ %free_status, %free ]
   call void @llvm.x86.sse.sfence()
-  br i1 %past, label %back, label %done
+  br i1 %past, label %back, label %judge
 back:
   store atomic i64 1, ptr @plain monotonic, align 8
+  br label %judge
+judge:  ; Halide has an error for nothing else here than for memory that it did not get
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %memory, label %done
+memory:
+  call ptr @PyErr_NoMemory()
   br label %done
 done:
   ret i64 0

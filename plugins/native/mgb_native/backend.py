@@ -45,7 +45,7 @@ def launched(units: Sequence[Any], source: str, state: Any = None) -> Kernel:
         As for `Kernel`.
     """
     launcher = Launcher(units)
-    return Kernel(launcher.run, source, state, hazards=launcher.hazards)
+    return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=True)
 
 
 class LaunchedBackend(Backend):

@@ -78,7 +78,7 @@ declare i32 @sched_setaffinity(i32, i64, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyErr_NoMemory()
-declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare i64 @PyLong_AsLong(ptr)
@@ -588,8 +588,8 @@ no:
   ret i1 false
 }
 
-; Whether as many threads are wanted as the program is for, and there are as many. Not so when there is no
-; answer: `slow` will ask again.
+; Whether as many threads are wanted as the program is for, and there are as many. Not so when an exception
+; came instead of an answer: that of a signal must not be lost.
 define internal i1 @suits(ptr %site, ptr %program) {
 entry:
   %threads_at = getelementptr %program, ptr %program, i32 0, i32 1
@@ -616,7 +616,6 @@ compare:
 yes:
   ret i1 true
 unknown:
-  call void @PyErr_Clear()
   ret i1 false
 }
 
@@ -712,6 +711,12 @@ fill:
   call void @llvm.memcpy.p0.p0.i64(ptr %list_outputs, ptr %items, i64 %output_bytes, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr %list_constants, ptr %constants, i64 %constant_bytes, i1 false)
   %status = call i32 @find(ptr %site, ptr %list, i64 %count)
+  %pending = call ptr @PyErr_Occurred()  ; instead of the number of threads, or by a kernel that called Python
+  %raised = icmp ne ptr %pending, null
+  br i1 %raised, label %raise, label %returned
+raise:
+  ret ptr null
+returned:
   switch i32 %status, label %python [
     i32 0, label %none
     i32 1, label %memory

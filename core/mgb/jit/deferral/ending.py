@@ -81,11 +81,13 @@ class Ending:
         """Compute the results from the external inputs `fed`, which are let go of when they were used."""
         self.runs += 1
         if self.program is not None:
+            arrays = [fed[-1 - r] for r in self._reads]
             try:
-                results = self.program.call([fed[-1 - r] for r in self._reads])
-                return dict(zip(self.outputs, results)), {}
+                return dict(zip(self.outputs, self.program.call(arrays))), {}
             except Exception:
-                pass  # which op it was, and what can be computed without it, shows below
+                if not arrays and self._reads:  # some inputs have their new values
+                    raise
+                arrays.clear()  # which op it was, and what can be computed without it, shows below
         if self._order is None:
             self._order = order(self._sequence, self.outputs)
         return run_one_by_one(self._order, fed)

@@ -14,7 +14,7 @@ from ...apply import record as tell_tapes
 from ...errors import AutoInterruptedError, ConversionError
 from ...executor import Options
 from ...ir import Op
-from ...tensor import ACTIVE, Tensor, place, wrap
+from ...tensor import Tensor, place, run_in, wrap
 from ..record import Literal
 from .ending import Ending, Outcome, order, run_one_by_one
 from .growth import Growth
@@ -155,25 +155,31 @@ class Stream:
         for tensor in inputs:
             if tensor._session is not None and tensor._session is not self:
                 tensor._array()
-        token = ACTIVE.set(None)  # what a finalizer or a signal handler does meanwhile is no part of this
-        self._busy = True
+        full = self._at.index + 1 >= self._limit or self._at.nbytes > _MOST_BYTES
         try:
-            link = self._known(op, inputs, params)
-            full = self._at.index + 1 >= self._limit or self._at.nbytes > _MOST_BYTES
-            if link is None and not full and not self._is_restless(op, params):
-                given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
-                scalars = raw[1] if raw is not None and given else inputs
-                link = self._growth.link(self._at, self._fed, op, inputs, params, scalars)
-            out = self._result(link) if link is not None else None
-        finally:
+            self._busy = True
+            # What a finalizer or a signal handler does meanwhile is no part of this.
+            out: Tensor | None = run_in(None, self._followed, op, inputs, params, raw, full)
             self._busy = False
-            ACTIVE.reset(token)
+        except BaseException:
+            self._busy = False
+            raise
         if out is not None:
             return out
         if not full:
             return self._run_at_once(op, inputs, params)
         self._end_at_limit()
         return self.step(op, inputs, params)
+
+    def _followed(
+        self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any], raw: Any, full: bool
+    ) -> Tensor | None:
+        """The result of the next op, if it is not to run at once; a link for it is added where there is room."""
+        link = self._known(op, inputs, params)
+        if link is None and not full and not self._is_restless(op, params):
+            given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
+            link = self._growth.link(self._at, self._fed, op, inputs, params, raw[1] if given else inputs)
+        return self._result(link) if link is not None else None
 
     def _is_restless(self, op: Op, params: dict[str, Any]) -> bool:
         """Did `op` come here with many other parameters?"""
@@ -354,14 +360,21 @@ class Stream:
         self._ends.used(at)
         if not alive:
             return {}, {}
-        token = ACTIVE.set(None)
-        try:
-            ending = self._ending(at, alive, rebound)
-            if ending.program is None:  # it would not write in place what is held here
-                before.update((b, fed[-1 - b]) for _, b, _ in rebound if isinstance(b, int) and b < 0)
-            return ending.run(fed)
-        finally:
-            ACTIVE.reset(token)
+        outcome: Outcome = run_in(None, self._run, at, alive, fed, rebound, before)
+        return outcome
+
+    def _run(
+        self,
+        at: Link,
+        alive: Sequence[Tensor],
+        fed: list[Any],
+        rebound: Sequence[Rebound],
+        before: dict[int, Any],
+    ) -> Outcome:
+        ending = self._ending(at, alive, rebound)
+        if ending.program is None:  # it would not write in place what is held here
+            before.update((b, fed[-1 - b]) for _, b, _ in rebound if isinstance(b, int) and b < 0)
+        return ending.run(fed)
 
     def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
         """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""
@@ -378,9 +391,5 @@ class Stream:
             if tensor._session is not self:
                 return
             at, fed, index = self._at, list(self._fed), tensor._index
-            token = ACTIVE.set(None)
-            try:
-                values, errors = run_one_by_one(order(at.sequence(), (index,)), fed)
-            finally:
-                ACTIVE.reset(token)
+            values, errors = run_in(None, run_one_by_one, order(at.sequence(), (index,)), fed)
             hand_over(self, [tensor], values, errors)

@@ -11,7 +11,7 @@ from ...autodiff.stretch import Stretch, recording, the_only
 from ...autodiff.tape import Tape
 from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
-from ...tensor import ACTIVE, Tensor
+from ...tensor import Tensor
 from ..record import END, Entry, External, Literal, Record, Ref, external_ref
 from ..results import results_of
 from ..tree import Structure, flatten
@@ -179,7 +179,11 @@ def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[A
         What the body does cannot be replayed by two programs.
     """
     stretch = Stretch()
-    token = ACTIVE.set(session)
+    record, structure, results = session.note(_noted, session, body, modules, stretch)
+    return _split(record, structure, results, session.leaves)
+
+
+def _noted(session: PartialRecording, body: Callable[[], Any], modules: Iterable[Any], stretch: Stretch) -> Any:
     try:
         for module in modules:
             session.entered(module)
@@ -188,14 +192,12 @@ def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[A
         record = session.finish()
         session.check_known()
         session.check_kept(record)
-    except BaseException:
+    except Exception:
         session.compute_living()
         raise
     finally:
-        ACTIVE.reset(token)
         stretch.forget()
-        session.undo()
-    return _split(record, structure, results, session.leaves)
+    return record, structure, results
 
 
 @dataclass(frozen=True, slots=True)
