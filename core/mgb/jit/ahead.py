@@ -165,10 +165,9 @@ def _recorded(session: Recording, body: Callable[[], Any], wants_ends: bool) -> 
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
     try:
-        found: tuple[Record, _Ends | None] = session.note(_noted, session, body, wants_ends)
+        return session.note(_noted, session, body, wants_ends)
     finally:
         session.forget()
-    return found
 
 
 def _noted(session: Recording, body: Callable[[], Any], wants_ends: bool) -> tuple[Record, _Ends | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ..apply import caller, evaluate
 from ..autodiff import GradManager
@@ -27,6 +27,9 @@ from .record import (
     external_ref,
 )
 from .surroundings import State, Surroundings
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Recording(Observing):
@@ -215,10 +218,10 @@ class Recording(Observing):
                 self.values[tensor._index] = tensor._data
         super().release()
 
-    def note(self, body: Callable[..., Any], *args: Any) -> Any:
-        """``body(*args)`` in this session, which leaves every Tensor outside as it was."""
+    def note(self, body: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """``body(*args, **kwargs)`` in this session, which leaves every Tensor outside as it was."""
         try:
-            result = run_in(self, body, *args)
+            result = run_in(self, body, *args, **kwargs)
             self.undo()
         except BaseException:
             self.undo()

@@ -220,7 +220,7 @@ class CallSession(ABC):
             self._restore()
 
     def _restore(self) -> None:
-        """Give Tensors outside that have no value the one of before, or what a program has left in its place."""
+        """Give Tensors outside that have no value the one of before, or what a program left in its place."""
         self.release()
         for tensor, array in self.previous():
             if tensor._session is self:

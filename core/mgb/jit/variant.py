@@ -82,7 +82,7 @@ class Variant:
     def run(self, number: int, fed: Sequence[Any], values: dict[int, Any], arrays: list[Any]) -> None:
         """Run a segment on the external arrays `fed` and earlier values; add its own to `values`.
 
-        `arrays` gets what the program reads, and is emptied before an input is overwritten: see `Program.call`.
+        `arrays` gets what it reads, and is emptied before an input is overwritten: see `Program.call`.
         """
         if self.segments[number].outputs:
             (self._built[number] or self._of(number)).run(fed, values, arrays)

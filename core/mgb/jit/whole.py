@@ -304,10 +304,10 @@ class xla_trace(trace):
         found = found_elsewhere(leaves, self.__wrapped__, kwargs)
         session = self._recording(leaves, without_host=True)
         session.found_elsewhere = found
-        record, structure, refs = session.note(self._noted_body, session, args, kwargs)
+        record, structure, refs = session.note(self._noted_whole, session, args, kwargs)
         return Variant(record, self._compiler), structure, refs
 
-    def _noted_body(self, session: Recording, args: Any, kwargs: Any) -> Any:
+    def _noted_whole(self, session: Any, args: Any, kwargs: Any) -> Any:
         try:
             result = [self.__wrapped__(*args, **kwargs)]
             session.find_kept(result)

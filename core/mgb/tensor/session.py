@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .. import config
 from ..ir import Op
 
 if TYPE_CHECKING:
     from .tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Session(Protocol):
@@ -80,7 +83,7 @@ def _ambient() -> Any:
 ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_ambient())  # noqa: B039
 
 
-def run_in(session: Session | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def run_in(session: Session | None, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """``function(*args, **kwargs)`` with `session` as the active one.
 
     Whatever ends the call, a signal between two bytecodes too, the session of before is active again: once it

@@ -348,9 +348,9 @@ def place(session: Session, index: int, spec: Spec) -> Tensor:
     tensor = Tensor.__new__(Tensor)
     tensor._data = tensor._tape = tensor._grad = tensor.name = None
     tensor._device = spec.device
-    tensor._session = session
     tensor._index = index
     tensor._spec = spec
+    tensor._session = session  # last: what the session finds of its Tensors is whole
     return tensor
 
 

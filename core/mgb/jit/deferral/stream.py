@@ -159,7 +159,7 @@ class Stream:
         try:
             self._busy = True
             # What a finalizer or a signal handler does meanwhile is no part of this.
-            out: Tensor | None = run_in(None, self._followed, op, inputs, params, raw, full)
+            out = run_in(None, self._followed, op, inputs, params, raw, full)
             self._busy = False
         except BaseException:
             self._busy = False
@@ -174,7 +174,7 @@ class Stream:
     def _followed(
         self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any], raw: Any, full: bool
     ) -> Tensor | None:
-        """The result of the next op, if it is not to run at once; a link for it is added where there is room."""
+        """The result of the next op, unless it is to run at once; a link for it is added if there is room."""
         link = self._known(op, inputs, params)
         if link is None and not full and not self._is_restless(op, params):
             given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
@@ -360,8 +360,7 @@ class Stream:
         self._ends.used(at)
         if not alive:
             return {}, {}
-        outcome: Outcome = run_in(None, self._run, at, alive, fed, rebound, before)
-        return outcome
+        return run_in(None, self._run, at, alive, fed, rebound, before)
 
     def _run(
         self,

@@ -183,7 +183,9 @@ def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[A
     return _split(record, structure, results, session.leaves)
 
 
-def _noted(session: PartialRecording, body: Callable[[], Any], modules: Iterable[Any], stretch: Stretch) -> Any:
+def _noted(
+    session: PartialRecording, body: Callable[[], Any], modules: Iterable[Any], stretch: Stretch
+) -> Any:
     try:
         for module in modules:
             session.entered(module)

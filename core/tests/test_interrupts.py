@@ -1,0 +1,245 @@
+"""An exception at any moment of a call leaves each state as before it or as after it, and nothing open.
+
+``pytest -m slow core/tests/test_interrupts.py`` raises at every line, and sends 2,000 signals to each step.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from interrupting import MODES, OPTIMIZERS, Judge, at_line, by_signal, training, without_memory
+from mgb import Parameter, Tensor, jit
+from mgb.errors import AutoInterruptedError, TraceMismatchError
+
+STEPS = [(mode, optimizer) for mode in MODES for optimizer in OPTIMIZERS]
+
+#: Whole steps run on the default backend too: the one they are named after may be missing.
+_JUDGED = {"whole": "cpu_numba"}
+
+IDS = [f"{mode}-{optimizer}" for mode, optimizer in STEPS]
+
+
+def _raise_at_lines(mode, optimizer, error, stride):
+    step = training(mode, optimizer, backend="eager")
+    judge = Judge(step)
+    before, after = judge.expected()
+    place = 1
+    while True:
+        try:
+            if not at_line(place, error, step.step):
+                return place
+        except error as raised:
+            assert type(raised) is error
+        judge.check(before, after, f"line {place}")
+        step.set(before)
+        place += stride
+
+
+@pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_exception_at_some_lines(mode, optimizer, error):
+    assert _raise_at_lines(mode, optimizer, error, 199) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_exception_at_every_line(mode, optimizer, error):
+    assert _raise_at_lines(mode, optimizer, error, 1) > 100
+
+
+def _raise_in_few_ops(mode, stride):
+    weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
+
+    def add(x):
+        weight[...] = weight + x
+        return weight * 2
+
+    f = MODES[mode](add, backend="eager")
+    for _ in range(3):
+        f(x)
+    place = 1
+    while True:
+        before = weight.numpy().copy()
+        try:
+            if not at_line(place, KeyboardInterrupt, lambda: f(x)):
+                return place
+        except KeyboardInterrupt:
+            pass
+        assert np.unique(weight.numpy() - before) in (0, 1), place
+        assert (f(x).numpy() == 2 * weight.numpy()).all(), place
+        place += stride
+
+
+_CLOSURES = [mode for mode in MODES if mode != "whole"]  # there the weight would be an argument
+
+
+@pytest.mark.parametrize("mode", _CLOSURES)
+def test_some_lines_of_a_call_of_few_ops(mode):
+    assert _raise_in_few_ops(mode, 7) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", _CLOSURES)
+def test_every_line_of_a_call_of_few_ops(mode):
+    assert _raise_in_few_ops(mode, 1) > 20
+
+
+def _signals(mode, optimizer, count):
+    step = training(mode, optimizer, _JUDGED.get(mode), width=64)
+    judge = Judge(step)
+    start = time.perf_counter()
+    before, after = judge.expected()
+    longest = time.perf_counter() - start
+    new = 0
+    for number in range(count):
+        with pytest.raises(KeyboardInterrupt):
+            by_signal(longest, step.step)
+        new += judge.check(before, after, f"signal {number}") > 0
+        step.set(before)
+    return new
+
+
+@pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
+def test_signals_at_random_moments(mode, optimizer):
+    _signals(mode, optimizer, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
+def test_two_thousand_signals(mode, optimizer):
+    assert 0 < _signals(mode, optimizer, 2000) < 2000
+
+
+@pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
+def test_memory_that_is_refused_at_each_request_in_turn(mode, optimizer):
+    step = training(mode, optimizer, _JUDGED.get(mode), width=256)
+    judge = Judge(step)
+    before, after = judge.expected()
+    place = 0
+    while True:
+        place += 1
+        try:
+            if not without_memory(place, step.step):
+                break
+        except MemoryError as raised:
+            assert type(raised) is MemoryError
+        judge.check(before, after, f"request {place}")
+        step.set(before)
+    assert place > 1
+
+
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True}])
+def test_a_signal_in_a_kernel_that_updates_in_place(options):
+    size = 1 << 20
+    weight, x = Parameter(np.zeros(size, np.float32)), Tensor(np.ones(size, np.float32))
+
+    @jit.trace(**options)
+    def add(x):
+        weight[...] = weight + x
+        return weight.sum()
+
+    for _ in range(3):
+        add(x)
+    start = time.perf_counter()
+    add(x)
+    longest = time.perf_counter() - start
+    for _ in range(30):
+        before = weight.numpy()[:1].copy()
+        with pytest.raises(KeyboardInterrupt):
+            by_signal(2 * longest, lambda: add(x))
+        assert np.unique(weight.numpy() - before) in (0, 1)
+
+
+def test_what_an_error_of_the_body_finds_done_stands():
+    weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
+
+    @jit.trace
+    def add(x, fails):
+        weight[...] = weight + x
+        if fails:
+            raise ValueError("of the body")
+        return weight.sum()
+
+    for _ in range(2):
+        add(x, False)
+    with pytest.raises(ValueError, match="of the body"):
+        add(x, True)
+    assert (weight.numpy() == 3).all()  # as in eager code
+
+
+def test_a_gradient_that_was_there_comes_back():
+    weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
+
+    @jit.trace
+    def give(x, stops):
+        weight.grad = x * 2
+        if stops:
+            raise KeyboardInterrupt
+        return x + 1
+
+    for _ in range(2):
+        give(x, False)
+    grad = weight.grad = Tensor(np.full(4, 7, np.float32))
+    with pytest.raises(KeyboardInterrupt):
+        give(x, True)
+    assert weight.grad is grad
+
+
+def test_a_value_of_a_call_that_was_interrupted_says_so():
+    x, kept = Tensor(np.ones(4, np.float32)), []
+
+    @jit.trace
+    def f(x, stops):
+        y = x * 2
+        kept[:] = [y]
+        if stops:
+            raise KeyboardInterrupt
+        return y + 1
+
+    for _ in range(2):
+        f(x, False)
+    with pytest.raises(KeyboardInterrupt):
+        f(x, True)
+    with pytest.raises(TraceMismatchError, match="failed before"):
+        kept[0].numpy()
+
+
+def test_signals_while_deferred_ops_are_computed():
+    weight, x = Parameter(np.zeros(1 << 18, np.float32)), Tensor(np.ones(1 << 18, np.float32))
+
+    def add():
+        weight[...] = weight + x
+        return weight.sum().item()
+
+    with jit.auto(after=1):
+        for _ in range(4):
+            add()
+        start = time.perf_counter()
+        add()
+        longest = time.perf_counter() - start
+        for _ in range(20):
+            before = weight.numpy()[:1].copy()
+            with pytest.raises(KeyboardInterrupt):
+                by_signal(2 * longest, add)
+            assert np.unique(weight.numpy() - before) in (0, 1)
+
+
+def test_deferred_ops_that_fail_when_their_program_has_updated_are_not_done_again():
+    weight, x = Parameter(np.zeros(1 << 18, np.float32)), Tensor(np.ones(1 << 18, np.float32))
+
+    def add():
+        weight[...] = weight + x
+        return weight.sum().item()
+
+    with jit.auto(after=1):
+        for _ in range(4):
+            add()
+        for place in range(1, 6):
+            before = weight.numpy()[:1].copy()
+            with suppress(MemoryError, AutoInterruptedError):
+                without_memory(place, add)
+            assert np.unique(weight.numpy() - before) in (0, 1), place
