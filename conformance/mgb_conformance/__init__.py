@@ -37,6 +37,7 @@ _TIERS = {
     "TestTraining": "test_training",
     "TestCache": "test_cache",
     "TestThreads": "test_threads",
+    "TestInterrupts": "test_interrupts",
 }
 
 __all__ = list(_TIERS)

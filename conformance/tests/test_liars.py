@@ -23,7 +23,7 @@ class Liar(EagerBackend):
         honest = EagerBackend.compile(self, graph)
         def run(*arrays, out):
 {lie}
-        return Kernel(run, honest.source)
+        return Kernel(run, honest.source, atomic=True)
 
 class Plugin:
     @hookimpl
@@ -75,6 +75,12 @@ LIES = {
         "    parts = tuple(np.empty_like(p) for p in out); honest.run(*arrays, out=parts); o[...] = parts[k]",
         "elements are wrong",
     ),
+    "a result in two parts": (
+        "whole = tuple(np.empty_like(o) for o in out); honest.run(*arrays, out=whole)\n"
+        "for o, w in zip(out, whole): o[:1] = w[:1]\n"
+        "for o, w in zip(out, whole): o[1:] = w[1:]",
+        "neither untouched nor whole",
+    ),
     "an exception": ("raise ValueError('the toolchain fell over')", "the toolchain fell over"),
     "a hang": ("import time\nwhile True: time.sleep(0.05)", "hangs: run took more than"),
 }
@@ -89,7 +95,7 @@ Liar.traits = replace(EagerBackend().traits, api_version=99)
 
 MODULE = """
 import {name}
-from mgb_conformance import TestContract
+from mgb_conformance import TestContract, TestInterrupts
 MGB_BACKEND = "{name}"
 """
 
