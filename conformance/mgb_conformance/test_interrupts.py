@@ -22,7 +22,7 @@ class _Stopped(BaseException):
 
 
 def _stopped_at(place: int, call: Callable[[], Any]) -> bool:
-    """Make a call with an exception at line number `place` of what it runs in Python; was there such a line?"""
+    """Make a call with an exception at line number `place` of its Python; was there such a line?"""
     count = 0
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:
@@ -63,6 +63,4 @@ class TestInterrupts:
             for n, (array, old, new) in enumerate(zip((p, m), before, after)):
                 now = driver.place.get(array)
                 is_whole = np.array_equal(now, new) or (stopped and np.array_equal(now, old))
-                assert is_whole, (
-                    f"result {n} is neither untouched nor whole after an exception at line {place}"
-                )
+                assert is_whole, f"result {n} is neither untouched nor whole: line {place}"
