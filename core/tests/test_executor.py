@@ -16,7 +16,7 @@ from mgb import cache, dtypes, passes, plugins
 from mgb.backend import Backend, Kernel, Specialize, Strided
 from mgb.errors import CompileError
 from mgb.executor import Options, Program, compile_program, kernels
-from mgb.executor.generate import monotone
+from mgb.executor.operands import monotone
 from mgb.ir import Graph, Spec, const_node
 from mgb.ops import layout, primitives, reduce
 from mgb.ops.contract import matmul

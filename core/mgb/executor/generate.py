@@ -8,19 +8,17 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import memory, ownership
-from ..apply import evaluate, ignore_float_errors, restore_float_errors
+from ..apply import ignore_float_errors, restore_float_errors
 from ..backend import Backend, Kernel, Strided
-from ..device import array_module, get_device_count, is_gpu, on, out_of_memory, place
-from ..dtypes import HALVES
+from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
-from ..libraries import Rule
+from .operands import constant, eager_rule, monotone
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock
@@ -379,34 +377,3 @@ def origin(nodes: Iterable[Node]) -> str:
     """A comment that tells where the user wrote what may refuse its values: tracebacks show it."""
     places = dict.fromkeys(n.source for n in nodes if n.op.kind is Kind.OPAQUE and n.source)
     return f"  # {', '.join(places)}" if places else ""
-
-
-def constant(node: Node) -> Any:
-    """The row-major read-only array of a constant, on its device."""
-    value = np.broadcast_to(np.asarray(node.params["value"], node.spec.dtype), node.spec.shape)
-    array = np.ascontiguousarray(value).reshape(node.spec.shape)
-    array.flags.writeable = False
-    return place(array, node.spec.device)
-
-
-def eager_rule(node: Node) -> Callable[..., Any]:
-    """A function of arrays that gives the value of `node`."""
-    op, params = node.op, dict(node.params)
-    half = any(n.spec.dtype in HALVES for n in (node, *node.inputs))
-    if op.kind is Kind.LEAF:
-        return lambda: place(evaluate(op, (), params), node.spec.device)
-    if op.eager is None or (half and op.kind is not Kind.LAYOUT):
-        return lambda *arrays: evaluate(op, arrays, params)
-    if isinstance(op.eager, Rule) and not is_gpu(node.spec.device):
-        return op.eager.bound(**params)
-    return partial(op.eager, **params) if params else op.eager
-
-
-def monotone(array: Any) -> Any:
-    """`array`, or a row-major copy of it where its strides grow from an axis to the next or are negative."""
-    if array.flags.c_contiguous:
-        return array
-    strides = [s for s, d in zip(array.strides, array.shape, strict=True) if s != 0 and d != 1]
-    if all(s > 0 for s in strides) and strides == sorted(strides, reverse=True):
-        return array
-    return array.copy(order="C")

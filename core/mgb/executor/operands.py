@@ -1,0 +1,46 @@
+"""What a program binds or calls beside kernels: constants, eager rules, copies into a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..apply import evaluate
+from ..device import is_gpu, place
+from ..dtypes import HALVES
+from ..ir import Kind, Node
+from ..libraries import Rule
+
+
+def constant(node: Node) -> Any:
+    """The row-major read-only array of a constant, on its device."""
+    value = np.broadcast_to(np.asarray(node.params["value"], node.spec.dtype), node.spec.shape)
+    array = np.ascontiguousarray(value).reshape(node.spec.shape)
+    array.flags.writeable = False
+    return place(array, node.spec.device)
+
+
+def eager_rule(node: Node) -> Callable[..., Any]:
+    """A function of arrays that gives the value of `node`."""
+    op, params = node.op, dict(node.params)
+    half = any(n.spec.dtype in HALVES for n in (node, *node.inputs))
+    if op.kind is Kind.LEAF:
+        return lambda: place(evaluate(op, (), params), node.spec.device)
+    if op.eager is None or (half and op.kind is not Kind.LAYOUT):
+        return lambda *arrays: evaluate(op, arrays, params)
+    if isinstance(op.eager, Rule) and not is_gpu(node.spec.device):
+        return op.eager.bound(**params)
+    return partial(op.eager, **params) if params else op.eager
+
+
+def monotone(array: Any) -> Any:
+    """`array`, or a row-major copy of it where its strides grow from an axis to the next or are negative."""
+    if array.flags.c_contiguous:
+        return array
+    strides = [s for s, d in zip(array.strides, array.shape, strict=True) if s != 0 and d != 1]
+    if all(s > 0 for s in strides) and strides == sorted(strides, reverse=True):
+        return array
+    return array.copy(order="C")
