@@ -225,15 +225,12 @@ class Replay(CallSession):
         if self.grown:
             self.record.cut(self._entries[self._cursor])
         if not self._imperative:
-            self._run_segment()
+            keeps = self._may_leave and self._entries[self._cursor].op is not END
+            if keeps:
+                self._unchanged.append(tuple(self.fed))
+            self.run_segment(self.variant, self._segment, keeps)
         self._segment += 1
         self._cursor += 1
-
-    def _run_segment(self) -> None:
-        keeps = self._may_leave and self._entries[self._cursor].op is not END
-        if keeps:
-            self._unchanged.append(tuple(self.fed))
-        self.run_segment(self.variant, self._segment, keeps)
 
     def _skip_read(self, step: int) -> None:
         if self._finished:

@@ -18,14 +18,30 @@ if TYPE_CHECKING:
     from .variant import Variant
 
 
+#: What a program that has not begun leaves of its operands.
+_ALL: Sequence[Any] = (None,)
+
+
 class CallSession(ABC):
-    """One call of a traced function."""
+    """One call of a traced function.
+
+    Attributes
+    ----------
+    fed : list
+        The arrays of the external inputs.
+    values : dict
+        Those of steps.
+    operands_left : sequence
+        Of a program that runs: empty once it may have overwritten an input.
+    """
 
     symbolic_shape = False  # are shapes Tensors in the body?
     replays = True
     paused = False
     _finished = False
     _failed = False
+    operands_left: Sequence[Any] = ()
+    _grads_before: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] | None = None
     _ran: tuple[Record, int] | None = None  # what was followed when programs last ran, and up to which step
 
     def __init__(self, record: Record) -> None:
@@ -34,7 +50,6 @@ class CallSession(ABC):
         self.values: dict[int, Any] = {}
         self._tensors: list[weakref.ref[Tensor]] = []
         self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with an array, or a ref to one
-        self._grads_before: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] = []
 
     # the Session protocol, as far as it is common
 
@@ -77,7 +92,8 @@ class CallSession(ABC):
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         if not reads:  # weakly, for the memory of a gradient that is replaced is wanted for the new one
             grad = tensor._grad
-            self._grads_before.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
+            before = self._grads_before = self._grads_before or []
+            before.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
 
     def watched(self, tensor: Tensor) -> None:  # noqa: B027
         pass
@@ -118,7 +134,7 @@ class CallSession(ABC):
         self.release()
         self._tensors.clear()
         self._replaced.clear()
-        self._grads_before.clear()
+        self._grads_before = None
 
     def release(self) -> None:
         """Give every living Tensor its value, if there is one: it is like any Tensor from outside then."""
@@ -156,14 +172,13 @@ class CallSession(ABC):
         They count as overwritten before they are: an exception may arise at any moment, and what it leaves in
         an input is the old value or the new one, but no operand any more.
         """
-        arrays: list[Any] = [None]
-        before = self._ran
+        before, self.operands_left = self._ran, _ALL
         try:
             if not keeps:
                 self._ran = variant.record, variant.segments[number].stop
-            variant.run(number, self.fed, self.values, arrays)
+            variant.run(number, self)
         except BaseException:
-            if arrays:  # no input has changed
+            if self.operands_left:  # no input has changed
                 self._ran = before
             raise
 
@@ -232,7 +247,7 @@ class CallSession(ABC):
 
     def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """The Tensors outside whose ``grad`` was replaced, and what it was; the latest first."""
-        for reference, old in reversed(self._grads_before):
+        for reference, old in reversed(self._grads_before or ()):
             tensor = reference()
             if tensor is not None:
                 yield tensor, old() if old is not None else None

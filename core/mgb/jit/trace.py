@@ -12,7 +12,7 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import Tensor, active_trace, run_in
+from ..tensor import ACTIVE, Tensor, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
 from .arguments import check_tensors, key_of, names_of, shapes_of
@@ -205,10 +205,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session = Replay(follows, variants, self._regrown, self.imperative, known is None)
         session.symbolic_shape = self.symbolic_shape
         session.lenient = lenient
-        try:
-            result = run_in(session, self.__wrapped__, *args, **kwargs)
+        before = ACTIVE.get()
+        try:  # as `run_in`, without a call more
+            ACTIVE.set(session)
+            result = self.__wrapped__(*args, **kwargs)
+            ACTIVE.set(before)
             session.finish()
         except BaseException as error:
+            ACTIVE.set(before)
             session.abandon(error)
             raise
         finally:

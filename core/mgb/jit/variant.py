@@ -6,12 +6,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..executor import Program
 from ..ir import Graph, Node, input_node
 from .found import Found
 from .record import CUTS, Literal, Record, external_ref
+
+if TYPE_CHECKING:
+    from .session import CallSession
 
 #: ``compile(graph, updates)``: `updates` says which outputs take the place of which inputs.
 Compile = Callable[[Graph, Mapping[int, int]], Program]
@@ -79,13 +82,10 @@ class Variant:
         built = self._of(number)
         return built.program, built.reads
 
-    def run(self, number: int, fed: Sequence[Any], values: dict[int, Any], arrays: list[Any]) -> None:
-        """Run a segment on the external arrays `fed` and earlier values; add its own to `values`.
-
-        `arrays` gets what it reads, and is emptied before an input is overwritten: see `Program.call`.
-        """
+    def run(self, number: int, session: CallSession) -> None:
+        """Run a segment on what `session` was fed and on earlier values; add its own to these."""
         if self.segments[number].outputs:
-            (self._built[number] or self._of(number)).run(fed, values, arrays)
+            (self._built[number] or self._of(number)).run(session)
 
     def _of(self, number: int) -> _Built:
         found = self._built[number]
@@ -119,25 +119,29 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Built:
-    """The program of a segment, the refs that it reads, and ``run(fed, values, arrays)``."""
+    """The program of a segment, the refs that it reads, and ``run(session)``."""
 
     program: Program
     reads: tuple[int, ...]
-    run: Callable[[Sequence[Any], dict[int, Any], list[Any]], None]
+    run: Callable[[CallSession], None]
 
 
-def _runner(
-    program: Program, reads: Sequence[int], outputs: Sequence[int]
-) -> Callable[[Sequence[Any], dict[int, Any], list[Any]], None]:
+def _runner(program: Program, reads: Sequence[int], outputs: Sequence[int]) -> Callable[[CallSession], None]:
     """A straight-line function for `Variant.run`: loops over few values cost as much as a small program.
 
-    Nothing but the list `arrays` refers to an array in addition: see `Program.call`.
+    Nothing but the list that it makes refers to an array in addition: see `Program.call`.
     """
-    read = "".join(f"values[{ref}], " if ref >= 0 else f"fed[{-1 - ref}], " for ref in reads)
-    targets = "".join(f"values[{step}], " for step in outputs)
+    read = ", ".join(f"values[{ref}]" if ref >= 0 else f"fed[{-1 - ref}]" for ref in reads)
+    lines = [
+        "def run(session):",
+        "fed, values = session.fed, session.values",
+        f"session.operands_left = operands = [{read}]",
+        f"{''.join(f'values[{step}], ' for step in outputs)}= call(operands)",
+        "session.operands_left = ()",
+    ]
     scope: dict[str, Any] = {"call": program.call}
-    exec(f"def run(fed, values, arrays):\n    arrays[:] = ({read})\n    {targets}= call(arrays)", scope)
-    run: Callable[[Sequence[Any], dict[int, Any], list[Any]], None] = scope["run"]
+    exec("\n    ".join(lines), scope)
+    run: Callable[[CallSession], None] = scope["run"]
     return run
 
 
