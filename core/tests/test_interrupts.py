@@ -302,3 +302,48 @@ def test_a_kernel_that_fails_half_way_leaves_no_parameter_half_updated(mode, hal
             f(x)
         now = weight.numpy()
         assert np.array_equal(now, before) or np.array_equal(now, before * 2 + 1)
+
+
+def _raise_in_first_calls(mode, stride):
+    """Raise at lines of the calls that record and compile; what is traced must serve afterwards."""
+    place = 1
+    while True:
+        weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
+
+        def add(x, weight=weight):
+            weight[...] = weight + x * 3
+            return weight * 2
+
+        f = MODES[mode](add, backend="eager")
+        calls = 0
+
+        def first_calls(f=f, x=x):
+            nonlocal calls
+            for _ in range(3):
+                f(x)
+                calls += 1
+
+        reached = True
+        try:
+            reached = at_line(place, KeyboardInterrupt, first_calls)
+        except KeyboardInterrupt:
+            pass
+        done = weight.numpy()[0] / 3
+        assert (weight.numpy() == 3 * done).all() and done in (calls, calls + 1), place
+        for _ in range(3):
+            done += 1
+            assert (f(x).numpy() == 6 * done).all(), place
+        if not reached:
+            return place
+        place += stride
+
+
+@pytest.mark.parametrize("mode", _CLOSURES)
+def test_some_lines_of_calls_that_record_and_compile(mode):
+    assert _raise_in_first_calls(mode, 499) > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", _CLOSURES)
+def test_many_lines_of_calls_that_record_and_compile(mode):
+    assert _raise_in_first_calls(mode, 7) > 1000
