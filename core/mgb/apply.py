@@ -16,9 +16,9 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
-from .tensor import ACTIVE, CONSTANT, Tensor, as_array, wrap
+from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, wrap
 
-_SCALARS = (bool, int, float)
+_WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
 _TOUCHES_BITS = frozenset({"cast", "bitcast"})
 _PACKAGE = str(Path(__file__).parent)
@@ -216,7 +216,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """The arguments as Tensors of the dtypes that `op` computes in."""
     operands: list[Any] = [op]
     device: str | None = None
-    for i, a in enumerate(args):
+    for a in args:
         if isinstance(a, Tensor):
             operands.append(a._data.dtype if a._data is not None else a.spec.dtype)
             if device is None:
@@ -224,10 +224,10 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             elif device != a._device and not devices.same_place(device, a._device):
                 message = f"{op.name}: ambiguous device: {device} and {a._device}; move one with .to(device)"
                 raise DeviceMismatchError(message)
-        elif type(a) in _SCALARS:
+        elif type(a) in _WEAK:
             operands.append(type(a))
         else:
-            return _promoted(op, (*args[:i], operand(op, a, args), *args[i + 1 :]))
+            return _promoted(op, literals(op.name, args, lambda given: _wanted(op, given) or given))
     key = tuple(operands)
     try:
         targets = _targets[key]
@@ -237,8 +237,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         return args
     exact = []
     for a, given, wanted in zip(args, key[1:], targets, strict=True):
-        if type(a) in _SCALARS:
-            exact.append(_scalar(op, a, wanted, device))
+        if type(a) in _WEAK:
+            exact.append(number(op.name, a, wanted, device or devices.default()))
         else:
             exact.append(a if given == wanted else _cast(a, dtype=wanted))
     return tuple(exact)
@@ -254,26 +254,70 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
     return targets if has_scalar or list(targets) != operands else None
 
 
-def operand(op: Op, value: Any, args: Sequence[Any]) -> Tensor:
-    """A list or an array among `args` as a Tensor, on the device of the Tensors there."""
+def literals(
+    name: str, args: Sequence[Any], promote: Callable[[list[Any]], Sequence[Any]] | None = None
+) -> tuple[Any, ...]:
+    """`args`, the lists and arrays among them as Tensors; Tensors and weak numbers stay what they are.
+
+    An array counts as the Tensor that ``tensor(array)`` makes, so that one of float64, which is what NumPy
+    makes unless told otherwise, does not turn float32 into float64. Its elements are converted once, from
+    what they are to the dtype in which the operands meet: beside a Tensor of float64 no digit is lost.
+
+    Parameters
+    ----------
+    name : str
+        Of the op or function, for messages.
+    args : sequence
+    promote : callable, optional
+        From the dtypes of `args` to those that are wanted; without it, the one in which all of them meet.
+    """
+    given = [a if isinstance(a, Tensor) or type(a) in _WEAK else _array_of(name, a) for a in args]
+    device = next((a._device for a in given if isinstance(a, Tensor)), None)
+    operands = [_operand_of(a) for a in given]
+    targets = promote(operands) if promote else [dtypes.common(operands)] * len(operands)
+    return tuple(
+        a if isinstance(a, Tensor) or type(a) in _WEAK else _literal_of(name, a, dtype, device)
+        for a, dtype in zip(given, targets, strict=True)
+    )
+
+
+def tensors(name: str, args: Sequence[Any]) -> tuple[Tensor, ...]:
+    """As `literals`, and the numbers and tuples among `args` are Tensors too."""
+    return literals(name, [np.asarray(a) if type(a) in _WEAK or isinstance(a, tuple) else a for a in args])
+
+
+def _array_of(name: str, value: Any) -> Any:
     if value is None:
-        raise TypeError(f"{op.name}: the operand is None and is not supported.")
+        raise TypeError(f"{name}: the operand is None and is not supported.")
     if isinstance(value, tuple):
-        raise TypeError(f"{op.name}: a tuple is not an array; make a list or a Tensor of it")
-    device = next((a._device for a in args if isinstance(a, Tensor)), None)
+        raise TypeError(f"{name}: a tuple is not an array; make a list or a Tensor of it")
     try:
-        return literal(value, device=device)
+        return as_given(value)
     except ConversionError as error:
-        raise ConversionError(f"{op.name}: {error}") from None
+        raise ConversionError(f"{name}: {error}") from None
+
+
+def _operand_of(value: Any) -> dtypes.Operand:
+    if isinstance(value, Tensor):
+        return value.dtype
+    return type(value) if type(value) in _WEAK else dtypes.constructed(value.dtype)
+
+
+def _literal_of(name: str, array: Any, dtype: Any, device: str | None) -> Tensor:
+    try:
+        return literal(array, None if dtype == dtypes.constructed(array.dtype) else dtype, device)
+    except ConversionError as error:
+        raise ConversionError(f"{name}: {error}") from None
 
 
 @np.errstate(over="ignore")
-def _scalar(op: Op, value: Any, dtype: np.dtype[Any], device: str | None) -> Tensor:
+def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
+    """A literal of `dtype` made of a weak number."""
     try:
         array = np.array(value, dtype)
-    except OverflowError as error:
-        raise ConversionError(f"{op.name}: {value} does not fit in {dtype}") from error
-    return constant(array, device or devices.default())
+    except (OverflowError, ValueError) as error:
+        raise ConversionError(f"{name}: {value} does not fit in {dtype}") from error
+    return constant(array, device)
 
 
 def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import apply, literal
+from ..apply import apply, tensors
 from ..tensor import Tensor
 from .declare import OPS
 from .elementwise import reciprocal
+from .integers import left_shift, right_shift
 from .layout import reshape
-from .operators import product
-from .primitives import floor_div, mod, shl, shr
+from .operators import power, product
+from .primitives import floor_div, mod
 
 #: ``np.sum`` and so on, by the functions that serve them; see `functions`.
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -37,8 +38,9 @@ def functions() -> Mapping[Callable[..., Any], Callable[..., Any]]:
 
 #: Ufuncs whose op computes with something else than the ufunc itself.
 _UFUNCS: dict[Any, Callable[..., Any]] = {
-    np.left_shift: shl,
-    np.right_shift: shr,
+    np.left_shift: left_shift,
+    np.right_shift: right_shift,
+    np.power: power,
     np.matmul: product,
     np.reciprocal: reciprocal,
     np.positive: lambda x: +x,
@@ -92,7 +94,7 @@ def _derived(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[
     """``ufunc.reduce(t)`` and its like."""
     called, function = f"np.{ufunc.__name__}.{method}", ufunc_of(ufunc)
     if method == "outer" and function is not None and not options:
-        a, b = (x if isinstance(x, Tensor) else literal(x) for x in inputs)
+        a, b = tensors(called, inputs)
         return function(reshape(a, shape=(*a.shape, *(1,) * b.ndim)), b)
     if (ufunc, method) not in _DERIVED:
         raise TypeError(_refusal(called, options))

@@ -11,28 +11,33 @@ from .. import dtypes, memory
 from ..errors import ConversionError
 
 
-def as_array(data: Any, dtype: Any = None) -> Any:
-    """`data` as a fresh array of a dtype that mgb knows; an array of a GPU is copied on that GPU."""
+def as_given(data: Any) -> Any:
+    """`data` as an array of the dtype that it has, which is one that mgb knows; not copied if it is one."""
     if not isinstance(data, np.ndarray) and hasattr(data, "__cuda_array_interface__"):
-        return _copied_there(data, dtype)
+        array = devices.adopt(data)
+        dtypes.as_dtype(array.dtype)
+        return array
     try:
         array = data if isinstance(data, np.ndarray) else np.array(data)
-        given = dtypes.as_dtype(array.dtype)  # nothing else is converted: None would become NaN, "1" a number
-        wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
-        if dtype is None and given == dtypes.int64 and not np.array_equal(array, array.astype(wanted)):
-            raise ValueError(f"a value does not fit in {wanted}: give a dtype, such as dtype='int64'")
-        return array.astype(wanted, copy=False) if array is not data else _copied(array, wanted)
+        dtypes.as_dtype(array.dtype)  # nothing else is converted: None would become NaN, "1" a number
     except (TypeError, ValueError) as error:
         raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
+    return array
 
 
-def _copied_there(data: Any, dtype: Any) -> Any:
-    """As `as_array`, for an array of a GPU, whosever it is."""
-    array = devices.adopt(data)
-    given = dtypes.as_dtype(array.dtype)
-    wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
-    with array.device:
-        return array.astype(wanted, order="C", copy=True)
+def as_array(data: Any, dtype: Any = None) -> Any:
+    """`data` as a fresh array of a dtype that mgb knows; an array of a GPU is copied on that GPU."""
+    array = as_given(data)
+    wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(array.dtype)
+    if not isinstance(array, np.ndarray):
+        with array.device:
+            return array.astype(wanted, order="C", copy=True)
+    if dtype is None and array.dtype == dtypes.int64 and not np.array_equal(array, array.astype(wanted)):
+        raise ConversionError(
+            f"cannot make a Tensor of {type(data).__name__}: a value does not fit in {wanted}: "
+            "give a dtype, such as dtype='int64'"
+        )
+    return array.astype(wanted, copy=False) if array is not data else _copied(array, wanted)
 
 
 def _copied(array: Any, dtype: Any) -> Any:
