@@ -84,7 +84,7 @@ OPS = {
     "float shift": (lambda a, b: FLOATS << 1, ConversionError, "left_shift: needs integers or bools, got"),
     "shift by float": (lambda a, b: INTS >> FLOATS,
                        ConversionError, "right_shift: needs integers or bools, got"),
-    "inverse": (lambda a, b: INTS**-1, ConversionError, "pow: integers to the power -1 are no integers: write"),
+    "inverse": (lambda a, b: INTS**-1, ConversionError, "pow: integers to the power -1 are no integers"),
     "float bits": (lambda a, b: FLOATS & FLOATS, ConversionError, "bit_and: needs .* got float32"),
     "too large": (lambda a, b: INTS + 2**40, ConversionError, "add: 1099511627776 does not fit in int32"),
     "None": (lambda a, b: a + None, TypeError, "add: the operand is None and is not supported"),

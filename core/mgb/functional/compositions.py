@@ -326,7 +326,7 @@ def stacked(ndim: int, axis: int) -> Callable[..., Tensor]:
     """``np.vstack`` and its like."""
 
     def joined(tup: Sequence[Any]) -> Tensor:
-        parts = [_with_axes(as_tensor(t), ndim) for t in tup]
+        parts = [_with_axes(t, ndim) for t in tensors("concat", tup)]
         return tensor.concat(parts, 0 if parts and parts[0].ndim == 1 else axis)
 
     return joined

@@ -54,6 +54,10 @@ def right_shift(x: Tensor, count: Tensor) -> Tensor:
     return shr(x, where(within, count, x.dtype.itemsize * 8 - 1))
 
 
+def _odd(x: Tensor) -> Tensor:
+    return eq(bit_and(x, 1), 1)
+
+
 def _integer_power(x: Any, exponent: Any) -> Any:
     if exponent.dtype.kind == "u" or not (exponent < 0).any():
         return np.power(x, exponent)
@@ -66,14 +70,14 @@ def _integer_power(x: Any, exponent: Any) -> Any:
 @composite(COUNTING, eager=_integer_power, differentiable=False)
 def integer_power(x: Tensor, exponent: Tensor) -> Tensor:
     """By squaring, exactly but for overflow, which wraps; negative powers are rounded towards 0."""
-    out, square = full_like(x, 1), x
-    for bit in range(x.dtype.itemsize * 8 - (x.dtype in dtypes.SIGNED)):
-        odd = eq(bit_and(shr(exponent, bit), 1), 1)
-        out, square = where(odd, out * square, out), square * square
+    out, square = where(_odd(exponent), x, 1), x
+    for bit in range(1, x.dtype.itemsize * 8 - (x.dtype in dtypes.SIGNED)):
+        square = square * square
+        out = where(_odd(shr(exponent, bit)), out * square, out)
     if x.dtype in dtypes.UNSIGNED:
         return out
     own = logical_or(eq(x, 1), eq(x, -1))
-    inverse = where(own, where(eq(bit_and(exponent, 1), 1), x, 1), 0)
+    inverse = where(own, where(_odd(exponent), x, 1), 0)
     return where(lt(exponent, 0), inverse, out)
 
 
