@@ -140,7 +140,7 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
         else:
             for a in arrays:
                 if a.dtype in _HALVES:
-                    return _evaluate_half(op, arrays, params)
+                    return _quietly(partial(_evaluate_half, op), (arrays,), {"params": params})
             value = _quietly(eager, arrays, params)
     except (ValueError, IndexError, TypeError):
         op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names op and shapes
@@ -167,10 +167,10 @@ def _float_errors() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
 ignore_float_errors, restore_float_errors = _float_errors()
 
 
-def _quietly(eager: Callable[..., Any], arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+def _quietly(function: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]) -> Any:
     before = ignore_float_errors()
     try:
-        return eager(*arrays, **params)
+        return function(*args, **params)
     finally:
         restore_float_errors(before)
 
@@ -181,7 +181,7 @@ def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any
     if op.name in _TOUCHES_BITS:
         return _as_array(op.eager(*arrays, **params))
     dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
-    return _as_array(_quietly(op.eager, _widened(arrays), params)).astype(dtype, copy=False)
+    return _as_array(op.eager(*_widened(arrays), **params)).astype(dtype, copy=False)
 
 
 def _widened(arrays: Sequence[Any]) -> list[Any]:
@@ -197,7 +197,7 @@ def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any], device
         ACTIVE.reset(token)
     if any(a.dtype in _HALVES for a in arrays):
         dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
-        out = out.astype(dtype, copy=False)
+        out = _quietly(out.astype, (dtype,), {"copy": False})
     return out
 
 

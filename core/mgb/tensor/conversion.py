@@ -32,12 +32,15 @@ def as_array(data: Any, dtype: Any = None) -> Any:
     if not isinstance(array, np.ndarray):
         with array.device:
             return array.astype(wanted, order="C", copy=True)
+    if array.dtype == wanted:
+        return array if array is not data else _copied(array, wanted)
     if dtype is None and array.dtype == dtypes.int64 and not np.array_equal(array, array.astype(wanted)):
         raise ConversionError(
             f"cannot make a Tensor of {type(data).__name__}: a value does not fit in {wanted}: "
             "give a dtype, such as dtype='int64'"
         )
-    return array.astype(wanted, copy=False) if array is not data else _copied(array, wanted)
+    with np.errstate(all="ignore"):
+        return array.astype(wanted) if array is not data else _copied(array, wanted)
 
 
 def _copied(array: Any, dtype: Any) -> Any:
