@@ -158,6 +158,9 @@ def test_operands_that_no_op_takes() -> None:
 def test_no_warning_leaves_an_op(recwarn: pytest.WarningsRecorder) -> None:
     big = Tensor([3e38, 0.0, -1.0])
     big * big, big / 0.0, big // 0.0, big**0.5, Tensor([1]) // 0, big + 1e300, big.astype("int32")
+    half = Tensor([60000.0, np.nan], dtype="float16")
+    half * 2, half * 1e6, half * np.array(1e6), half.sum(), half**3, half.astype("int8")
+    Tensor(1e6, dtype="float16"), Tensor(1e300), big.astype("float16"), big * np.array([1e300])
     assert not recwarn.list
 
 
