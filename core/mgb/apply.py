@@ -16,10 +16,11 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
-from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, wrap
+from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, wrap
 
 _WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
+_NONE: dict[str, Any] = {}
 _TOUCHES_BITS = frozenset({"cast", "bitcast"})
 _PACKAGE = str(Path(__file__).parent)
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
@@ -140,7 +141,7 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
         else:
             for a in arrays:
                 if a.dtype in _HALVES:
-                    return _quietly(partial(_evaluate_half, op), (arrays,), {"params": params})
+                    return _quietly(_evaluate_half, (op, arrays, params), _NONE)
             value = _quietly(eager, arrays, params)
     except (ValueError, IndexError, TypeError):
         op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names op and shapes
@@ -227,7 +228,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         elif type(a) in _WEAK:
             operands.append(type(a))
         else:
-            return _promoted(op, literals(op.name, args, lambda given: _wanted(op, given) or given))
+            return _promoted(op, literals(op.name, args, partial(_targets_of, op)))
     key = tuple(operands)
     try:
         targets = _targets[key]
@@ -254,6 +255,14 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
     return targets if has_scalar or list(targets) != operands else None
 
 
+def _targets_of(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]]:
+    """As `_wanted`, remembered; the operands themselves when they are taken as they are."""
+    key = (op, *operands)
+    if key not in _targets:
+        _targets[key] = _wanted(op, operands)
+    return _targets[key] or operands
+
+
 def literals(
     name: str, args: Sequence[Any], promote: Callable[[list[Any]], Sequence[Any]] | None = None
 ) -> tuple[Any, ...]:
@@ -271,14 +280,27 @@ def literals(
     promote : callable, optional
         From the dtypes of `args` to those that are wanted; without it, the one in which all of them meet.
     """
-    given = [a if isinstance(a, Tensor) or type(a) in _WEAK else _array_of(name, a) for a in args]
-    device = next((a._device for a in given if isinstance(a, Tensor)), None)
-    operands = [_operand_of(a) for a in given]
+    device: str | None = None
+    operands: list[Any] = []
+    arrays: dict[int, Any] = {}
+    for place, a in enumerate(args):
+        if isinstance(a, Tensor):
+            operands.append(a.dtype)
+            device = device or a._device
+        elif type(a) in _WEAK:
+            operands.append(type(a))
+        else:
+            arrays[place] = array = _array_of(name, a)
+            operands.append(dtypes.constructed(array.dtype))
     targets = promote(operands) if promote else [dtypes.common(operands)] * len(operands)
-    return tuple(
-        a if isinstance(a, Tensor) or type(a) in _WEAK else _literal_of(name, a, dtype, device)
-        for a, dtype in zip(given, targets, strict=True)
-    )
+    made = list(args)
+    for place, array in arrays.items():
+        try:
+            value = converted(array, targets[place], array is not args[place])
+        except ConversionError as error:
+            raise ConversionError(f"{name}: {error}") from None
+        made[place] = constant(devices.to_host(value), device or devices.of_array(value))
+    return tuple(made)
 
 
 def tensors(name: str, args: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -293,19 +315,6 @@ def _array_of(name: str, value: Any) -> Any:
         raise TypeError(f"{name}: a tuple is not an array; make a list or a Tensor of it")
     try:
         return as_given(value)
-    except ConversionError as error:
-        raise ConversionError(f"{name}: {error}") from None
-
-
-def _operand_of(value: Any) -> dtypes.Operand:
-    if isinstance(value, Tensor):
-        return value.dtype
-    return type(value) if type(value) in _WEAK else dtypes.constructed(value.dtype)
-
-
-def _literal_of(name: str, array: Any, dtype: Any, device: str | None) -> Tensor:
-    try:
-        return literal(array, None if dtype == dtypes.constructed(array.dtype) else dtype, device)
     except ConversionError as error:
         raise ConversionError(f"{name}: {error}") from None
 

@@ -74,8 +74,8 @@ def _array_ufunc(
         raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be written into an array; use tensor.numpy()")
     if sys.getrefcount(out[0]) == _HELD_BY_A_CALL:
         raise TypeError(
-            f"np.{ufunc.__name__}: nothing but this call holds the Tensor that out= names, so what is written "
-            f"to it is lost. A part of a Tensor is a new one: write y[0] = np.{ufunc.__name__}(...)"
+            f"np.{ufunc.__name__}: nothing but this call holds the Tensor that out= names, so what it writes "
+            f"there is lost. A part of a Tensor is a new one: write y[0] = np.{ufunc.__name__}(...)"
         )
     target: Tensor = out[0]
     target._reset(function(*inputs))

@@ -93,7 +93,7 @@ def _rmod(self: Tensor, other: Any) -> Tensor:
 
 def power(a: Any, b: Any) -> Tensor:
     """``a ** b``: of integers an integer, else a float."""
-    if _is_float(a) or _is_float(b):
+    if type(b) is float or _is_float(a) or _is_float(b):
         return apply(POW, a, b)
     return integers.whole_power(a, b) if type(b) is int else apply(INTEGER_POWER, a, b)
 

@@ -1,12 +1,12 @@
 """Tensors, and the session of a trace that they speak to."""
 
-from .conversion import as_array, as_given
+from .conversion import as_array, as_given, converted
 from .session import ACTIVE, Session, active_trace
 from .tensor import CONSTANT, Parameter, Tensor, from_dlpack, place, tensor, wrap
 
 __all__ = [
     "ACTIVE", "CONSTANT", "Parameter", "Session", "Tensor", "active_trace", "as_array", "as_given",
-    "from_dlpack", "place", "tensor", "wrap",
+    "converted", "from_dlpack", "place", "tensor", "wrap",
 ]  # fmt: skip
 
 #: Pickles name the package, not its files.
