@@ -16,7 +16,15 @@ from .declare import declare, normalize_axis
 from .getitem import getitem, updated
 from .layout import reshape, transpose
 from .primitives import cast
-from .reduce import extent, reduce_max, reduce_min, reduce_prod, reduce_sum
+from .reduce import (
+    extent,
+    integer_product,
+    integer_sum,
+    reduce_max,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+)
 
 Axis = int | Sequence[int] | None
 
@@ -126,12 +134,16 @@ def accumulated(x: Tensor, dtype: Any = None) -> Tensor:
 
 def sum(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `axis`, computed in `dtype`: without one, that of integers has 64 bits."""
-    return reduced("sum", reduce_sum, accumulated(self, dtype), axis, keepdims)
+    if dtype is None and self.dtype not in dtypes.FLOATS:
+        return reduced("sum", integer_sum, self, axis, keepdims)
+    return reduced("sum", reduce_sum, self if dtype is None else astype(self, dtype), axis, keepdims)
 
 
 def prod(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over `axis`, computed in `dtype`: without one, that of integers has 64 bits."""
-    return reduced("prod", reduce_prod, accumulated(self, dtype), axis, keepdims)
+    if dtype is None and self.dtype not in dtypes.FLOATS:
+        return reduced("prod", integer_product, self, axis, keepdims)
+    return reduced("prod", reduce_prod, self if dtype is None else astype(self, dtype), axis, keepdims)
 
 
 def _refuse_nothing(name: str, x: Tensor, axis: Axis) -> None:
