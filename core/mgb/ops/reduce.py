@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
-from .declare import NUMERIC, SAME, Typing, declare
+from .declare import INTEGER, NUMERIC, SAME, Typing, declare
 from .layout import broadcast_to, reshape
 from .primitives import cast, eq, maximum, where
 
@@ -94,7 +94,7 @@ def _of_integers(
     def body(x: Tensor, axis: Axes) -> Tensor:
         return reduction(cast(x, dtype=dtypes.summed(x.dtype)), axis=axis)
 
-    return declare(Op(name, Kind.REDUCE, infer, eager, body=body, differentiable=False))
+    return declare(Op(name, Kind.REDUCE, infer, eager, None, body, INTEGER.promote, False))
 
 
 integer_sum = _of_integers("integer_sum", np.sum, reduce_sum)
