@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import copy_context
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -16,7 +15,7 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
-from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, wrap
+from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, wrap
 
 _WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
@@ -141,39 +140,12 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
         else:
             for a in arrays:
                 if a.dtype in _HALVES:
-                    return _quietly(_evaluate_half, (op, arrays, params), _NONE)
-            value = _quietly(eager, arrays, params)
+                    return quietly(_evaluate_half, (op, arrays, params), _NONE)
+            value = quietly(eager, arrays, params)
     except (ValueError, IndexError, TypeError):
         op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names op and shapes
         raise
     return value if type(value) is np.ndarray else _as_array(value)
-
-
-def _float_errors() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """What `np.errstate` does on entry and on exit, without the object that it makes for it.
-
-    It sets a context variable, which is found by looking at what it changes.
-    """
-    before = copy_context()
-    with np.errstate(all="ignore"):
-        changed = [(v, value) for v, value in copy_context().items() if before.get(v) is not value]
-    if len(changed) != 1:
-        return partial(np.seterr, all="ignore"), lambda settings: np.seterr(**settings)
-    ((variable, value),) = changed
-    return partial(variable.set, value), variable.reset
-
-
-#: ``before = ignore_float_errors()``, then ``restore_float_errors(before)`` in the same context: NumPy
-#: computes without warnings in between. ``with np.errstate(all="ignore")`` takes eight times as long.
-ignore_float_errors, restore_float_errors = _float_errors()
-
-
-def _quietly(function: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]) -> Any:
-    before = ignore_float_errors()
-    try:
-        return function(*args, **params)
-    finally:
-        restore_float_errors(before)
 
 
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -198,7 +170,7 @@ def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any], device
         ACTIVE.reset(token)
     if any(a.dtype in _HALVES for a in arrays):
         dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
-        out = _quietly(out.astype, (dtype,), {"copy": False})
+        out = quietly(out.astype, (dtype,), {"copy": False})
     return out
 
 

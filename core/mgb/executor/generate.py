@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from .. import memory, ownership
-from ..apply import evaluate, ignore_float_errors, restore_float_errors
+from ..apply import evaluate
 from ..backend import Backend, Kernel, Strided
 from ..device import array_module, get_device_count, is_gpu, on, out_of_memory, place
 from ..dtypes import HALVES
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
 from ..libraries import Rule
+from ..tensor import ignore_float_errors, restore_float_errors
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from .. import device as devices
 from .. import dtypes, memory
 from ..errors import ConversionError
+from .float_errors import quietly
 
 _KNOWN = frozenset(dtypes.DTYPES)
 
@@ -61,8 +63,7 @@ def _cast(array: Any, dtype: np.dtype[Any], own: bool) -> Any:
             return array.astype(dtype, order="C", copy=True)
     if array.dtype == dtype:
         return array if own else _copied(array, dtype)
-    with np.errstate(all="ignore"):
-        return array.astype(dtype) if own else _copied(array, dtype)
+    return quietly(array.astype if own else partial(_copied, array), (dtype,), {})
 
 
 def _copied(array: Any, dtype: Any) -> Any:
