@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -209,12 +210,25 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     if targets is None:
         return args
     exact = []
-    for a, given, wanted in zip(args, key[1:], targets, strict=True):
-        if type(a) in _WEAK:
-            exact.append(number(op.name, a, wanted, device or devices.default()))
-        else:
-            exact.append(a if given == wanted else _cast(a, dtype=wanted))
+    try:
+        for a, given, wanted in zip(args, key[1:], targets, strict=True):
+            if type(a) in _WEAK:
+                exact.append(number(op.name, a, wanted, device or devices.default()))
+            else:
+                exact.append(a if given == wanted else _cast(a, dtype=wanted))
+    except ConversionError:
+        if op.infer(*(Spec((), d) for d in targets)).dtype != dtypes.bool_:
+            raise
+        return _promoted(op, tuple(_compared(a, targets[0]) for a in args))
     return tuple(exact)
+
+
+def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
+    """An operand of a comparison with an integer that `dtype` does not hold: it compares as infinity does."""
+    if isinstance(value, Tensor):
+        return _cast(value, dtype=dtypes.float32)
+    limits = np.iinfo(dtype)
+    return value if limits.min <= value <= limits.max else math.copysign(math.inf, value)
 
 
 def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:

@@ -141,3 +141,15 @@ def test_triangles_keep_their_dtype(dtype: str) -> None:
     x = np.ones((3, 3), dtype)
     for function in (np.tril, np.triu):
         same(function(Tensor(x, dtype=dtype), 1), function(x, 1))
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_a_comparison_takes_any_integer(dtype: str, call: Callable[..., Tensor]) -> None:
+    info = np.iinfo(dtype)
+    x = np.array([info.min, 0, 1, info.max], dtype)
+    for number in (info.max + 1, info.min - 1, 2**70, info.max):
+        for compare in (np.less, np.less_equal, np.equal, np.not_equal, np.greater, np.greater_equal):
+            same(call(lambda t, c=compare, n=number: c(t, n), whole(x, dtype)), compare(x, number))
+    same(call(lambda t: info.max + 1 > t, whole(x, dtype)), np.ones(4, bool))
+    with pytest.raises(ConversionError, match="does not fit"):
+        call(lambda t: t + (info.max + 1), whole(x, dtype))
