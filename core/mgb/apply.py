@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import copy_context
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -16,10 +16,11 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
-from .tensor import ACTIVE, CONSTANT, Tensor, as_array, run_in, wrap
+from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 
-_SCALARS = (bool, int, float)
+_WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
+_NONE: dict[str, Any] = {}
 _TOUCHES_BITS = frozenset({"cast", "bitcast"})
 _PACKAGE = str(Path(__file__).parent)
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
@@ -140,39 +141,12 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
         else:
             for a in arrays:
                 if a.dtype in _HALVES:
-                    return _evaluate_half(op, arrays, params)
-            value = _quietly(eager, arrays, params)
+                    return quietly(_evaluate_half, (op, arrays, params), _NONE)
+            value = quietly(eager, arrays, params)
     except (ValueError, IndexError, TypeError):
         op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names op and shapes
         raise
     return value if type(value) is np.ndarray else _as_array(value)
-
-
-def _float_errors() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """What `np.errstate` does on entry and on exit, without the object that it makes for it.
-
-    It sets a context variable, which is found by looking at what it changes.
-    """
-    before = copy_context()
-    with np.errstate(all="ignore"):
-        changed = [(v, value) for v, value in copy_context().items() if before.get(v) is not value]
-    if len(changed) != 1:
-        return partial(np.seterr, all="ignore"), lambda settings: np.seterr(**settings)
-    ((variable, value),) = changed
-    return partial(variable.set, value), variable.reset
-
-
-#: ``before = ignore_float_errors()``, then ``restore_float_errors(before)`` in the same context: NumPy
-#: computes without warnings in between. ``with np.errstate(all="ignore")`` takes eight times as long.
-ignore_float_errors, restore_float_errors = _float_errors()
-
-
-def _quietly(eager: Callable[..., Any], arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    before = ignore_float_errors()
-    try:
-        return eager(*arrays, **params)
-    finally:
-        restore_float_errors(before)
 
 
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -181,7 +155,7 @@ def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any
     if op.name in _TOUCHES_BITS:
         return _as_array(op.eager(*arrays, **params))
     dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
-    return _as_array(_quietly(op.eager, _widened(arrays), params)).astype(dtype, copy=False)
+    return _as_array(op.eager(*_widened(arrays), **params)).astype(dtype, copy=False)
 
 
 def _widened(arrays: Sequence[Any]) -> list[Any]:
@@ -193,7 +167,7 @@ def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any], device
     out = run_in(None, op.body, *(wrap(a, device) for a in _widened(arrays)), **params)._data
     if any(a.dtype in _HALVES for a in arrays):
         dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
-        out = out.astype(dtype, copy=False)
+        out = quietly(out.astype, (dtype,), {"copy": False})
     return out
 
 
@@ -212,7 +186,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """The arguments as Tensors of the dtypes that `op` computes in."""
     operands: list[Any] = [op]
     device: str | None = None
-    for i, a in enumerate(args):
+    for a in args:
         if isinstance(a, Tensor):
             operands.append(a._data.dtype if a._data is not None else a.spec.dtype)
             if device is None:
@@ -220,10 +194,10 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             elif device != a._device and not devices.same_place(device, a._device):
                 message = f"{op.name}: ambiguous device: {device} and {a._device}; move one with .to(device)"
                 raise DeviceMismatchError(message)
-        elif type(a) in _SCALARS:
+        elif type(a) in _WEAK:
             operands.append(type(a))
         else:
-            return _promoted(op, (*args[:i], operand(op, a, args), *args[i + 1 :]))
+            return _promoted(op, literals(op.name, args, partial(_targets_of, op)))
     key = tuple(operands)
     try:
         targets = _targets[key]
@@ -232,12 +206,25 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     if targets is None:
         return args
     exact = []
-    for a, given, wanted in zip(args, key[1:], targets, strict=True):
-        if type(a) in _SCALARS:
-            exact.append(_scalar(op, a, wanted, device))
-        else:
-            exact.append(a if given == wanted else _cast(a, dtype=wanted))
+    try:
+        for a, given, wanted in zip(args, key[1:], targets, strict=True):
+            if type(a) in _WEAK:
+                exact.append(number(op.name, a, wanted, device or devices.default()))
+            else:
+                exact.append(a if given == wanted else _cast(a, dtype=wanted))
+    except ConversionError:
+        if op.infer(*(Spec((), d) for d in targets)).dtype != dtypes.bool_:
+            raise
+        return _promoted(op, tuple(_compared(a, targets[0]) for a in args))
     return tuple(exact)
+
+
+def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
+    """An operand of a comparison with an integer that `dtype` does not hold: it compares as infinity does."""
+    if isinstance(value, Tensor):
+        return _cast(value, dtype=dtypes.float32)
+    limits = np.iinfo(dtype)
+    return value if limits.min <= value <= limits.max else math.copysign(math.inf, value)
 
 
 def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
@@ -250,26 +237,78 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
     return targets if has_scalar or list(targets) != operands else None
 
 
-def operand(op: Op, value: Any, args: Sequence[Any]) -> Tensor:
-    """A list or an array among `args` as a Tensor, on the device of the Tensors there."""
+def _targets_of(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]]:
+    """As `_wanted`, remembered; the operands themselves when they are taken as they are."""
+    key = (op, *operands)
+    if key not in _targets:
+        _targets[key] = _wanted(op, operands)
+    return _targets[key] or operands
+
+
+def literals(
+    name: str, args: Sequence[Any], promote: Callable[[list[Any]], Sequence[Any]] | None = None
+) -> tuple[Any, ...]:
+    """`args`, the lists and arrays among them as Tensors; Tensors and weak numbers stay what they are.
+
+    An array counts as the Tensor that ``tensor(array)`` makes, so that one of float64, which is what NumPy
+    makes unless told otherwise, does not turn float32 into float64. Its elements are converted once, from
+    what they are to the dtype in which the operands meet: beside a Tensor of float64 no digit is lost.
+
+    Parameters
+    ----------
+    name : str
+        Of the op or function, for messages.
+    args : sequence
+    promote : callable, optional
+        From the dtypes of `args` to those that are wanted; without it, the one in which all of them meet.
+    """
+    device: str | None = None
+    operands: list[Any] = []
+    arrays: dict[int, Any] = {}
+    for place, a in enumerate(args):
+        if isinstance(a, Tensor):
+            operands.append(a.dtype)
+            device = device or a._device
+        elif type(a) in _WEAK:
+            operands.append(type(a))
+        else:
+            arrays[place] = array = _array_of(name, a)
+            operands.append(dtypes.constructed(array.dtype))
+    targets = promote(operands) if promote else [dtypes.common(operands)] * len(operands)
+    made = list(args)
+    for place, array in arrays.items():
+        try:
+            value = converted(array, targets[place], array is not args[place])
+        except ConversionError as error:
+            raise ConversionError(f"{name}: {error}") from None
+        made[place] = constant(devices.to_host(value), device or devices.of_array(value))
+    return tuple(made)
+
+
+def tensors(name: str, args: Sequence[Any]) -> tuple[Tensor, ...]:
+    """As `literals`, and the numbers and tuples among `args` are Tensors too."""
+    return literals(name, [np.asarray(a) if type(a) in _WEAK or isinstance(a, tuple) else a for a in args])
+
+
+def _array_of(name: str, value: Any) -> Any:
     if value is None:
-        raise TypeError(f"{op.name}: the operand is None and is not supported.")
+        raise TypeError(f"{name}: the operand is None and is not supported.")
     if isinstance(value, tuple):
-        raise TypeError(f"{op.name}: a tuple is not an array; make a list or a Tensor of it")
-    device = next((a._device for a in args if isinstance(a, Tensor)), None)
+        raise TypeError(f"{name}: a tuple is not an array; make a list or a Tensor of it")
     try:
-        return literal(value, device=device)
+        return as_given(value)
     except ConversionError as error:
-        raise ConversionError(f"{op.name}: {error}") from None
+        raise ConversionError(f"{name}: {error}") from None
 
 
 @np.errstate(over="ignore")
-def _scalar(op: Op, value: Any, dtype: np.dtype[Any], device: str | None) -> Tensor:
+def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
+    """A literal of `dtype` made of a weak number."""
     try:
         array = np.array(value, dtype)
-    except OverflowError as error:
-        raise ConversionError(f"{op.name}: {value} does not fit in {dtype}") from error
-    return constant(array, device or devices.default())
+    except (OverflowError, ValueError) as error:
+        raise ConversionError(f"{name}: {value} does not fit in {dtype}") from error
+    return constant(array, device)
 
 
 def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:

@@ -30,11 +30,13 @@ _CATEGORY: dict[np.dtype[Any], str] = {
     **dict.fromkeys(INTEGERS, "int"),
     **dict.fromkeys(FLOATS, "float"),
 }
-_WEAK = {bool: bool_, int: int32, float: float32}
 _CONSTRUCTED = {float64: float32, int64: int32}
 
-#: A Python scalar's type stands for a weak operand: it gives way to any tensor of its category or a higher
-#: one.
+#: The types of numbers that give way to any tensor of their category or a higher one, and the dtype of such a
+#: number among others like it. ``np.float64`` is what NumPy's functions make of a Python float.
+WEAK: dict[type, np.dtype[Any]] = {bool: bool_, int: int32, float: float32, np.float64: float32}
+
+#: The type of a number in `WEAK` stands for a weak operand.
 Operand = np.dtype[Any] | type
 
 
@@ -51,7 +53,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 def category(dtype: Operand) -> str:
     """``"bool"``, ``"int"`` or ``"float"``."""
-    return _CATEGORY[_WEAK[dtype] if isinstance(dtype, type) else dtype]
+    return _CATEGORY[WEAK[dtype] if isinstance(dtype, type) else dtype]
 
 
 def constructed(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -59,20 +61,22 @@ def constructed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _CONSTRUCTED.get(dtype, dtype)
 
 
+def summed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of a sum or a product of elements of `dtype`: of integers 64 bits, as in NumPy."""
+    if dtype in FLOATS:
+        return dtype
+    return uint64 if dtype in UNSIGNED else int64
+
+
 def common(operands: Sequence[Operand]) -> np.dtype[Any]:
-    """The dtype in which operands of these dtypes meet (MegEngine's rules; float64 stays).
+    """The dtype in which operands of these dtypes meet.
 
-    Python scalars are weak: they matter only when their category is above that of every tensor. Two tensors
-    of one category meet in the larger; of mixed categories in the float, or float32 when that float has 16
-    bits; float16 with bfloat16 is float32.
-
-    Raises
-    ------
-    ConversionError
-        Signed and unsigned integers do not meet: cast one of them.
+    Numbers of `WEAK` types matter only when their category is above that of every tensor. A bool gives way to
+    anything. Two integers meet as in NumPy; two floats in the larger, float16 and bfloat16 in float32; an
+    integer and a float in that float, or in float32 when it has 16 bits (MegEngine's rule).
     """
     strong = [d for d in operands if not isinstance(d, type)]
-    weak = [_WEAK[d] for d in operands if isinstance(d, type)]
+    weak = [WEAK[d] for d in operands if isinstance(d, type)]
     best = max((_RANK[category(d)] for d in strong), default=-1)
     over = [d for d in weak if _RANK[category(d)] > best]
     if over:
@@ -86,12 +90,13 @@ def common(operands: Sequence[Operand]) -> np.dtype[Any]:
 def _meet(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     if a == b:
         return a
-    if category(a) != category(b):
-        floats = [d for d in (a, b) if category(d) == "float"]
-        return float64 if float64 in floats else float32
-    if category(a) == "int" and a.kind != b.kind:
-        raise ConversionError(f"{a} and {b} differ in signedness: cast one of them with astype")
+    kinds = {category(a), category(b)}
+    if "bool" in kinds:
+        return b if a == bool_ else a
+    if kinds == {"int"}:
+        return np.promote_types(a, b)
+    if "int" in kinds:
+        return float64 if float64 in (a, b) else float32
     if a.itemsize == b.itemsize:
         return float32
-    larger = a if a.itemsize > b.itemsize else b
-    return larger
+    return a if a.itemsize > b.itemsize else b

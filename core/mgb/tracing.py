@@ -86,13 +86,13 @@ def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: 
     return Node(op, inputs, params, spec, source)
 
 
-def live(source: Callable[[], float], device: str | None = None) -> Tensor:
-    """A 0-d float32 Tensor of what `source` returns now; inside a trace it is asked again at every call.
+def live(source: Callable[[], float], dtype: Any = "float32", device: str | None = None) -> Tensor:
+    """A 0-d Tensor of what `source` returns now; inside a trace it is asked again at every call.
 
     This is how a hyper-parameter that lives in Python, such as a learning rate, stays live in a compiled
     step.
     """
-    tensor = Tensor(source(), dtype="float32", device=device)
+    tensor = Tensor(source(), dtype=dtype, device=device)
     session = ACTIVE.get()
     if session is not None:
         session.live(tensor, source)

@@ -50,6 +50,25 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.parametrize("mode", [m for m in HOSTED if "symbolic" not in m], ids=str)
+def test_an_array_that_the_body_fills_gets_its_own_remedy(mode):
+    def filled(x, wrap=lambda array: array):
+        rows = np.empty(2, np.float32)
+        rows[:] = x.numpy()
+        return x + wrap(rows)
+
+    first, second = tensor([1.0, 2.0]), tensor([3.0, 4.0])
+    traced = trace(filled, **mode)
+    traced(first)
+    with pytest.raises(
+        errors.TraceMismatchError, match=r"remedy: .* wrap it, mgb.tensor\(array\), so"
+    ) as caught:
+        traced(second)
+    assert "F.zeros(n)" in str(caught.value)
+    mended = trace(lambda x: filled(x, tensor), **mode)
+    assert [mended(x).tolist() for x in (first, second)] == [[2, 4], [6, 8]]
+
+
 @pytest.mark.parametrize("mode", HOSTED, ids=str)
 @pytest.mark.parametrize(("other", "reason"), DIFFERENT.values(), ids=DIFFERENT)
 def test_another_computation_is_a_mismatch(mode, other, reason):

@@ -205,6 +205,19 @@ def _round_away(x):
     return np.sign(x) * np.floor(abs(x) + 0.5)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("name", "truth"),
+    [("expm1", np.expm1), ("log1p", np.log1p), ("sinh", np.sinh), ("tanh", np.tanh), ("sin", np.sin)],
+)
+def test_next_to_0_it_is_x(name, truth, dtype):
+    least = np.finfo(dtype).smallest_subnormal
+    x = np.array([least, -least, 3 * least, np.finfo(dtype).tiny, -0.0, 1e-30], dtype)
+    got = in_words(OPS[name], *tensors(x)).numpy()
+    np.testing.assert_array_equal(got, truth(x))
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(x))
+
+
 def test_round_away():
     x = np.array([0.5, -0.5, 1.5, 2.5, -2.5, 0.3, -7.7, 0])
     for got in _both(el.round_away, x):

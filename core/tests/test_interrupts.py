@@ -324,10 +324,8 @@ def _raise_in_first_calls(mode, stride):
                 calls += 1
 
         reached = True
-        try:
+        with suppress(KeyboardInterrupt):
             reached = at_line(place, KeyboardInterrupt, first_calls)
-        except KeyboardInterrupt:
-            pass
         done = weight.numpy()[0] / 3
         assert (weight.numpy() == 3 * done).all() and done in (calls, calls + 1), place
         for _ in range(3):

@@ -87,6 +87,19 @@ def test_out() -> None:
         array += t
 
 
+def test_out_that_would_be_lost_is_an_error() -> None:
+    y, held = Tensor(X), [Tensor(Y)]
+    with pytest.raises(TypeError, match=r"write y\[0\] = np.add\(\.\.\.\)"):
+        np.add(y[1], 1.0, out=y[0])
+    with pytest.raises(TypeError, match="is lost"):
+        np.negative(y[1], y[0])
+    np.testing.assert_array_equal(y.numpy(), X)
+    assert np.add(y, y, out=held[0]) is held[0]
+    assert np.negative(y, out=y) is y
+    np.testing.assert_array_equal(held[0].numpy(), 2 * X)
+    np.testing.assert_array_equal(y.numpy(), -X)
+
+
 def test_numpy_scalars_and_arrays_give_way() -> None:
     t = Tensor(X)
     for got in (np.float32(2) * t, np.full(4, 2.0) * t, F.mul([[2.0]], t)):

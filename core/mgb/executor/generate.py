@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from .. import memory, ownership
-from ..apply import ignore_float_errors, restore_float_errors
 from ..backend import Backend, Kernel, Strided
 from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
+from ..tensor import ignore_float_errors, restore_float_errors
 from .operands import constant, eager_rule, monotone
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..apply import apply, operand
+from ..apply import apply, tensors
 from ..errors import ShapeError
 from ..ops import activations as a
 from ..ops.contract import matmul as matmul_op
 from ..ops.declare import op_of
 from ..ops.layout import transpose
-from ..ops.operators import MATMUL, product
+from ..ops.operators import product
 from ..tensor import Tensor
 
 __all__ = [
@@ -87,8 +87,7 @@ def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: b
     ShapeError
         The inner lengths differ; the message names both shapes.
     """
-    given = inp1, inp2
-    inp1, inp2 = (x if isinstance(x, Tensor) else operand(MATMUL, x, given) for x in given)
+    inp1, inp2 = tensors("matmul", (inp1, inp2))
     if inp1.ndim >= 2 and inp2.ndim >= 2:
         return matmul_op(inp1, inp2, transpose_a=transpose_a, transpose_b=transpose_b)
     return product(_swapped(inp1) if transpose_a else inp1, _swapped(inp2) if transpose_b else inp2)

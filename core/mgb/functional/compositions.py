@@ -13,17 +13,18 @@ import numpy as np
 from ml_dtypes import finfo
 
 from .. import dtypes
-from ..apply import literal
+from ..apply import literal, tensors
 from ..errors import ShapeError
 from ..ops import elementwise as e
 from ..ops.creation import along
 from ..ops.declare import normalize_axis
 from ..ops.index import gather_, index_get
 from ..ops.layout import cut_along, reshape, transpose
-from ..ops.methods import flatten
+from ..ops.methods import accumulated, flatten
 from ..ops.operators import product
 from ..ops.primitives import cast, eq, le, lt, maximum, minimum, round, sub, where
 from ..ops.reduce import reduce_sum
+from ..ops.sort import cumsum_
 from ..tensor import Tensor
 from . import elemwise, math, rearrange, tensor
 
@@ -62,9 +63,7 @@ def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor])
     def reduced(
         a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None
     ) -> Tensor:
-        a = as_tensor(a)
-        a = a if dtype is None else a.astype(dtype)
-        out = function(a, axis, keepdims)
+        out = function(as_tensor(a), axis, keepdims, dtype=dtype)
         return out if initial is None else join(out, initial)
 
     return reduced
@@ -107,12 +106,12 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
 ) -> Any:
     """The mean, in which an element counts as its weight says."""
-    a = as_tensor(a)
     if weights is None:
+        a = as_tensor(a)
         mean = math.mean(a, axis, keepdims)
         total: Any = tensor.full(mean.shape, a.size // max(mean.size, 1), mean.dtype, mean.device)
     else:
-        share = as_tensor(weights)
+        a, share = tensors("average", (a, weights))
         if share.dtype not in dtypes.FLOATS:  # products of integers wrap
             share = cast(share, dtype=dtypes.float64 if a.dtype == dtypes.float64 else dtypes.float32)
         if share.shape != a.shape:
@@ -171,7 +170,7 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """How many elements are not 0, as int32."""
+    """How many elements are not 0."""
     return math.sum(e.ne(as_tensor(a), 0), axis, keepdims)
 
 
@@ -215,7 +214,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 def interp(x: Any, xp: Any, fp: Any, left: float | None = None, right: float | None = None) -> Tensor:
     """The piecewise linear function through (`xp`, `fp`) at `x`; `xp` ascends."""
-    x, xp, fp = as_tensor(x), as_tensor(xp), as_tensor(fp)
+    x, xp, fp = tensors("interp", (x, xp, fp))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ShapeError(f"interp: xp {xp.shape} and fp {fp.shape} are to be two vectors of one length")
     reached = le(xp, reshape(x, shape=(*x.shape, 1)))
@@ -232,22 +231,16 @@ def interp(x: Any, xp: Any, fp: Any, left: float | None = None, right: float | N
 # running sums, differences, products
 
 
-def _running(a: Tensor, dtype: Any) -> Tensor:
-    if dtype is None:
-        return cast(a, dtype=dtypes.int32) if a.dtype == dtypes.bool_ else a
-    return a.astype(dtype)
-
-
 def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """The sums of all elements up to each; without `axis`, of the flattened `a`. Bools count as int32."""
-    a = _running(a, dtype)
-    return math.cumsum(flatten(a) if axis is None else a, 0 if axis is None else axis)
+    """The sums of all elements up to each; without `axis`, of the flattened `a`."""
+    a = accumulated(flatten(a) if axis is None else a, dtype)
+    return cumsum_(a, axis=normalize_axis("cumsum", axis or 0, a.ndim)[0])
 
 
 def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
     """The products of all elements up to each; without `axis`, of the flattened `a`."""
-    a = _running(a, dtype)
-    return math.cumprod(flatten(a) if axis is None else a, 0 if axis is None else axis)
+    a = accumulated(flatten(a) if axis is None else a, dtype)
+    return math.running_product(a, axis or 0)
 
 
 def diff(a: Tensor, n: int = 1, axis: int = -1) -> Tensor:
@@ -267,14 +260,14 @@ def diff(a: Tensor, n: int = 1, axis: int = -1) -> Tensor:
 
 def outer(a: Any, b: Any) -> Tensor:
     """Each element of `a` times each of `b`."""
-    a, b = as_tensor(a), as_tensor(b)
+    a, b = tensors("outer", (a, b))
     out: Tensor = reshape(a, shape=(a.size, 1)) * reshape(b, shape=(1, b.size))
     return out
 
 
 def dot(a: Any, b: Any) -> Tensor:
     """The sum over the last axis of `a` and the last but one of `b`; a number multiplies."""
-    a, b = as_tensor(a), as_tensor(b)
+    a, b = tensors("dot", (a, b))
     if not a.ndim or not b.ndim:
         multiplied: Tensor = a * b
         return multiplied
@@ -285,7 +278,7 @@ def dot(a: Any, b: Any) -> Tensor:
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     """The sum of products over `axes`: so many last of `a` and first of `b`, or the axes of each."""
-    a, b = as_tensor(a), as_tensor(b)
+    a, b = tensors("tensordot", (a, b))
     given = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
     left, right = (
         [normalize_axis("tensordot", i, x.ndim)[0] for i in ((g,) if isinstance(g, int) else g)]
@@ -333,7 +326,7 @@ def stacked(ndim: int, axis: int) -> Callable[..., Tensor]:
     """``np.vstack`` and its like."""
 
     def joined(tup: Sequence[Any]) -> Tensor:
-        parts = [_with_axes(as_tensor(t), ndim) for t in tup]
+        parts = [_with_axes(t, ndim) for t in tensors("concat", tup)]
         return tensor.concat(parts, 0 if parts and parts[0].ndim == 1 else axis)
 
     return joined

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..apply import literal
+from ..apply import tensors
 from ..errors import EquationError, ShapeError
 from ..ops import contract
 from ..ops.attention import below
@@ -40,7 +40,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     """
     if not isinstance(equation, str):
         raise TypeError(f"einsum: the equation comes first, as a str; got a {type(equation).__name__}")
-    xs = [x if isinstance(x, Tensor) else literal(x) for x in operands]
+    xs = tensors("einsum", operands)
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     for term in (*terms, right):

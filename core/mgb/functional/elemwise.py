@@ -12,6 +12,7 @@ from typing import Any
 from ..apply import apply
 from ..ops import elementwise as e
 from ..ops import hyperbolic as h
+from ..ops import integers as i
 from ..ops import operators
 from ..ops import primitives as p
 from ..ops import transcendental as t
@@ -60,7 +61,6 @@ sub       = _binary("sub", p.sub, "``x - y``.")
 mul       = _binary("mul", p.mul, "``x * y``.")
 div       = _binary("div", p.div, "``x / y``, always a float.")
 floor_div = _binary("floor_div", p.floor_div, "``x // y``: the quotient rounded down.")
-pow       = _binary("pow", t.pow, "``x ** y``, always a float.")
 maximum   = _binary("maximum", p.maximum, "The greater one; NaN if either is. A tie gives `x` the gradient.")
 minimum   = _binary("minimum", p.minimum, "The lesser one; NaN if either is. A tie gives `x` the gradient.")
 atan2     = _binary("atan2", t.atan2, "The angle of the point ``(y, x)``: `x` is the height.")
@@ -115,8 +115,8 @@ less_equal    = _binary("less_equal", p.le, "``x <= y``.")
 greater       = _binary("greater", e.gt, "``x > y``.")
 greater_equal = _binary("greater_equal", e.ge, "``x >= y``.")
 
-left_shift  = _binary("left_shift", p.shl, "``x << y``; the count is taken modulo the width.")
-right_shift = _binary("right_shift", p.shr, "``x >> y``; signed integers keep their sign.")
+left_shift  = _binary("left_shift", i.left_shift, "``x << y``; 0 for a count of the width or more.")
+right_shift = _binary("right_shift", i.right_shift, "``x >> y``; signed integers keep their sign.")
 
 _floor = _unary("floor", p.floor, "")
 _ceil  = _unary("ceil", e.ceil, "")
@@ -141,6 +141,11 @@ def ceil(x: Any) -> Tensor:
 def round(x: Any) -> Tensor:
     """The nearest whole number; halfway cases go away from 0. Integers stay as they are."""
     return +x if _whole(x) else _round(x)
+
+
+def pow(x: Any, y: Any) -> Tensor:
+    """``x ** y``; of integers an integer, which wraps."""
+    return operators.power(x, y)
 
 
 def mod(x: Any, y: Any) -> Tensor:

@@ -23,12 +23,12 @@ __all__ = [
 
 
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis` (None: over all axes); of bools, the count as int32."""
+    """The sum over `axis` (None: over all axes); that of integers has 64 bits, as in NumPy."""
     return methods.sum(inp, axis, keepdims)
 
 
 def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The product over `axis`."""
+    """The product over `axis`; that of integers has 64 bits, as in NumPy."""
     return methods.prod(inp, axis, keepdims)
 
 
@@ -153,6 +153,11 @@ def cumprod(inp: Tensor, axis: int) -> Tensor:
 
     After `k` steps each element is the product of ``2**k``: a step for each doubling of the length.
     """
+    return running_product(methods.accumulated(inp), axis)
+
+
+def running_product(inp: Tensor, axis: int) -> Tensor:
+    """`cumprod` in the dtype of `inp`."""
     (place,) = normalize_axis("cumprod", axis, inp.ndim)
     out, length, reach = +inp, inp.shape[place], 1
     while reach < length:

@@ -18,12 +18,12 @@ __all__ = ["diag", "tril", "triu"]
 
 def tril(inp: Tensor, diagonal: int = 0) -> Tensor:
     """0 above a diagonal of the matrices in the last two axes; positive diagonals are above the main one."""
-    return where(below(inp, diagonal), inp, 0)
+    return where(below(inp, diagonal), inp, literal(0, inp.dtype, inp.device))
 
 
 def triu(inp: Tensor, diagonal: int = 0) -> Tensor:
     """0 below a diagonal of the matrices in the last two axes; positive diagonals are above the main one."""
-    return where(below(inp, diagonal - 1), 0, inp)
+    return where(below(inp, diagonal - 1), literal(0, inp.dtype, inp.device), inp)
 
 
 def diag(inp: Tensor, k: int = 0) -> Tensor:

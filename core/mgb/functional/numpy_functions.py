@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops import methods
 from ..ops.methods import reshaped
 from ..ops.numpy_protocol import FUNCTIONS
 from ..ops.primitives import add, maximum, minimum, mul
@@ -23,8 +24,8 @@ def _where(condition: Any, *values: Any) -> Any:
 # fmt: off
 FUNCTIONS.update({
     # reductions
-    np.sum: c.reduction_from(math.sum, add),
-    np.prod: c.reduction_from(math.prod, mul),
+    np.sum: c.reduction_from(methods.sum, add),
+    np.prod: c.reduction_from(methods.prod, mul),
     np.min: c.extreme(math.min, minimum),
     np.max: c.extreme(math.max, maximum),
     np.mean: c.reduction(math.mean),

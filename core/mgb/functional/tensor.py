@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from .. import dtypes
-from ..apply import literal
+from ..apply import tensors
 from ..errors import ConversionError, ShapeError
 from ..ops import layout, primitives
 from ..ops.creation import (
@@ -165,20 +165,20 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
     ShapeError
         The shapes differ.
     """
-    tensors = [x if isinstance(x, Tensor) else literal(x) for x in inps]
-    if not tensors:
+    if not len(inps):
         raise ShapeError("concat: there is nothing to join")
-    tensors = [x.to(device) for x in tensors] if device is not None else tensors
-    return layout.concat(*tensors, axis=_axis("concat", axis, tensors[0].ndim))
+    parts = tensors("concat", inps)
+    parts = tuple(x.to(device) for x in parts) if device is not None else parts
+    return layout.concat(*parts, axis=_axis("concat", axis, parts[0].ndim))
 
 
 def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tensor:
     """The tensors, all of one shape, side by side along a new `axis`."""
-    tensors = [x if isinstance(x, Tensor) else literal(x) for x in inps]
-    if len({x.shape for x in tensors}) != 1:
-        raise ShapeError(f"stack: shapes {', '.join(str(x.shape) for x in tensors)} are not one and the same")
-    place = _axis("stack", axis, tensors[0].ndim + 1)
-    return concat([expand_dims(x, place) for x in tensors], place, device)
+    parts = tensors("stack", inps) if len(inps) else ()
+    if len({x.shape for x in parts}) != 1:
+        raise ShapeError(f"stack: shapes {', '.join(str(x.shape) for x in parts)} are not one and the same")
+    place = _axis("stack", axis, parts[0].ndim + 1)
+    return concat([expand_dims(x, place) for x in parts], place, device)
 
 
 def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:

@@ -8,8 +8,6 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import Any
 
-import numpy as np
-
 from .. import device as devices
 from ..device import is_gpu, of_array
 from ..executor import Program
@@ -135,7 +133,6 @@ class _Writer:
         self._many = False  # arguments
         self._names: dict[str, Any] = {
             "MISS": MISS,
-            "float32": np.float32,
             "place": devices.place,
             "program": program.call if program else None,
             "wrap": wrap,
@@ -270,7 +267,8 @@ class _Writer:
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec
         if external.origin is not None:
-            value, device = f"float32({self._name(external.origin)}())[...]", external.node.spec.device
+            asked, device = f"{self._name(external.origin)}()", spec.device
+            value = f"{self._name(spec.dtype.type)}({asked})[...]"
             self._lines.append(f"x{number} = " + (f"place({value}, {device!r})" if is_gpu(device) else value))
             return
         array = self._tensor(external) + "._grad" * external.of_grad + "._data"

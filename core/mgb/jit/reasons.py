@@ -31,6 +31,9 @@ _REMEDY = {
     "expect internal node, got external": _ALIASED,
     "input id mismatch": _ALIASED,
     "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant",
+    "arrays not equal": "an array or a list that the body makes is a constant of the record: wrap it, "
+    "mgb.tensor(array), so that it is an input, or make it of Tensors, `out = F.zeros(n)` and `out[i] = x` "
+    "in place of `out = np.empty(n)`",
     "too many instructions": "the traced function must do the same ops at every call; move the rest outside",
     "mismature end": "the traced function must do the same ops at every call; move the rest outside",
     "value unreadable": "read the same values at every call, or put the code in `with exclude_from_trace():`",

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+from .. import dtypes
 from ..apply import caller, evaluate
 from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError, UnknownInputError
@@ -259,7 +260,7 @@ class Recording(Observing):
         refs = []
         for position, tensor in enumerate(inputs):
             ref = self.ref(tensor)
-            if raw and isinstance(ref, Literal) and type(raw[position]) in (bool, int, float):
+            if raw and isinstance(ref, Literal) and type(raw[position]) in dtypes.WEAK:
                 ref.raw = raw[position]
             refs.append(ref)
         return tuple(refs)

@@ -370,8 +370,9 @@ class Replay(CallSession):
         """Without other shapes constants must not differ, and parameters may only where a value was seen."""
         if entry.params == params:
             pairs = ((t, r) for t, r in zip(inputs, entry.args) if isinstance(r, Literal))
-            other = next(t for t, r in pairs if not r.matches(t._data))
-            self._mismatch("tensors not equals", entry, str(Literal(other._data)))
+            other, was = next((t, r) for t, r in pairs if not r.matches(t._data))
+            about = "arrays not equal" if was.array.ndim else None
+            self._mismatch("tensors not equals", entry, str(Literal(other._data)), about=about)
         if not self._looked:
             self._mismatch("operator mismatch", entry, f"{entry.op.name} with {params}")
 

@@ -58,11 +58,13 @@ def _logical(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 
 def _integer(operands: Sequence[dtypes.Operand]) -> Dtypes:
-    """Bools among integers count as 0 and 1 of the same dtype."""
     if floats := [d for d in operands if dtypes.category(d) == "float"]:
         raise ConversionError(f"needs integers or bools, got {getattr(floats[0], 'name', 'a Python float')}")
-    whole = [d for d in operands if dtypes.category(d) == "int"]
-    return (dtypes.common(whole or operands),) * len(operands)
+    dtype = dtypes.common(operands)
+    if dtype in dtypes.FLOATS:
+        listed = " and ".join(d.__name__ if isinstance(d, type) else d.name for d in operands)
+        raise ConversionError(f"no integer holds {listed}: cast one of them with astype")
+    return (dtype,) * len(operands)
 
 
 def _counting(operands: Sequence[dtypes.Operand]) -> Dtypes:

@@ -182,11 +182,12 @@ def exp2(x: Tensor) -> Tensor:
 
 @widen_halves
 def expm1(x: Tensor) -> Tensor:
-    """Within 2 ULP."""
+    """Within 2 ULP; `x` itself next to 0, where its half may have no digits."""
     lowest, highest = EXPM1_RANGE[x.dtype]
     r, n = reduce_exponent(at_most(at_least(x, lowest), highest), 1, -1)
     half = power(n, x.dtype)
-    return where(eq(x, 0), x, 2 * fma(half, expm1_reduced(r), half - 0.5))
+    next_to_0 = lt(magnitude(x), 2.0 ** -(FORMATS[x.dtype].digits + 1))
+    return where(next_to_0, x, 2 * fma(half, expm1_reduced(r), half - 0.5))
 
 
 @widen_halves

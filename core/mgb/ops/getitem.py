@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..apply import literal
+from ..apply import literal, number
 from ..errors import ShapeError
 from ..tensor import Tensor
 from .declare import broadcast_shapes
@@ -84,8 +84,10 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
     ShapeError
         `value` does not broadcast to the shape of ``x[key]``.
     """
-    if not isinstance(value, Tensor):
-        value = literal(value, device=x.device)
+    if type(value) in dtypes.WEAK:
+        value = number("x[key] = value", value, x.dtype, x.device)
+    elif not isinstance(value, Tensor):
+        value = literal(value, x.dtype, x.device)
     if value.dtype != x.dtype:
         value = cast(value, dtype=x.dtype)
     mask = _mask_alone(x, key, value)

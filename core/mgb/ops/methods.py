@@ -16,7 +16,15 @@ from .declare import declare, normalize_axis
 from .getitem import getitem, updated
 from .layout import reshape, transpose
 from .primitives import cast
-from .reduce import extent, reduce_max, reduce_min, reduce_prod, reduce_sum
+from .reduce import (
+    extent,
+    integer_product,
+    integer_sum,
+    reduce_max,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+)
 
 Axis = int | Sequence[int] | None
 
@@ -118,18 +126,24 @@ def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:
     return cast(mean, dtype=x.dtype) if x.dtype in dtypes.HALVES else mean
 
 
-def _computed_in(x: Tensor, dtype: Any) -> Tensor:
-    return x if dtype is None else astype(x, dtype)
+def accumulated(x: Tensor, dtype: Any = None) -> Tensor:
+    """`x` in the dtype in which it is added up or multiplied: of integers 64 bits, if `dtype` is None."""
+    wanted = dtypes.summed(x.dtype) if dtype is None else dtypes.as_dtype(dtype)
+    return x if x.dtype == wanted else cast(x, dtype=wanted)
 
 
 def sum(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `axis`, computed in `dtype`; of bools, the count as int32."""
-    return reduced("sum", reduce_sum, _computed_in(self, dtype), axis, keepdims)
+    """The sum over `axis`, computed in `dtype`: without one, that of integers has 64 bits."""
+    if dtype is None and self.dtype not in dtypes.FLOATS:
+        return reduced("sum", integer_sum, self, axis, keepdims)
+    return reduced("sum", reduce_sum, self if dtype is None else astype(self, dtype), axis, keepdims)
 
 
 def prod(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over `axis`, computed in `dtype`."""
-    return reduced("prod", reduce_prod, _computed_in(self, dtype), axis, keepdims)
+    """The product over `axis`, computed in `dtype`: without one, that of integers has 64 bits."""
+    if dtype is None and self.dtype not in dtypes.FLOATS:
+        return reduced("prod", integer_product, self, axis, keepdims)
+    return reduced("prod", reduce_prod, self if dtype is None else astype(self, dtype), axis, keepdims)
 
 
 def _refuse_nothing(name: str, x: Tensor, axis: Axis) -> None:
@@ -153,7 +167,7 @@ def max(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def mean(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
     """The average over `axis`, always a float, computed in `dtype`."""
-    return reduced("mean", average, _computed_in(self, dtype), axis, keepdims)
+    return reduced("mean", average, self if dtype is None else astype(self, dtype), axis, keepdims)
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..apply import literal
+from ..apply import literal, literals
 from ..errors import ConversionError
 from ..tensor import Tensor
 from . import activations as act
 from . import elementwise as el
 from . import hyperbolic as hyp
+from . import integers
 from . import primitives as p
 from . import transcendental as tr
 from .declare import FLOATING, NUMERIC, SAME, composite
@@ -138,8 +139,8 @@ _ROWS: tuple[tuple[str, int, str, Callable[..., Tensor]], ...] = (
     ("LT",               2, "FIB", less_as_number),
     ("LEQ",              2, "FIB", less_equal_as_number),
     ("EQ",               2, "FIB", equal_as_number),
-    ("SHL",              2, "I",   p.shl),
-    ("SHR",              2, "I",   p.shr),
+    ("SHL",              2, "I",   integers.left_shift),
+    ("SHR",              2, "I",   integers.right_shift),
     ("COND_LEQ_MOV",     3, "FI",  el.cond_le_mov),
     ("FUSE_MUL_ADD3",    3, "FIB", _as_given(el.fma3)),
     ("FUSE_MUL_ADD4",    4, "FIB", _as_given(el.fma4)),
@@ -258,7 +259,7 @@ class Elemwise:
         """
         if len(inputs) != self.arity:
             raise TypeError(f"{self.mode} expects {self.arity} inputs; got {len(inputs)} actually")
-        operands = [x if isinstance(x, Tensor | bool | int | float) else literal(x) for x in inputs]
+        operands = literals(self.mode, inputs)
         given = dtypes.common([x.dtype if isinstance(x, Tensor) else type(x) for x in operands])
         dtype = self._accepted(given)
         device = next((x.device for x in operands if isinstance(x, Tensor)), None)

@@ -7,18 +7,20 @@ nothing is copied to NumPy behind the user's back.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..apply import apply, literal
+from ..apply import apply, tensors
 from ..tensor import Tensor
 from .declare import OPS
 from .elementwise import reciprocal
+from .integers import left_shift, right_shift
 from .layout import reshape
-from .operators import product
-from .primitives import floor_div, mod, shl, shr
+from .operators import power, product
+from .primitives import floor_div, mod
 
 #: ``np.sum`` and so on, by the functions that serve them; see `functions`.
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -37,8 +39,9 @@ def functions() -> Mapping[Callable[..., Any], Callable[..., Any]]:
 
 #: Ufuncs whose op computes with something else than the ufunc itself.
 _UFUNCS: dict[Any, Callable[..., Any]] = {
-    np.left_shift: shl,
-    np.right_shift: shr,
+    np.left_shift: left_shift,
+    np.right_shift: right_shift,
+    np.power: power,
     np.matmul: product,
     np.reciprocal: reciprocal,
     np.positive: lambda x: +x,
@@ -65,14 +68,35 @@ def _array_ufunc(
     function = ufunc_of(ufunc) if not options else None
     if function is None:
         raise TypeError(_refusal(f"np.{ufunc.__name__}", options))
-    result = function(*inputs)
     if out is None:
-        return result
-    target = out[0]
-    if len(out) > 1 or not isinstance(target, Tensor):
+        return function(*inputs)
+    if len(out) > 1 or not isinstance(out[0], Tensor):
         raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be written into an array; use tensor.numpy()")
-    target._reset(result)
+    if sys.getrefcount(out[0]) == _HELD_BY_A_CALL:
+        raise TypeError(
+            f"np.{ufunc.__name__}: nothing but this call holds the Tensor that out= names, so what it writes "
+            f"there is lost. A part of a Tensor is a new one: write y[0] = np.{ufunc.__name__}(...)"
+        )
+    target: Tensor = out[0]
+    target._reset(function(*inputs))
     return target
+
+
+class _Counted:
+    """Its ufuncs say how often their ``out=`` is referred to."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any) -> int:
+        return sys.getrefcount(out[0])
+
+
+def _held_by_a_call() -> int:
+    """The references to an ``out=`` that nobody else holds; -1 where a variable makes no difference."""
+    variable, count = _Counted(), np.negative
+    alone: Any = count(_Counted(), out=_Counted())  # type: ignore[call-overload]
+    return -1 if alone == count(_Counted(), out=variable) else alone  # type: ignore[call-overload]
+
+
+_HELD_BY_A_CALL = _held_by_a_call()
 
 
 #: The methods of ufuncs that are functions by themselves; `reduce` and `accumulate` begin with axis 0.
@@ -92,7 +116,7 @@ def _derived(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[
     """``ufunc.reduce(t)`` and its like."""
     called, function = f"np.{ufunc.__name__}.{method}", ufunc_of(ufunc)
     if method == "outer" and function is not None and not options:
-        a, b = (x if isinstance(x, Tensor) else literal(x) for x in inputs)
+        a, b = tensors(called, inputs)
         return function(reshape(a, shape=(*a.shape, *(1,) * b.ndim)), b)
     if (ufunc, method) not in _DERIVED:
         raise TypeError(_refusal(called, options))

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..apply import apply, operand
+from ..apply import apply, tensors
 from ..tensor import Tensor
-from . import elementwise
+from . import elementwise, integers
 from . import primitives as p
 from .contract import matmul
 from .declare import op_of
@@ -27,7 +27,8 @@ ABS, FMOD, MOD = op_of(elementwise.abs), op_of(elementwise.fmod), op_of(p.mod)
 LT, LE, EQ, NE = op_of(p.lt), op_of(p.le), op_of(p.eq), op_of(elementwise.ne)
 AND, OR, NOT = op_of(p.logical_and), op_of(p.logical_or), op_of(p.logical_not)
 BIT_AND, BIT_OR, BIT_XOR, BIT_NOT = (op_of(f) for f in (p.bit_and, p.bit_or, p.bit_xor, elementwise.bit_not))
-SHL, SHR = op_of(p.shl), op_of(p.shr)
+SHL, SHR = op_of(integers.left_shift), op_of(integers.right_shift)
+INTEGER_POWER = op_of(integers.integer_power)
 
 Binary = Callable[[Tensor, Any], Tensor]
 
@@ -90,17 +91,20 @@ def _rmod(self: Tensor, other: Any) -> Tensor:
     return remainder(other, self)
 
 
-def _pow(self: Tensor, other: Any) -> Tensor:
-    return apply(POW, self, other)
+def power(a: Any, b: Any) -> Tensor:
+    """``a ** b``: of integers an integer, else a float."""
+    if type(b) is float or _is_float(a) or _is_float(b):
+        return apply(POW, a, b)
+    return integers.whole_power(a, b) if type(b) is int else apply(INTEGER_POWER, a, b)
 
 
 def _rpow(self: Tensor, other: Any) -> Tensor:
-    return apply(POW, other, self)
+    return power(other, self)
 
 
 def product(a: Any, b: Any) -> Tensor:
     """``a @ b``: matrices in the last two axes; a vector is a row on the left, a column on the right."""
-    a, b = (x if isinstance(x, Tensor) else operand(MATMUL, x, (a, b)) for x in (a, b))
+    a, b = tensors("matmul", (a, b))
     left, right = a.ndim, b.ndim
     if left > 1 and right > 1:
         return apply(MATMUL, a, b)
@@ -213,7 +217,7 @@ _BINARY: dict[str, tuple[Binary, Binary]] = {
     "truediv": (_div, _rdiv),
     "floordiv": (_floor_div, _rfloor_div),
     "mod": (remainder, _rmod),
-    "pow": (_pow, _rpow),
+    "pow": (power, _rpow),
     "matmul": (product, _rmatmul),
     "and": (_and, _and),
     "or": (_or, _or),

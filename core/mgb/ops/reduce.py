@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
-from .declare import NUMERIC, SAME, Typing, declare
+from .declare import INTEGER, NUMERIC, SAME, Typing, declare
 from .layout import broadcast_to, reshape
 from .primitives import cast, eq, maximum, where
 
@@ -77,6 +77,28 @@ reduce_prod = _reduction("reduce_prod", _prod, NUMERIC, lambda g, y, x, axis: (_
 reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),))
 reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),))
 # fmt: on
+
+
+def _of_integers(
+    name: str, function: Callable[..., Any], reduction: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    """`reduction` in 64 bits; NumPy widens the elements in its cache, where a cast would write them all."""
+
+    def infer(x: Spec, axis: Axes) -> Spec:
+        return Spec(reduced_shape(x.shape, axis), dtypes.summed(x.dtype))
+
+    def eager(x: Any, axis: Axes) -> Any:
+        wide = dtypes.summed(x.dtype)
+        return function(x, axis=axis, keepdims=True, dtype=wide) if axis else x.astype(wide)
+
+    def body(x: Tensor, axis: Axes) -> Tensor:
+        return reduction(cast(x, dtype=dtypes.summed(x.dtype)), axis=axis)
+
+    return declare(Op(name, Kind.REDUCE, infer, eager, None, body, INTEGER.promote, False))
+
+
+integer_sum = _of_integers("integer_sum", np.sum, reduce_sum)
+integer_product = _of_integers("integer_product", np.prod, reduce_prod)
 
 
 def _extent_infer(x: Spec, axis: Axes) -> Spec:

@@ -20,7 +20,8 @@ from .creation import along
 from .declare import declare, normalize_axis
 from .index import gather_, scatter_
 from .layout import cut_along, reshape, reverse
-from .primitives import cast, eq, logical_not, logical_or, where
+from .methods import accumulated
+from .primitives import eq, logical_not, logical_or, where
 from .reduce import Axes, highest, reduce_max, reduce_min, reduced_shape
 
 Shape = tuple[int, ...]
@@ -194,6 +195,5 @@ cumsum_ = declare(
 
 
 def cumsum(inp: Tensor, axis: int) -> Tensor:
-    """The sums of all elements up to each, along `axis`; of bools, the counts as int32."""
-    inp = cast(inp, dtype=dtypes.int32) if inp.dtype == dtypes.bool_ else inp
-    return cumsum_(inp, axis=normalize_axis("cumsum", axis, inp.ndim)[0])
+    """The sums of all elements up to each, along `axis`; those of integers have 64 bits, as in NumPy."""
+    return cumsum_(accumulated(inp), axis=normalize_axis("cumsum", axis, inp.ndim)[0])

@@ -82,13 +82,14 @@ class Optimizer(Holder, ABC):
         if session is not None:
             session.entered(self)
         for group in self.param_groups:
-            sources, numbers = self._live(group), dict[str, dict[str, Tensor]]()
+            sources, numbers = self._live(group), dict[tuple[str, np.dtype[Any]], dict[str, Tensor]]()
             for param in group["params"]:
                 if param.grad is not None:
                     _check_grad(param, param.grad)
-                    if param.device not in numbers:
-                        numbers[param.device] = {n: live(s, param.device) for n, s in sources.items()}
-                    self._update(param, param.grad, self._state[param], group, numbers[param.device])
+                    where = param.device, wide(param)
+                    if where not in numbers:
+                        numbers[where] = {n: live(s, where[1], where[0]) for n, s in sources.items()}
+                    self._update(param, param.grad, self._state[param], group, numbers[where])
         return self
 
     def clear_grad(self) -> None:

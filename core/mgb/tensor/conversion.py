@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,30 +10,60 @@ import numpy as np
 from .. import device as devices
 from .. import dtypes, memory
 from ..errors import ConversionError
+from .float_errors import quietly
+
+_KNOWN = frozenset(dtypes.DTYPES)
+
+
+def as_given(data: Any) -> Any:
+    """`data` as an array of the dtype that it has, which is one that mgb knows; not copied if it is one."""
+    try:
+        if isinstance(data, np.ndarray):
+            array = data
+        else:
+            on_gpu = hasattr(data, "__cuda_array_interface__")
+            array = devices.adopt(data) if on_gpu else np.array(data)
+        if array.dtype not in _KNOWN:  # nothing is converted: None would become NaN, "1" a number
+            dtypes.as_dtype(array.dtype)
+    except (TypeError, ValueError) as error:
+        raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
+    return array
 
 
 def as_array(data: Any, dtype: Any = None) -> Any:
     """`data` as a fresh array of a dtype that mgb knows; an array of a GPU is copied on that GPU."""
-    if not isinstance(data, np.ndarray) and hasattr(data, "__cuda_array_interface__"):
-        return _copied_there(data, dtype)
-    try:
-        array = data if isinstance(data, np.ndarray) else np.array(data)
-        given = dtypes.as_dtype(array.dtype)  # nothing else is converted: None would become NaN, "1" a number
-        wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
-        if dtype is None and given == dtypes.int64 and not np.array_equal(array, array.astype(wanted)):
-            raise ValueError(f"a value does not fit in {wanted}: give a dtype, such as dtype='int64'")
-        return array.astype(wanted, copy=False) if array is not data else _copied(array, wanted)
-    except (TypeError, ValueError) as error:
-        raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
+    array = as_given(data)
+    wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(array.dtype)
+    if dtype is None:
+        return converted(array, wanted, array is not data)
+    return _cast(array, wanted, array is not data)
 
 
-def _copied_there(data: Any, dtype: Any) -> Any:
-    """As `as_array`, for an array of a GPU, whosever it is."""
-    array = devices.adopt(data)
-    given = dtypes.as_dtype(array.dtype)
-    wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(given)
-    with array.device:
-        return array.astype(wanted, order="C", copy=True)
+def converted(array: Any, dtype: np.dtype[Any], own: bool) -> Any:
+    """`array` as a fresh one of `dtype`, or itself where it is our `own`.
+
+    Raises
+    ------
+    ConversionError
+        It holds 64-bit integers, and one of them does not fit.
+    """
+    if array.dtype == dtypes.int64 and dtype == dtypes.int32 and not _fits(array):
+        raise ConversionError("a value does not fit in int32: give a dtype, such as dtype='int64'")
+    return _cast(array, dtype, own)
+
+
+def _fits(array: Any) -> bool:
+    info = np.iinfo(np.int32)
+    return bool(not array.size or (info.min <= array.min() and array.max() <= info.max))
+
+
+def _cast(array: Any, dtype: np.dtype[Any], own: bool) -> Any:
+    if not isinstance(array, np.ndarray):
+        with array.device:
+            return array.astype(dtype, order="C", copy=True)
+    if array.dtype == dtype:
+        return array if own else _copied(array, dtype)
+    return quietly(array.astype if own else partial(_copied, array), (dtype,), {})
 
 
 def _copied(array: Any, dtype: Any) -> Any:

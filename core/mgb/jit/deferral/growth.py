@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
+from ... import dtypes
 from ...apply import caller
 from ...ir import Node, Op, Spec, const_node, input_node
 from ...tensor import Session, Tensor
@@ -98,7 +99,7 @@ class Growth:
             return index, node
         array = as_it_is_now(tensor._data)
         if is_number(tensor) and not varies:
-            exact = scalar.__class__ in (bool, int) or (scalar.__class__ is float and scalar)
+            exact = scalar.__class__ in dtypes.WEAK and (scalar or scalar.__class__ in (bool, int))
             literal = Literal(array, scalar if exact else INEXACT, device=tensor._device)
             return literal, const_node(array, array.dtype, tensor._device)
         known = self._numbers.get(id(array))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import OnnxFileError, OnnxUnsupportedError
-from ...ops import activations, hyperbolic, primitives, transcendental
+from ...ops import activations, hyperbolic, integers, primitives, transcendental
 from ...ops import elementwise as words
 from ...ops.declare import arity, op_of
 from ...ops.primitives import bitcast, cast, where
@@ -119,16 +119,8 @@ def power(x: Tensor, y: Tensor) -> Tensor:
     if y.dtype in dtypes.FLOATS:
         wide = (cast(v, dtype=dtypes.float64) for v in (x, y))
         return cast(transcendental.pow(*wide), dtype=x.dtype)
-    return _whole_power(x, y)
-
-
-def _whole_power(x: Tensor, y: Tensor) -> Tensor:
-    """By squaring, exactly but for overflow, which wraps; `y` is not negative."""
-    out, square = x * 0 + 1, x
-    for bit in range(y.dtype.itemsize * 8 - (y.dtype in dtypes.SIGNED)):
-        odd = primitives.eq(primitives.bit_and(primitives.shr(y, bit), 1), 1)
-        out, square = where(odd, out * square, out), square * square
-    return out
+    exponent = cast(y, dtype=dtypes.int64) if y.dtype == dtypes.uint64 else y
+    return like(integers.integer_power(x, exponent), x)
 
 
 @operator("Reciprocal")
@@ -165,12 +157,7 @@ def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Te
 @operator("BitShift")
 def bit_shift(x: Tensor, y: Tensor, *, direction: str) -> Tensor:
     """A count of the width or more, or a negative one, shifts everything out."""
-    within = primitives.lt(y, x.dtype.itemsize * 8)
-    if y.dtype in dtypes.SIGNED:
-        within = primitives.logical_and(primitives.le(0, y), within)
-    if direction == "LEFT":
-        return where(within, primitives.shl(x, y), 0)
-    return where(within, primitives.shr(x, y), words.sign(primitives.minimum(x, 0)))
+    return (integers.left_shift if direction == "LEFT" else integers.right_shift)(x, y)
 
 
 # classes and choices

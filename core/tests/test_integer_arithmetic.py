@@ -1,0 +1,155 @@
+"""Integers stay integers and have NumPy's values: mixed dtypes, powers, shifts, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import mgb.functional as F
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgb import Tensor, dtypes
+from mgb.errors import ConversionError
+from mgb.jit import trace
+
+NAMES = [d.name for d in dtypes.INTEGERS]
+
+
+def whole(values: Any, dtype: Any) -> Tensor:
+    return Tensor(np.array(values, dtype), dtype=dtype)
+
+
+def same(got: Tensor, want: Any) -> None:
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+@pytest.fixture(params=["eager", "traced"])
+def call(request: pytest.FixtureRequest) -> Callable[..., Tensor]:
+    """Call a function, in a trace for the second time."""
+    if request.param == "eager":
+        return lambda function, *args: function(*args)
+
+    def traced(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
+        run = trace(function, backend="eager")
+        run(*args)
+        return run(*args)
+
+    return traced
+
+
+# mixed dtypes
+
+
+@pytest.mark.parametrize(("left", "right"), list(product([*NAMES, "bool"], NAMES)))
+def test_two_integers_meet_as_in_numpy(left: str, right: str) -> None:
+    a, b = np.array([1, 0, 1], left), np.array([100, 3, 7], right)
+    for operation in (np.add, np.multiply, np.maximum, np.bitwise_and, np.left_shift, np.less):
+        want_dtype = np.result_type(a, b)
+        if want_dtype.kind == "f" and operation in (np.bitwise_and, np.left_shift):
+            with pytest.raises(ConversionError, match="no integer holds"):
+                operation(whole(a, left), whole(b, right))
+        else:
+            same(operation(whole(a, left), whole(b, right)), operation(a, b))
+
+
+def test_a_bool_gives_way_to_a_float() -> None:
+    for dtype in ("float16", "float32", "float64"):
+        assert (Tensor([True]) * Tensor([2.0], dtype=dtype)).dtype == dtype
+
+
+# powers
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(NAMES), st.lists(st.integers(-128, 255), min_size=3, max_size=3), st.integers(0, 70))
+def test_a_power_of_integers_wraps(dtype: str, values: list[int], exponent: int) -> None:
+    x = np.array(values).astype(dtype)
+    modulus, info = 1 << 8 * x.itemsize, np.iinfo(dtype)
+    exact = [pow(int(v), exponent, modulus) for v in x]
+    want = np.array([v - modulus if v > info.max else v for v in exact], dtype)
+    same(whole(x, dtype) ** exponent, want)
+    same(F.pow(whole(x, dtype), whole([exponent] * 3, dtype)), want)
+
+
+def test_powers(call: Callable[..., Tensor]) -> None:
+    x, e = whole([3, -2, 1, -1, 0], "int64"), whole([33, 5, 0, 3, 0], "int64")
+    same(call(lambda a: a**33, x), x.numpy() ** 33)
+    same(call(lambda a: a**0, x), x.numpy() ** 0)
+    same(call(lambda a, b: a**b, x, e), x.numpy() ** e.numpy())
+    same(call(lambda b: 2**b, e), 2 ** e.numpy())
+    same(call(lambda a: np.power(a, [1, 2, 3, 4, 5]), x), np.power(x.numpy(), [1, 2, 3, 4, 5]))
+    assert call(lambda a: a**0.5, x).dtype == call(lambda a: a**2.0, x).dtype == np.float32
+    same(call(lambda a: a**2, Tensor([True, False])), np.array([1, 0], np.int32))
+
+
+def test_negative_powers(call: Callable[..., Tensor]) -> None:
+    x, e = whole([3, -1, -1, 1, 0], "int32"), whole([-1, -3, -2, -7, -1], "int32")
+    same(call(lambda a, b: a**b, x, e), np.array([0, -1, 1, 1, 0], np.int32))
+    with pytest.raises(ConversionError, match="integers to the power -1 are no integers"):
+        call(lambda a: a**-1, x)
+
+
+# shifts
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_shifts_by_any_count(dtype: str) -> None:
+    info, bits = np.iinfo(dtype), 8 * np.dtype(dtype).itemsize
+    counts = [
+        c for c in (0, 1, bits - 1, bits, bits + 1, -1, info.min, info.max) if info.min <= c <= info.max
+    ]
+    x = np.array([0, 1, 5, info.max, info.min, info.min // 2 + 3], dtype)
+    grid = np.array(counts, dtype)[:, None]
+    traced = trace(lambda a, b: (a << b, a >> b), backend="eager")
+    for _ in range(2):
+        left, right = traced(whole(x, dtype), whole(grid, dtype))
+        same(left, x << grid)
+        same(right, x >> grid)
+    for count in counts:
+        same(whole(x, dtype) << count, x << np.array(count, dtype))
+        same(np.right_shift(whole(x, dtype), count), x >> np.array(count, dtype))
+    same(F.left_shift(Tensor([1]), 32), np.array([0], np.int32))
+
+
+# sums
+
+
+@pytest.mark.parametrize("dtype", [*NAMES, "bool"])
+def test_sums_and_products(dtype: str, call: Callable[..., Tensor]) -> None:
+    x = (np.arange(600).reshape(3, 200) % 120 + 1).astype(dtype)
+    t = whole(x, dtype)
+    for function in (np.sum, np.prod, np.cumsum, np.cumprod, np.trace, np.add.reduce, np.multiply.accumulate):
+        same(call(function, t), function(x))
+    same(call(lambda a: a.sum(axis=1, keepdims=True), t), x.sum(axis=1, keepdims=True))
+    same(call(lambda a: F.sum(a, 0), t), x.sum(0))
+    same(call(lambda a: F.cumprod(a, 1), t), x.cumprod(1))
+    same(call(lambda a: np.sum(a, dtype="int8"), t), x.sum(dtype="int8"))
+    same(call(lambda a: np.cumsum(a, 1, dtype="int16"), t), x.cumsum(1, dtype="int16"))
+    np.testing.assert_allclose(call(np.mean, t).numpy(), x.mean(), rtol=1e-6)
+
+
+def test_a_sum_of_pixels() -> None:
+    assert Tensor(np.full(100, 200, np.uint8)).sum().item() == 20000
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16"])
+def test_triangles_keep_their_dtype(dtype: str) -> None:
+    x = np.ones((3, 3), dtype)
+    for function in (np.tril, np.triu):
+        same(function(Tensor(x, dtype=dtype), 1), function(x, 1))
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_a_comparison_takes_any_integer(dtype: str, call: Callable[..., Tensor]) -> None:
+    info = np.iinfo(dtype)
+    x = np.array([info.min, 0, 1, info.max], dtype)
+    for number in (info.max + 1, info.min - 1, 2**70, info.max):
+        for compare in (np.less, np.less_equal, np.equal, np.not_equal, np.greater, np.greater_equal):
+            same(call(lambda t, c=compare, n=number: c(t, n), whole(x, dtype)), compare(x, number))
+    same(call(lambda t: info.max + 1 > t, whole(x, dtype)), np.ones(4, bool))
+    with pytest.raises(ConversionError, match="does not fit"):
+        call(lambda t: t + (info.max + 1), whole(x, dtype))
