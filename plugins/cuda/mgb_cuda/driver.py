@@ -114,10 +114,11 @@ class CudaDevice(Device):
         launch, success, (x, y) = driver.cuLaunchKernel, driver.CUresult.CUDA_SUCCESS, grid
 
         def run(stream: int, table: int) -> None:
-            given = (handle, x, y, 1, threads, 1, 1, shared, stream_handle(stream), table, 0)
-            (status,) = launch(*given)
+            on = stream_handle(stream)
+            (status,) = launch(handle, x, y, 1, threads, 1, 1, shared, on, table, 0)
             if status is not success:
-                self._launch_again(status, partial(launch, *given))
+                again = partial(launch, handle, x, y, 1, threads, 1, 1, shared, on, table, 0)
+                self._launch_again(status, again)
 
         return run
 
@@ -176,6 +177,9 @@ class CudaDevice(Device):
 
     def upload(self, array: Any) -> Any:
         return self.arrays.upload(array)
+
+    def constant(self, array: Any) -> Any:
+        return self.arrays.constant(array)
 
     def contiguous(self, array: Any) -> Any:
         return self.arrays.contiguous(array)

@@ -69,14 +69,14 @@ class Graph:
 
     def run(self, stream: int) -> bool:
         handle = stream_handle(stream)
-        answer = self._ask(handle)
-        if answer[0] is not self._success:
-            answer = self._context.again(answer, partial(self._ask, handle))
-        if answer[0] is not self._success or answer[1] is not self._idle:
+        status, captures = self._ask(handle)
+        if status is not self._success:
+            status, captures = self._context.again((status, captures), partial(self._ask, handle))
+        if status is not self._success or captures is not self._idle:
             return False  # what the caller captures is to have the kernels themselves
-        started = self._launch(self._ready, handle)
-        if started[0] is not self._success:
-            check(self._driver, self._context.again(started, partial(self._launch, self._ready, handle)))
+        (status,) = self._launch(self._ready, handle)
+        if status is not self._success:
+            check(self._driver, self._context.again((status,), partial(self._launch, self._ready, handle)))
         return True
 
     def _node(self, start: tuple[Any, int, tuple[int, int], int], table: int) -> Any:
