@@ -32,6 +32,11 @@ a test of what it does not claim to take is skipped. Where times are given, a fi
 traced chain of ten operations in a new process, with an empty cache and with a filled one; a call is that of a program of
 one kernel on one element; the size is that of the packages that `mgb` alone does not need.
 
+Where subnormal numbers do not count, one below the smallest normal number, which is 1.2e-38 in float32, is read and written
+as 0, also between the operations of a function: `x > 0` is False for 1e-40, `0 / x` is NaN, `log2(-x)` is minus infinity, as
+for 0. What only moves such a number keeps it. XLA sets the processor so whenever it runs, and has no option against it;
+`MGB_JIT_BACKEND` names another backend where such numbers matter.
+
 """  # noqa: E501
 
 
@@ -46,6 +51,7 @@ def facts(name: str) -> Row:
         "words": len(traits.vocabulary),
         "reductions": Kind.REDUCE in traits.kinds,
         "graph": traits.scope is Scope.GRAPH,
+        "denormals": traits.denormals,
         "strides": traits.strided.value,
         "reuse": traits.specialize.value,
         "joins": traits.joins,
@@ -94,6 +100,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "reductions": ("reductions", _yes),
     "several outputs": ("outputs", _yes),
     "whole graph": ("graph", _yes),
+    "subnormal numbers count": ("denormals", _yes),
     "strided inputs": ("strides", str),
     "small kernels share a call": ("joins", _yes),
     "kernels serve": ("reuse", _REUSE.__getitem__),

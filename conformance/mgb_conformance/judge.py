@@ -135,8 +135,8 @@ def largest(dtype: np.dtype[Any]) -> float:
 def ulp(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """The distance between neighbours of `dtype` around `value`, which is float64."""
     info = _finfo(dtype)
-    _, exponent = np.frexp(np.abs(value))
     low = int(np.frexp(float(info.smallest_normal))[1])
+    exponent = np.where(value == 0, low, np.frexp(np.abs(value))[1])  # frexp gives 0 the exponent of 1/2
     return np.ldexp(float(info.eps), np.maximum(exponent, low) - 1)
 
 
@@ -167,7 +167,7 @@ def _flushed(known: Judged, dtype: np.dtype[Any]) -> Judged:
     if dtype not in dtypes.FLOATS or dtype == dtypes.float16:
         return known
     small = np.abs(known.value) - known.error < float(_finfo(dtype).smallest_normal)
-    return Judged(known.value, np.where(small, known.error + np.abs(known.value), known.error))
+    return Judged(known.value, np.where(small, np.maximum(known.error, np.abs(known.value)), known.error))
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

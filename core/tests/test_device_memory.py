@@ -62,6 +62,27 @@ def test_the_stream_is_that_of_the_gpu_of_the_program(cupy: Any) -> None:
         assert used(found) != first
 
 
+def test_threads_with_default_streams_of_their_own_share_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All these streams have one handle; what one thread has started may go on when another one begins."""
+    monkeypatch.setattr(standin.State, "per_thread", True)
+    found, places = arenas("gpu0:0"), []
+    kept = []  # as long as its work goes on, memory that is given back serves that thread alone
+
+    def call() -> None:
+        parts = found.take()
+        kept.append(parts)
+        places.append(parts[0].data.ptr)
+        found.give(parts)
+
+    for _ in range(3):
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+    assert len(set(places)) == 3 and found.idle_bytes() == 0
+    with standin.Stream():
+        assert used(found) == used(found)
+
+
 def test_calls_at_the_same_time_share_none() -> None:
     found, places, ready = arenas("gpu0:0"), [], threading.Barrier(4)
 

@@ -27,6 +27,8 @@ class State(threading.local):
         How many there are.
     largest : int or None
         More bytes than this in one allocation are refused.
+    per_thread : bool
+        Is the default stream of each thread its own, as ``CUPY_CUDA_PER_THREAD_DEFAULT_STREAM=1`` says?
     device : int
         The current one.
     streams : dict
@@ -35,6 +37,7 @@ class State(threading.local):
 
     devices = 1
     largest: int | None = None
+    per_thread = False
 
     def __init__(self) -> None:
         self.device = 0
@@ -98,7 +101,7 @@ class Stream:
     """A stream, which has a handle and can be the current one of its device."""
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
-        self.ptr = 0 if null else next(_handles)
+        self.ptr = 0 if null else 2 if ptds else next(_handles)
         self.device_id = state.device
         self._before: list[Stream] = []
 
@@ -119,12 +122,13 @@ class Stream:
 
 
 Stream.null = Stream(null=True)  # type: ignore[attr-defined]
+Stream.ptds = Stream(ptds=True)  # type: ignore[attr-defined]
 
 
 def get_current_stream(device_id: int | None = None) -> Stream:
     """The stream that work goes to."""
-    null: Stream = Stream.null  # type: ignore[attr-defined]
-    return state.streams.get(state.device if device_id is None else device_id, null)
+    default: Stream = Stream.ptds if State.per_thread else Stream.null  # type: ignore[attr-defined]
+    return state.streams.get(state.device if device_id is None else device_id, default)
 
 
 class MemoryPointer:

@@ -144,8 +144,16 @@ class Workspaces:
         return tuple(part.view(spec.dtype).reshape(spec.shape) for part, spec in parts)
 
 
+#: CUDA's handle of the default stream of whichever thread asks: one number for several streams.
+PER_THREAD = 2
+
+
 class StreamWorkspaces(Workspaces):
-    """Those on a GPU: an arena serves one stream, whose work may go on when a call has returned."""
+    """Those on a GPU: an arena serves one stream, whose work may go on when a call has returned.
+
+    The default streams of threads are not told apart by their handle. Arenas for them are not kept: CuPy's
+    pool has them, which knows the threads.
+    """
 
     def __init__(self, nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> None:
         self._current = partial(array_module(device).cuda.get_current_stream, ordinal(device))
@@ -159,7 +167,9 @@ class StreamWorkspaces(Workspaces):
             return self._new()
 
     def give(self, workspace: tuple[Any, ...]) -> None:
-        self._of_streams.setdefault(self._current().ptr, []).append(workspace)
+        stream = self._current().ptr
+        if stream != PER_THREAD:
+            self._of_streams.setdefault(stream, []).append(workspace)
         self.used = memory.next_use()
 
     def idle_bytes(self) -> int:

@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+#: CUDA's handle of the default stream of whichever thread asks: one number for several streams.
+PER_THREAD = 2
+
 
 class Arrays(Protocol):
     """Arrays of one library on one device."""
@@ -21,7 +24,10 @@ class Arrays(Protocol):
         """The address of fresh memory, and what keeps it."""
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """A row-major copy of a NumPy array on the device."""
+        """A row-major copy of a NumPy array on the device, for work on the current stream."""
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Any:
+        """The same, for work on any stream: it is there when this returns."""
 
     def contiguous(self, array: Any) -> Any:
         """A row-major copy of an array of the device."""
@@ -53,6 +59,11 @@ class CupyArrays:
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
         with self._cupy.cuda.Device(self._ordinal):
             return self._cupy.asarray(np.ascontiguousarray(array))
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Any:
+        copy = self.upload(array)
+        self._cupy.cuda.get_current_stream(self._ordinal).synchronize()
+        return copy
 
     def contiguous(self, array: Any) -> Any:
         return self._cupy.array(array, order="C", copy=True)

@@ -136,7 +136,11 @@ class Device(ABC):
 
     @abstractmethod
     def upload(self, array: Any) -> Any:
-        """A row-major copy of a NumPy array on the device."""
+        """A row-major copy of a NumPy array on the device, for work on the current stream."""
+
+    def constant(self, array: Any) -> Any:
+        """The same, for work on any stream: it is there when this returns."""
+        return self.upload(array)
 
     @abstractmethod
     def contiguous(self, array: Any) -> Any:

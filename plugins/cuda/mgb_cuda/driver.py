@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from .arrays import Arrays, CupyArrays
 from .bindings import DRIVER_HELP, bindings, check, explain, stream_handle
-from .device import Device, LaunchError, Properties, ResourceError, Start
+from .context import Context
+from .device import Device, Properties, ResourceError, Start
 from .graphs import Graph
 
 #: The driver of CUDA 12.1: its kernels belong to no context, so that every GPU finds them, and may have more
@@ -81,7 +82,7 @@ class CudaDevice(Device):
     """
 
     def __init__(self, ordinal: int, compiler: Compiler, arrays: Arrays | None = None) -> None:
-        self.ordinal = ordinal
+        self.ordinal, self.context = ordinal, Context(ordinal)
         self.arrays = arrays or CupyArrays(ordinal)
         self.__dict__ |= {"address": self.arrays.address, "stream": self.arrays.stream}  # without a detour
         self._compiler = compiler
@@ -113,9 +114,11 @@ class CudaDevice(Device):
         launch, success, (x, y) = driver.cuLaunchKernel, driver.CUresult.CUDA_SUCCESS, grid
 
         def run(stream: int, table: int) -> None:
-            (status,) = launch(handle, x, y, 1, threads, 1, 1, shared, stream_handle(stream), table, 0)
+            on = stream_handle(stream)
+            (status,) = launch(handle, x, y, 1, threads, 1, 1, shared, on, table, 0)
             if status is not success:
-                raise LaunchError(explain(driver, status))
+                again = partial(launch, handle, x, y, 1, threads, 1, 1, shared, on, table, 0)
+                self._launch_again(status, again)
 
         return run
 
@@ -140,11 +143,16 @@ class CudaDevice(Device):
             for launch in known.get(stream) or ready(stream):
                 (status,) = launch()
                 if status is not success:
-                    raise LaunchError(explain(driver, status))
+                    self._launch_again(status, launch)
 
         return run
 
+    def _launch_again(self, status: Any, launch: Callable[[], tuple[Any]]) -> None:
+        """Launch what was refused for want of a context; raise where something else was the matter."""
+        check(bindings(), self.context.again((status,), launch))
+
     def check(self, function: Any, threads: int) -> None:
+        self.context.ensure()
         handle, shared = self.parts(function)
         most, registers, static = (_of_kernel(handle, self.ordinal, kind) for kind in LIMITS)
         if most is not None and most < threads:
@@ -155,7 +163,8 @@ class CudaDevice(Device):
         check_shared((static or 0) + shared, self.properties)
 
     def graph(self, starts: Sequence[Start], tables: Sequence[int]) -> Graph:
-        return Graph(bindings(), [(*self.parts(f), grid, threads) for f, grid, threads in starts], tables)
+        parts = [(*self.parts(f), grid, threads) for f, grid, threads in starts]
+        return Graph(bindings(), self.context, parts, tables)
 
     def address(self, array: Any) -> int:
         return self.arrays.address(array)
@@ -168,6 +177,9 @@ class CudaDevice(Device):
 
     def upload(self, array: Any) -> Any:
         return self.arrays.upload(array)
+
+    def constant(self, array: Any) -> Any:
+        return self.arrays.constant(array)
 
     def contiguous(self, array: Any) -> Any:
         return self.arrays.contiguous(array)
@@ -208,8 +220,9 @@ def current() -> int:
     return int(cupy.cuda.runtime.getDevice())
 
 
-def elapsed(run: Callable[[int], None], stream: int, times: int = 5) -> float:
+def elapsed(context: Context, run: Callable[[int], None], stream: int, times: int = 5) -> float:
     """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
+    context.ensure()
     driver = bindings()
     handle, found = driver.CUstream(stream), []
     start, end = (check(driver, driver.cuEventCreate(0)) for _ in range(2))
@@ -232,7 +245,7 @@ LIMITS = ("MAX_THREADS_PER_BLOCK", "NUM_REGS", "SHARED_SIZE_BYTES")
 
 
 def _of_kernel(handle: Any, ordinal: int, name: str) -> int | None:
-    """A fact of a loaded kernel; None where the driver does not say, as before there is a context."""
+    """A fact of a loaded kernel; None where the driver does not say."""
     driver = bindings()
     kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
     status, found = driver.cuKernelGetAttribute(kind, driver.CUkernel(int(handle)), driver.CUdevice(ordinal))

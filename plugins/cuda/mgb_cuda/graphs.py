@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from .bindings import check, explain, stream_handle
-from .device import LaunchError
+from .bindings import check, stream_handle
+from .context import Context
 
 
 class Graph:
@@ -24,6 +25,7 @@ class Graph:
     ----------
     driver : module
         The bindings.
+    context : Context
     starts : sequence of (handle, int, (int, int), int)
         The driver's handle of a kernel, the shared memory of a launch, the blocks of its grid and the threads
         of a block.
@@ -38,9 +40,14 @@ class Graph:
     """
 
     def __init__(
-        self, driver: Any, starts: Sequence[tuple[Any, int, tuple[int, int], int]], tables: Sequence[int]
+        self,
+        driver: Any,
+        context: Context,
+        starts: Sequence[tuple[Any, int, tuple[int, int], int]],
+        tables: Sequence[int],
     ) -> None:
-        self._driver = driver
+        context.ensure()
+        self._driver, self._context = driver, context
         self._set, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch
         self._ask, self._success = driver.cuStreamIsCapturing, driver.CUresult.CUDA_SUCCESS
         self._idle = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
@@ -56,17 +63,20 @@ class Graph:
         weakref.finalize(self, driver.cuGraphExecDestroy, self._ready).atexit = False
 
     def update(self, numbers: Iterable[int]) -> None:
+        self._context.ensure()
         for number in numbers:
             check(self._driver, self._set(self._ready, self._nodes[number], self._parameters[number]))
 
     def run(self, stream: int) -> bool:
         handle = stream_handle(stream)
         status, captures = self._ask(handle)
+        if status is not self._success:
+            status, captures = self._context.again((status, captures), partial(self._ask, handle))
         if status is not self._success or captures is not self._idle:
             return False  # what the caller captures is to have the kernels themselves
         (status,) = self._launch(self._ready, handle)
         if status is not self._success:
-            raise LaunchError(explain(self._driver, status))
+            check(self._driver, self._context.again((status,), partial(self._launch, self._ready, handle)))
         return True
 
     def _node(self, start: tuple[Any, int, tuple[int, int], int], table: int) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mgb.backend import Seen
 
+from .arrays import PER_THREAD
 from .launch import Batch, Plan, Unit
 from .packing import Packet
 
@@ -44,23 +45,24 @@ class Joined:
         self._inputs = [slice(a, b) for a, b in pairwise(inputs)]
         self._outputs = [slice(a, b) for a, b in pairwise(outputs)]
         self._programs: dict[tuple[int, ...], Program] = {}
-        self._recent: tuple[Seen, list[Ready]] = Seen(), []
+        self._recent: tuple[Seen, list[Ready], int] = Seen(), [], PER_THREAD
 
     def run(self, *arrays: Any, out: Sequence[Any]) -> None:
         """What a `Kernel` runs.
 
         A program hands its kernels the very arrays of its last call more often than not: what is in place is
-        kept there, and what is temporary has its place. Then nothing is asked of them but who they are.
+        kept there, and what is temporary has its place. Then nothing is asked of them but who they are. What
+        is ready may have a table on the device, which was sent on one stream: it serves no other one.
         """
         objects = (*arrays, *out)
-        seen, ready = self._recent
-        if not seen.same(objects):
+        seen, ready, last = self._recent
+        stream = self.units[0].device.stream()
+        if stream != last or not seen.same(objects):
             ready, copies = self._prepare(arrays, out)  # the copies live until all is started
-            if not copies:
+            if not copies and stream != PER_THREAD:
                 seen = Seen()
                 seen.remember(objects)
-                self._recent = seen, ready
-        stream = self.units[0].device.stream()
+                self._recent = seen, ready, stream
         for run, argument in ready:
             run(stream, argument)
 

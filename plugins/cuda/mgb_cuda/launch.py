@@ -109,7 +109,7 @@ class Unit(ABC):
         self.plans: dict[Any, Plan | None] = {}
         self.functions: dict[Hashable, tuple[Any, ...]] = {}
         self._lock = threading.RLock()
-        self.constants = tuple(device.upload(node.params["value"]) for node in frame.constants)
+        self.constants = tuple(device.constant(node.params["value"]) for node in frame.constants)
         self._fixed = tuple(device.address(c) for c in self.constants)
 
     # what a backend says

@@ -20,7 +20,7 @@ class HostGpu(host.HostDevice):
     def __init__(self, ordinal: int) -> None:
         super().__init__()
         arrays = CupyArrays(ordinal)
-        for name in ("address", "stream", "scratch", "upload", "contiguous"):
+        for name in ("address", "stream", "scratch", "upload", "constant", "contiguous"):
             setattr(self, name, getattr(arrays, name))
 
 

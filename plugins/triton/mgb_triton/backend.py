@@ -194,7 +194,7 @@ class Gpu(driver.CudaDevice):
 
     def elapsed(self, run: Callable[[int], None]) -> float:
         """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
-        return driver.elapsed(run, self.stream())
+        return driver.elapsed(self.context, run, self.stream())
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """A new row-major array, of CuPy's pool."""

@@ -144,7 +144,7 @@ class Ways:
         self.product = Product(*graphs, device, precision, None, parts.transposed, images)
         self.library = Library(parts, device, images)
         self.reads = [*cut.left.reads, *cut.right.reads, *cut.after.reads]
-        self.constants = tuple(device.upload(node.params["value"]) for node in parts.constants)
+        self.constants = tuple(device.constant(node.params["value"]) for node in parts.constants)
         self._chosen: dict[Hashable, tuple[Tiles | None, Mapping[str, int]]] = {}
 
     def texts(self, ready: bool) -> list[str]:

@@ -89,6 +89,25 @@ print(json.dumps({
         assert found["seen"] == 3 * 200
         assert found["firsts"] == [*range(200), *[1 << 31] * 56]
 
+    @pytest.mark.parametrize(("streams", "tables"), [((9, 9, 9), 1), ((9, 8, 8, 9), 3), ((2, 2), 2)], ids=str)
+    def test_a_table_serves_the_stream_that_it_was_sent_on(
+        self, stub_folder: Path, streams: tuple[int, ...], tables: int
+    ) -> None:
+        """2 is the handle of the default stream of each thread: several streams."""
+        script = f"""
+made = [np.zeros(n, np.float32) for n in range(2, 12)]
+joined = backend.join([backend.compile(traced(lambda p, g: p - g * 0.1, made[0], made[0]))] * 10)
+sent, upload = [], arrays.upload
+arrays.upload = lambda a: sent.append(upload(a)) or sent[-1]
+given = [a for p in made for a in (p, p)]
+notes.watch(8)
+for arrays.current in {streams}:
+    joined.run(*given, out=made)
+used = [struct.unpack("<Q", n["parameters"][:8])[0] for n in notes.launches()]
+print(json.dumps([len(sent), [n["stream"] for n in notes.launches()], len(set(used))]))
+"""
+        assert self.run(stub_folder, script) == [tables, list(streams), tables]
+
     def test_large_calls_are_measured_before_they_run(self, stub_folder: Path, tmp_path: Path) -> None:
         """The stub's clock stands still, so that the variant of the rule serves; its launch is the last."""
         script = """

@@ -111,6 +111,23 @@ def _copysign(x: Value, sign: Value) -> Value:
     return lax.bitcast_convert_type(lax.bitwise_or(magnitude, signs), x.dtype)
 
 
+def _flushed(x: Value) -> Value:
+    """`x`, with 0 where it is subnormal: its bits are no digits where it reads as 0."""
+    tiny = lax.lt(lax.abs(x), like(x, np.finfo(x.dtype).smallest_normal))
+    return lax.select(tiny, _copysign(like(x, 0), x), x)
+
+
+def _of_flushed(function: Callable[..., Value]) -> Callable[..., Value]:
+    """`function`, which XLA computes from the bits of its first operand."""
+    return lambda x, *rest: function(_flushed(x), *rest)
+
+
+def _asin(x: Value) -> Value:
+    """XLA's begins with a half of `x`, which may be subnormal where `x` is not."""
+    small = lax.lt(lax.abs(x), like(x, np.finfo(x.dtype).eps ** 0.5 / 2))
+    return lax.select(small, x, lax.asin(x))
+
+
 def _count(x: Value, count: Value) -> Value:
     return lax.bitwise_and(count, like(count, 8 * x.dtype.itemsize - 1))
 
@@ -180,8 +197,9 @@ WORDS: dict[str, Word] = {
     "cast": _cast, "bitcast": _bitcast,
     "abs": plain(_by_kind(lax.abs, _abs_integer)), "ceil": plain(lax.ceil),
     "exp": plain(lax.exp), "log": plain(lax.log), "sin": plain(lax.sin), "cos": plain(lax.cos),
-    "pow": plain(lax.pow), "cbrt": plain(lax.cbrt),
-    "tan": plain(lax.tan), "asin": plain(lax.asin), "acos": plain(lax.acos), "atan": plain(lax.atan),
+    "pow": plain(_of_flushed(lax.pow)), "cbrt": plain(_of_flushed(lax.cbrt)),
+    "tan": plain(lax.tan), "asin": plain(_asin), "acos": plain(lax.acos), "atan": plain(lax.atan),
     "asinh": plain(lax.asinh), "acosh": plain(lax.acosh),
+    "sign": plain(_by_kind(_of_flushed(lax.sign), lax.sign)),
 }
 # fmt: on

@@ -11,13 +11,13 @@ import numpy as np
 from jax import lax
 from mgb.ir import CONST, Graph, Node
 
-from . import arithmetic, arrays, contract, convolution, indices
+from . import arithmetic, arrays, contract, convolution, indices, pooling
 from .constants import hidden
 from .shapes import Value, iota
 
 Pairs = tuple[tuple[int, int], ...]
 
-WORDS = arithmetic.WORDS | arrays.WORDS | contract.WORDS | convolution.WORDS
+WORDS = arithmetic.WORDS | arrays.WORDS | contract.WORDS | convolution.WORDS | pooling.WORDS
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ _ARITHMETIC = {
     "logical_and", "logical_or", "logical_not", "where", "floor", "round", "sqrt",
     "bit_and", "bit_or", "bit_xor", "shl", "shr", "mulhi", "bitcast", "abs", "ceil",
     "exp", "log", "sin", "cos", "pow", "cbrt", "tan",
-    "asin", "acos", "atan", "asinh", "acosh",
+    "asin", "acos", "atan", "asinh", "acosh", "sign",
 }
 _ARRAYS = {
     "reshape", "transpose", "broadcast_to", "slice", "unslice", "concat", "slice_set",

@@ -23,5 +23,8 @@ class HostArrays:
     def upload(self, array: Any) -> Any:
         return np.ascontiguousarray(array)
 
+    def constant(self, array: Any) -> Any:
+        return self.upload(array)
+
     def contiguous(self, array: Any) -> Any:
         return array.copy()

@@ -1,5 +1,7 @@
 /* A CUDA driver that does nothing but take notes: what was loaded, and the last launches with all their
- * parameters. It proves what reaches a driver, never a result. No header of CUDA is needed. */
+ * parameters. It proves what reaches a driver, never a result. A context is current in one thread alone, and
+ * what needs one is refused where there is none; the default stream of each thread has one handle in all of
+ * them and is another stream in each. No header of CUDA is needed. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 
 typedef unsigned long long u64;
 #define API __attribute__((visibility("default")))
-enum { SUCCESS = 0, NOT_FOUND = 500, MOST = 64, PARAMETERS = 4096 };
+enum { SUCCESS = 0, INVALID_CONTEXT = 201, NOT_FOUND = 500, MOST = 64, PARAMETERS = 4096, PER_THREAD = 2 };
 
 typedef struct {
     char name[64];
@@ -15,6 +17,8 @@ typedef struct {
     u64 stream;
     unsigned char parameters[PARAMETERS];
     int graph; /* the number of the graph that it is a node of; 0: it was launched by itself */
+    int thread; /* whose default stream it went to, by a number of the thread; 0: to no such stream */
+    u64 context;
 } Launch;
 
 /* as the driver declares it */
@@ -35,6 +39,9 @@ typedef struct {
     int count, number;
 } Graph;
 
+static __thread u64 current; /* the context of this thread; 0: none */
+static __thread int thread; /* its number, when it has launched something on its default stream */
+static int threads, retained;
 static Launch launches[MOST];
 static char kernels[MOST][64];
 static int kernel_count, parameter_bytes, fails, version = 13000, capability = 90, devices = 1;
@@ -56,6 +63,7 @@ API void stub_refuse_graphs(int status) { refused_graphs = status; }
 API long stub_updates(void) { return updates; }
 API long stub_graph_launches(void) { return graph_launches; }
 API long stub_live_graphs(void) { return live_graphs; }
+API int stub_retained(void) { return retained; }
 
 static int most(const char *variable, int otherwise) {
     const char *text = getenv(variable);
@@ -86,6 +94,18 @@ API int cuDeviceGetAttribute(int *value, int attribute, int device) {
     }
     return SUCCESS;
 }
+
+/* contexts: the handle of a primary one is 0x7000 and the number of its device */
+API int cuCtxGetCurrent(u64 *context) { return *context = current, SUCCESS; }
+API int cuCtxSetCurrent(u64 context) { return current = context, SUCCESS; }
+API int cuDevicePrimaryCtxRetain(u64 *context, int device) {
+    __atomic_fetch_add(&retained, 1, __ATOMIC_SEQ_CST);
+    return *context = 0x7000 + device, SUCCESS;
+}
+API int cuEventCreate(void **event, unsigned flags) {
+    return *event = (void *)0x8000, current ? SUCCESS : INVALID_CONTEXT;
+}
+
 API int cuGetErrorString(int status, const char **text) { return *text = "the stub was told to fail", SUCCESS; }
 API int cuGetErrorName(int status, const char **text) { return *text = "STUB", SUCCESS; }
 
@@ -115,19 +135,25 @@ static Launch noted(const char *kernel, const unsigned *grid, const unsigned *bl
 }
 
 static void launched(Launch note, void *stream) { /* threads may be here at the same time */
+    if ((u64)stream == PER_THREAD && !thread) thread = __atomic_add_fetch(&threads, 1, __ATOMIC_SEQ_CST);
     note.stream = (u64)stream;
+    note.thread = (u64)stream == PER_THREAD ? thread : 0;
+    note.context = current;
     launches[__atomic_fetch_add(&launch_count, 1, __ATOMIC_SEQ_CST) % MOST] = note;
 }
 
 API int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                        unsigned shared, void *stream, void **parameters, void **extra) {
     const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+    if (!current) return INVALID_CONTEXT;
     launched(noted(kernel, grid, block, shared, parameters), stream);
     return fails;
 }
 
 /* graphs: nodes are copied when a graph is made ready, and run in the last order that what they wait for allows */
-API int cuStreamIsCapturing(void *stream, int *status) { return *status = capturing, SUCCESS; }
+API int cuStreamIsCapturing(void *stream, int *status) {
+    return *status = capturing, current ? SUCCESS : INVALID_CONTEXT;
+}
 API int cuGraphCreate(Graph **graph, unsigned flags) {
     *graph = calloc(1, sizeof **graph);
     return __atomic_fetch_add(&live_graphs, 1, __ATOMIC_SEQ_CST), refused_graphs;
@@ -137,22 +163,26 @@ static Launch of_node(const NodeParameters *given) {
                  given->parameters);
 }
 API int cuGraphAddKernelNode(u64 *node, Graph *graph, const u64 *before, size_t count, const NodeParameters *given) {
+    if (!current) return INVALID_CONTEXT;
     if (count > 1 || graph->count == MOST) return 1;
     graph->nodes[graph->count] = (Node){of_node(given), count ? (int)before[0] - 1 : -1, 0};
     *node = ++graph->count;
     return SUCCESS;
 }
 API int cuGraphInstantiateWithFlags(Graph **ready, const Graph *graph, u64 flags) {
+    if (!current) return INVALID_CONTEXT;
     *ready = malloc(sizeof **ready);
     **ready = *graph;
     (*ready)->number = __atomic_add_fetch(&graph_number, 1, __ATOMIC_SEQ_CST);
     return __atomic_fetch_add(&live_graphs, 1, __ATOMIC_SEQ_CST), SUCCESS;
 }
 API int cuGraphExecKernelNodeSetParams(Graph *ready, u64 node, const NodeParameters *given) {
+    if (!current) return INVALID_CONTEXT;
     ready->nodes[node - 1].launch = of_node(given);
     return updates++, fails;
 }
 API int cuGraphLaunch(Graph *ready, void *stream) {
+    if (!current) return INVALID_CONTEXT;
     __atomic_fetch_add(&graph_launches, 1, __ATOMIC_SEQ_CST);
     for (int n = 0; n < ready->count; n++) ready->nodes[n].done = 0;
     for (int round = 0; round < ready->count; round++)

@@ -51,6 +51,8 @@ class _Launch(ctypes.Structure):
         ("stream", ctypes.c_uint64),
         ("parameters", ctypes.c_ubyte * 4096),
         ("graph", ctypes.c_int),
+        ("thread", ctypes.c_int),
+        ("context", ctypes.c_uint64),
     ]
 
 
@@ -79,6 +81,7 @@ class Notes:
                 {"name": note.name.decode(), "shared": note.shared, "stream": note.stream}
                 | {name: tuple(getattr(note, name)) for name in names}
                 | {"parameters": bytes(note.parameters), "graph": note.graph}
+                | {"thread": note.thread, "context": note.context}
             )
         return found
 
