@@ -69,6 +69,14 @@ class BackendVersionError(BackendError, RuntimeError):
     """The backend was written for another version of the backend API."""
 
 
+class BackendTraitsError(BackendError, ValueError):
+    """A backend describes itself in words that mean nothing; the message has the field and the word."""
+
+
+class BackendAnswerError(BackendError, TypeError):
+    """A method of a backend returned something else than it has to; the message names both."""
+
+
 class CompileError(BackendError, RuntimeError):
     """A backend failed to compile a graph that its traits accept."""
 
