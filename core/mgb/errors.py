@@ -74,7 +74,7 @@ class BackendTraitsError(BackendError, ValueError):
 
 
 class BackendAnswerError(BackendError, TypeError):
-    """A method of a backend returned something else than it has to; the message names both."""
+    """A method of a backend failed, or gave something else than it has to; the message names both."""
 
 
 class CompileError(BackendError, RuntimeError):

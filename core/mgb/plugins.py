@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import difflib
 import logging
-import reprlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
-from typing import TypeVar
 
 import pluggy
 
 from . import config
+from .answers import answer
 from .backend import API_VERSION, Backend, Kernel, Traits, nearest
 from .eager_backend import EagerBackend
 from .errors import (
@@ -54,8 +53,6 @@ hookspec = pluggy.HookspecMarker("mgb")
 hookimpl = pluggy.HookimplMarker("mgb")
 
 _log = logging.getLogger("mgb.backend")
-
-Value = TypeVar("Value")
 
 
 class Hooks:
@@ -120,7 +117,7 @@ def load_backend(name: str) -> Backend:
     BackendImportError, BackendVersionError
         The package is broken, or of another time.
     BackendTraitsError, BackendAnswerError
-        The backend describes itself in words that mean nothing.
+        The backend describes itself in words that mean nothing, or its `probe` fails.
     BackendUnavailableError
         It says that it cannot run here. Every message has the command that mends it.
     """
@@ -133,24 +130,7 @@ def load_backend(name: str) -> Backend:
 
 def _problem(backend: Backend) -> str:
     """Why `backend` cannot run here; empty when it can."""
-    return answer(backend, "probe", backend.probe(), (str, NoneType)) or ""
-
-
-def answer(backend: Backend, method: str, given: Value, kinds: type | tuple[type, ...]) -> Value:
-    """What `method` of `backend` has `given`, if that is of one of `kinds`.
-
-    Raises
-    ------
-    BackendAnswerError
-        It is not.
-    """
-    if not isinstance(given, kinds):
-        allowed = kinds if isinstance(kinds, tuple) else (kinds,)
-        names = " or ".join("None" if kind is NoneType else kind.__name__ for kind in allowed)
-        raise BackendAnswerError(
-            f"{method}() of backend {backend.name!r} gave {reprlib.repr(given)}, where it has to give {names}"
-        )
-    return given
+    return answer(backend, "probe", (str, NoneType)) or ""
 
 
 def import_backend(name: str) -> Backend:
@@ -167,11 +147,19 @@ def _imported(name: str) -> Backend:
     plugin = manager.get_plugin(name) or _import_plugin(name, _entry_point(name))
     backend = _ask(name, plugin)
     _check_version(name, backend)
-    for ops in manager.hook.mgb_ops():
-        for op in ops:
-            register_op(op)
+    _register_ops()
     _check_words(name, backend.traits.vocabulary)
     return backend
+
+
+def _register_ops() -> None:
+    for op in (op for ops in manager.hook.mgb_ops() for op in ops):
+        if not isinstance(op, Op):
+            raise BackendAnswerError(f"mgb_ops() of a plugin gave {op!r}, where it has to give ops")
+        try:
+            register_op(op)
+        except ValueError as error:
+            raise BackendConflictError(f"mgb_ops() of a plugin: {error}") from error
 
 
 def _import_plugin(name: str, point: EntryPoint) -> object:
@@ -365,7 +353,7 @@ def _status(name: str) -> Status:
     try:
         backend = import_backend(name)
         traits, problem = backend.traits, _problem(backend)
-        version = "" if problem else answer(backend, "version", backend.version(), str)
+        version = "" if problem else answer(backend, "version", str)
         return Status(name, distribution, tuple(sorted(traits.devices)), traits.priority, version, problem)
     except BackendError as error:
         return Status(name, distribution, problem=str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -263,6 +264,24 @@ def test_a_plugin_adds_ops(monkeypatch):
 
     assert declare.OPS["double_it"] is double
     assert apply(double, np.float32(2)).numpy() == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ("double_it", errors.BackendAnswerError, r"mgb_ops\(\) of a plugin gave 'double_it'"),
+        (replace(OPS["mul"]), errors.BackendConflictError, "op 'mul' is declared twice"),
+    ],
+)
+def test_what_is_no_new_op_is_refused(given, kind, text):
+    class Adds:
+        @plugins.hookimpl
+        def mgb_ops(self):
+            return [given]
+
+    plugins.manager.register(Adds(), name="adds")
+    with pytest.raises(kind, match=text):
+        plugins.load_backend("eager")
 
 
 def _backend(called, words=(), **fields) -> Backend:

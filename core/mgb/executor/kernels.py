@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import cache, passes, plugins
+from ..answers import answer, check_kernel
 from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
 from ..errors import CompileError
@@ -105,10 +106,12 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     ------
     CompileError
         The backend failed; the message has its name, its error and the graph.
+    BackendAnswerError
+        What it gave is no kernel.
     """
     asked = (
         backend,
-        f"{backend.version()} {graph.key} {replaces or ''}",
+        f"{answer(backend, 'version', str)} {graph.key} {replaces or ''}",
     )  # layers that are alike need not be lowered each
     kernel = _kernels.get(asked)
     if kernel is not None:
@@ -151,7 +154,7 @@ def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
     """
     exact = backend.traits.specialize is Specialize.SHAPE
     what = (graph.key if exact else structure_key(graph)) + str(replaces or "")
-    who = (backend.name, backend.version(), str(API_VERSION), backend.traits.specialize.value)
+    who = (backend.name, answer(backend, "version", str), str(API_VERSION), backend.traits.specialize.value)
     return hashlib.sha256("\n".join((*who, what)).encode()).hexdigest()
 
 
@@ -164,11 +167,11 @@ def forget() -> None:
 
 
 def _load_or_compile(graph: Graph, backend: Backend, key: str, replaces: Pairs) -> Kernel:
-    kernel = _load(graph, backend, key)
+    kernel = _load(graph, backend, key, replaces)
     if kernel is not None:
         return kernel
     with cache.lock(backend.name, key) as alone:
-        kernel = _load(graph, backend, key)  # another process may have been faster
+        kernel = _load(graph, backend, key, replaces)  # another process may have been faster
         if kernel is not None:
             return kernel
         kernel = _compile(graph, backend, replaces)
@@ -196,7 +199,7 @@ def saved(kernel: Kernel, backend: Backend) -> bytes | None:
         return None
 
 
-def _load(graph: Graph, backend: Backend, key: str) -> Kernel | None:
+def _load(graph: Graph, backend: Backend, key: str, replaces: Pairs) -> Kernel | None:
     blob = cache.load(backend.name, key)
     if blob is None:
         return None
@@ -204,6 +207,7 @@ def _load(graph: Graph, backend: Backend, key: str) -> Kernel | None:
         kernel = backend.load(graph, blob)
     except Exception:  # the backend's way to say: compile again
         return None
+    check_kernel(backend, "load", kernel, (len(graph.inputs), len(graph.outputs)), replaces)
     _count(disk_hits=1)
     return kernel
 
@@ -218,6 +222,8 @@ def _compile(graph: Graph, backend: Backend, replaces: Pairs) -> Kernel:
             f"{type(error).__name__}: {error}\n{graph}"
         ) from error
     seconds = time.perf_counter() - start
+    method = "compile_over" if replaces else "compile"
+    check_kernel(backend, method, kernel, (len(graph.inputs), len(graph.outputs)), replaces)
     _count(compiles=1, seconds=seconds)
     plugins.manager.hook.mgb_compiled(backend=backend, graph=graph, kernel=kernel, seconds=seconds)
     return kernel
