@@ -85,6 +85,10 @@ class LaunchGraphError(BackendError, NotImplementedError):
     """A graph of launches was asked for, and nothing that runs the function makes one."""
 
 
+class ForkedProcessError(MgbError, RuntimeError):
+    """A process was forked from one whose threads it would wait for; the message has what helps."""
+
+
 class LibraryError(MgbError, RuntimeError):
     """A library that implements an op failed at it."""
 

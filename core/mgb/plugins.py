@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +17,7 @@ from types import NoneType
 
 import pluggy
 
-from . import config
+from . import config, forking
 from .answers import answer
 from .backend import API_VERSION, Backend, Kernel, Traits, nearest
 from .eager_backend import EagerBackend
@@ -135,11 +134,14 @@ def _problem(backend: Backend) -> str:
 
 def import_backend(name: str) -> Backend:
     """As `load_backend`, without asking whether it can run on this machine: for its traits."""
-    with _importing:  # a second thread waits for the first: a plugin is registered once
+    with (
+        forking.undivided("the import of a backend"),
+        _importing,
+    ):  # a second thread waits for the first: a plugin is registered once
         return _imported(name.strip().lower())
 
 
-_importing = threading.RLock()
+_importing = forking.lock()
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +11,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import cache, passes, plugins
+from .. import cache, forking, passes, plugins
 from ..answers import answer, check_kernel
 from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
-from ..errors import CompileError
+from ..errors import CompileError, ForkedProcessError
 from ..ir import Graph
 
 _log = logging.getLogger("mgb.backend")
@@ -61,10 +60,10 @@ class Counted:
 #: compile for one shape, are new with each shape that a program ever sees.
 _MOST = 4096
 
-_lock = threading.Lock()
-_counting = threading.Lock()
+_lock = forking.lock()
+_counting = forking.lock()
 _kernels: dict[tuple[Backend, str], Kernel] = {}  # the newest; a program keeps its own
-_busy: dict[tuple[Backend, str], threading.Lock] = {}
+_busy: dict[tuple[Backend, str], Any] = {}
 _stats = Stats()
 _counted: ContextVar[Counted | None] = ContextVar("mgb_counted_kernels", default=None)
 
@@ -108,6 +107,8 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
         The backend failed; the message has its name, its error and the graph.
     BackendAnswerError
         What it gave is no kernel.
+    ForkedProcessError
+        This is a child of a process whose threads are wanted.
     """
     asked = (
         backend,
@@ -125,7 +126,7 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
             _count(memory_hits=1)
             _kernels[asked] = kernel
             return kernel
-        busy = _busy.setdefault(key, threading.Lock())
+        busy = _busy.setdefault(key, forking.lock())
     with busy:
         try:
             kernel = _kernels.get(key)
@@ -204,7 +205,10 @@ def _load(graph: Graph, backend: Backend, key: str, replaces: Pairs) -> Kernel |
     if blob is None:
         return None
     try:
-        kernel = backend.load(graph, blob)
+        with forking.undivided(_work_of(backend)):
+            kernel = backend.load(graph, blob)
+    except ForkedProcessError:
+        raise
     except Exception:  # the backend's way to say: compile again
         return None
     check_kernel(backend, "load", kernel, (len(graph.inputs), len(graph.outputs)), replaces)
@@ -215,7 +219,10 @@ def _load(graph: Graph, backend: Backend, key: str, replaces: Pairs) -> Kernel |
 def _compile(graph: Graph, backend: Backend, replaces: Pairs) -> Kernel:
     start = time.perf_counter()
     try:
-        kernel = backend.compile_over(graph, replaces) if replaces else backend.compile(graph)
+        with forking.undivided(_work_of(backend)):
+            kernel = backend.compile_over(graph, replaces) if replaces else backend.compile(graph)
+    except ForkedProcessError:
+        raise
     except Exception as error:
         raise CompileError(
             f"backend {backend.name!r} failed to compile a graph that its traits accept: "
@@ -227,6 +234,10 @@ def _compile(graph: Graph, backend: Backend, replaces: Pairs) -> Kernel:
     _count(compiles=1, seconds=seconds)
     plugins.manager.hook.mgb_compiled(backend=backend, graph=graph, kernel=kernel, seconds=seconds)
     return kernel
+
+
+def _work_of(backend: Backend) -> str:
+    return f"the compiler of backend {backend.name!r}"
 
 
 def _count(**more: Any) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import NoneType
 
 from ..answers import answer, check_kernel
 from ..backend import Backend, Kernel
+from ..forking import cached_property
 from ..fusion import Step
 from ..ir import Kind, Node
 
