@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -343,3 +345,13 @@ def test_products_while_other_threads_multiply() -> None:
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def test_every_lock_is_made_where_forks_are_known() -> None:
+    package = Path(forking.__file__).parent
+    plugins = (package.parent.parent / "plugins").glob("*/mgb_*/*.py")
+    sources = {path: path.read_text() for path in (*package.rglob("*.py"), *plugins)}
+    assert len(sources) > 300
+    other = r"\b(R?Lock|Condition|Semaphore|Barrier)\(\)|register_at_fork|from functools import .*cached_prop"
+    found = {path.relative_to(package.parent.parent) for path in sources if re.search(other, sources[path])}
+    assert found == {Path("core/mgb/forking.py")}
