@@ -192,6 +192,11 @@ def _ask(name: str, plugin: object) -> Backend:
             f"expected; its mgb_backend(name) must return one when `name` is the name of its entry point, in "
             f"lower case, and the backend's attribute `name` must be the same"
         )
+    if type(backend).__hash__ is None:
+        raise BackendImportError(
+            f"{_of(name)}: its class {type(backend).__name__} has no hash, by which kernels are kept; a dataclass "
+            f"has one with eq=False"
+        )
     if not isinstance(traits, Traits):
         raise BackendTraitsError(f"{_of(name)}: its attribute `traits` is {traits!r}, not a Traits")
     return backend

@@ -313,6 +313,19 @@ def test_a_backend_is_found_by_the_name_that_it_has():
         plugins.load_backend("mine")
 
 
+def test_a_backend_without_a_hash_is_refused():
+    class Plugin:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            backend = _backend(name)
+            type(backend).__hash__ = None  # as that of a dataclass
+            return backend
+
+    plugins.manager.register(Plugin(), name="mine")
+    with pytest.raises(errors.BackendImportError, match=r"'mine'.* has no hash.*eq=False"):
+        plugins.load_backend("mine")
+
+
 def test_words_of_ops_that_a_plugin_brings_are_known(monkeypatch):
     from mgb.ir import Kind, Op
 
