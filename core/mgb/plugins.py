@@ -194,8 +194,8 @@ def _ask(name: str, plugin: object) -> Backend:
         )
     if type(backend).__hash__ is None:
         raise BackendImportError(
-            f"{_of(name)}: its class {type(backend).__name__} has no hash, by which kernels are kept; a dataclass "
-            f"has one with eq=False"
+            f"{_of(name)}: its class {type(backend).__name__} has no hash, by which kernels are kept; "
+            "a dataclass has one with eq=False"
         )
     if not isinstance(traits, Traits):
         raise BackendTraitsError(f"{_of(name)}: its attribute `traits` is {traits!r}, not a Traits")
