@@ -14,6 +14,7 @@ What another thread held or had begun is never given back or ended there. So
 from __future__ import annotations
 
 import functools
+import logging  # noqa: F401 - its own hook takes its lock: called after ours, for who we wait for may log
 import os
 import threading
 import time
@@ -23,7 +24,6 @@ from threading import get_ident
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from . import logger  # noqa: F401 - its own hook takes its lock: called after ours, for who we wait for may log
 from .errors import ForkedProcessError
 
 __all__ = [
