@@ -195,7 +195,7 @@ class Unit:
         code = self.codes.get(form)  # without the lock, which is held for the seconds that a compiler takes
         if code is not None:
             return code
-        with forking.undivided("the compiler of backend 'halide'"), self.making:
+        with self.making:
             if form not in self.codes:
                 made = self.make(form)
                 self.codes.setdefault(form, made)  # a signal may have called this meanwhile
