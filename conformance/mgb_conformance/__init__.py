@@ -15,8 +15,9 @@ or one tier at a time::
     MGB_BACKEND = "mine"
     class TestReductions(_Reductions): ...
 
-What a backend does not claim in its `Traits` is skipped, with the reason; all else must pass. A failure that
-you know of goes into a file of your own, ``"TestCasts::test_bits[float32-int32]" = "why"``, given by
+What a backend does not claim in its `Traits` is skipped, with the reason; all else must pass. `TestFloor`
+fails where so little is left that the rest proves nothing; at the end the skips are told. A failure that you
+know of goes into a file of your own, ``"TestCasts::test_bits[float32-int32]" = "why"``, given by
 ``--mgb-known-failures``; when it is mended the suite says so by failing.
 """
 
@@ -38,6 +39,8 @@ _TIERS = {
     "TestCache": "test_cache",
     "TestThreads": "test_threads",
     "TestInterrupts": "test_interrupts",
+    "TestForks": "test_forks",
+    "TestFloor": "test_floor",
 }
 
 __all__ = list(_TIERS)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from .report import Reporter, describe, short_id
+from .summary import pytest_terminal_summary  # noqa: F401 - a hook
 
 #: A test module that sets this variable tests that backend, whatever the command line says.
 MODULE_VARIABLE = "MGB_BACKEND"

@@ -142,4 +142,4 @@ def test_the_suite_catches_a_backend_of_another_api(verdicts: dict[str, Verdict]
 
 def test_an_honest_backend_passes(verdicts: dict[str, Verdict]) -> None:
     honest = verdicts["honest"]
-    assert honest.failed == honest.errors == 0 and honest.passed > 8
+    assert honest.failed == honest.errors == 0 and honest.passed >= 8

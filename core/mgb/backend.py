@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from . import config, dtypes
+from .errors import BackendTraitsError
 from .ir import Graph, Kind
 from .ownership import Adopted, Seen, adopt, adopter
 
@@ -49,11 +51,14 @@ class Strided(Enum):
 class Traits:
     """All that the core must know of a backend before it hands it a graph.
 
+    Where a frozenset stands any collection is taken, such as the dictionary of which it is the keys.
+
     Attributes
     ----------
     vocabulary : frozenset of str
         Ops that it prints itself, beside ``const``, ``iota`` and ``cast``, which every backend prints. What
-        is not in it is spelt out by the core. The keys of the printing table, as a rule.
+        is not in it is spelt out by the core. The keys of the printing table, as a rule. That they are ops
+        is checked when the backend is loaded, for its plugin may bring some of its own.
     kinds : frozenset of Kind
     dtypes : frozenset of str
         Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is spelt in float32 by the core: a
@@ -82,7 +87,14 @@ class Traits:
     priority : int
         The highest available wins on a device when the user names none.
     api_version : int
-        The `API_VERSION` the backend was written for.
+        The `API_VERSION` the backend was written for, as a number: `API_VERSION` itself is that of the core
+        which happens to be installed.
+
+    Raises
+    ------
+    BackendTraitsError
+        A field has a value that means nothing; the message names both and what was likely meant. Of another
+        `api_version` nothing is checked, for the words of that version are not known here.
     """
 
     vocabulary: frozenset[str]
@@ -101,10 +113,98 @@ class Traits:
     ieee: bool = True
     denormals: bool = True
     priority: int = 0
-    api_version: int = API_VERSION
+    api_version: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_number(self, "api_version", 0)
+        if self.api_version == API_VERSION:
+            _check(self)
 
 
 ALL_DTYPES = frozenset(d.name for d in dtypes.DTYPES)
+
+
+def _check(traits: Traits) -> None:
+    """Refuse values that mean nothing; collections become frozensets."""
+    _check_set(traits, "vocabulary", str)
+    _check_set(traits, "kinds", Kind)
+    _check_set(traits, "dtypes", str, ALL_DTYPES)
+    _check_set(traits, "devices", str, ("cpu", "gpu"))
+    _check_set(traits, "products", str, [d.name for d in dtypes.FLOATS])
+    for name, kind in (("scope", Scope), ("specialize", Specialize), ("strided", Strided)):
+        if not isinstance(getattr(traits, name), kind):
+            raise _refusal(name, getattr(traits, name), _members(kind))
+    for name in ("joins", "launch_graphs", "hands_over", "ieee", "denormals"):
+        if type(getattr(traits, name)) is not bool:
+            raise _refusal(name, getattr(traits, name), ("True", "False"))
+    _check_number(traits, "min_ops", 1)
+    _check_number(traits, "max_inputs", 1)
+    _check_number(traits, "priority", None)
+    _check_together(traits)
+
+
+def _check_together(traits: Traits) -> None:
+    """Refuse what the fields say together and no group could have."""
+    for name in ("kinds", "dtypes", "devices"):
+        if not getattr(traits, name):
+            raise BackendTraitsError(f"Traits.{name} is empty: the backend would be given nothing")
+    halves = sorted({d.name for d in dtypes.HALVES} & traits.dtypes)
+    if halves and "float32" not in traits.dtypes:
+        raise BackendTraitsError(f"Traits.dtypes has {halves[0]!r} and no 'float32', in which it is computed")
+    if traits.products and not (Kind.CONTRACT in traits.kinds and "matmul" in traits.vocabulary):
+        raise BackendTraitsError("Traits.products needs Kind.CONTRACT in kinds and 'matmul' in vocabulary")
+    if not traits.products <= traits.dtypes:
+        lacking = sorted(traits.products - traits.dtypes)[0]
+        raise BackendTraitsError(f"Traits.products has {lacking!r}, which Traits.dtypes has not")
+
+
+def _check_set(traits: Traits, name: str, kind: type, known: Collection[str] | None = None) -> None:
+    given = getattr(traits, name)
+    what = "Kind" if kind is Kind else "str"
+    if isinstance(given, str | bytes) or not isinstance(given, Collection):
+        raise BackendTraitsError(f"Traits.{name} is {given!r}, not a collection of {what}")
+    for one in given:
+        if not isinstance(one, kind):
+            raise _refusal(name, one, _members(Kind) if kind is Kind else known or (), "has")
+        if known is not None and one not in known:
+            raise _refusal(name, one, known, "has")
+    object.__setattr__(traits, name, frozenset(given))
+
+
+def _check_number(traits: Traits, name: str, least: int | None) -> None:
+    given = getattr(traits, name)
+    if type(given) is not int or (least is not None and given < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise BackendTraitsError(f"Traits.{name} is {given!r}, not an int{bound}")
+
+
+def _members(kind: type[Enum]) -> tuple[str, ...]:
+    return tuple(map(str, kind))
+
+
+def _refusal(name: str, given: Any, known: Iterable[str], verb: str = "is") -> BackendTraitsError:
+    return BackendTraitsError(f"Traits.{name} {verb} {given!r}{nearest(given, known)}")
+
+
+def nearest(given: Any, known: Iterable[str]) -> str:
+    """What was likely meant by a name that is none, for the end of a message.
+
+    Parameters
+    ----------
+    given : object
+        An Enum's members and NumPy's dtypes are looked for by their own names.
+    known : iterable of str
+    """
+    last = {name.rpartition(".")[2].lower(): name for name in known}
+    text = str(getattr(given, "__name__", given)).rpartition(".")[2].lower()
+    near = difflib.get_close_matches(text, last, n=1, cutoff=0.5)
+    if near and (len(last) > 4 or text == near[0]):
+        meant = last[near[0]]
+        return f"; did you mean {meant if '.' in meant else repr(meant)}?"
+    listed = sorted(last.values())
+    return (
+        f", not one of {', '.join(listed)}" if 0 < len(listed) <= 20 else ", which is no name that is known"
+    )
 
 
 #: More threads than this are never used, whatever is asked for.

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import config
+from . import config, forking
 from .errors import CacheWarning
 
 try:
@@ -35,8 +35,9 @@ _MAGIC = b"MGBKERN2"
 _HEADER = struct.Struct("<8sQ32s")
 _POLL = 0.01
 
-_lock = threading.Lock()
+_lock = forking.lock()
 _usable: dict[Path, bool] = {}  # folders that were looked at
+_open: dict[int, int] = {}  # lock files, by descriptor, and the thread of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def lock(backend: str, key: str, timeout: float = 30.0) -> Iterator[bool]:
         if descriptor is not None:
             with suppress(OSError):  # whoever waits on the removed file finds the entry when it gets it
                 path.unlink()
-            os.close(descriptor)
+            _close(descriptor)
 
 
 def info() -> Info:
@@ -197,15 +198,30 @@ def _acquire(path: Path, deadline: float) -> int | None:
     except OSError as error:
         _give_up(folder(), str(error))
         return None
+    _open[descriptor] = threading.get_ident()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except OSError:
             if time.monotonic() >= deadline:
-                os.close(descriptor)
+                _close(descriptor)
                 return None
             time.sleep(_POLL)
+
+
+def _close(descriptor: int) -> None:
+    _open.pop(descriptor, None)
+    os.close(descriptor)
+
+
+def _after_fork() -> None:
+    """Close what other threads have open: with it a child would go on holding what they give back."""
+    for descriptor in [d for d, thread in _open.items() if thread != threading.get_ident()]:
+        _close(descriptor)
+
+
+forking.at_fork(in_child=_after_fork)
 
 
 # the folder

@@ -22,6 +22,7 @@ _TRAITS = Traits(
     min_ops=1,
     max_inputs=sys.maxsize,
     priority=-1000,
+    api_version=1,
 )
 
 

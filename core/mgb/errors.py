@@ -69,12 +69,24 @@ class BackendVersionError(BackendError, RuntimeError):
     """The backend was written for another version of the backend API."""
 
 
+class BackendTraitsError(BackendError, ValueError):
+    """A backend describes itself in words that mean nothing; the message has the field and the word."""
+
+
+class BackendAnswerError(BackendError, TypeError):
+    """A method of a backend failed, or gave something else than it has to; the message names both."""
+
+
 class CompileError(BackendError, RuntimeError):
     """A backend failed to compile a graph that its traits accept."""
 
 
 class LaunchGraphError(BackendError, NotImplementedError):
     """A graph of launches was asked for, and nothing that runs the function makes one."""
+
+
+class ForkedProcessError(MgbError, RuntimeError):
+    """A process was forked from one whose threads it would wait for; the message has what helps."""
 
 
 class LibraryError(MgbError, RuntimeError):

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .device import to_host
+from .forking import cached_property
 
 Value = TypeVar("Value")
 

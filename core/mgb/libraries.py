@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import config
+from . import config, forking
 from .device import is_gpu
 from .errors import LibraryError
 from .ir import Spec
@@ -202,9 +202,10 @@ class Rule:
     def _offer(self, layouts: Sequence[Layout], params: Mapping[str, Any]) -> Callable[..., Any] | None:
         """What the first library that takes the operands offers."""
         output = self.infer(*(Spec(o.shape, o.dtype) for o in layouts), **params)
-        able = (library for library in _chosen() if self.op in library.ops)
-        offers = (library.implement(self.op, layouts, output, params) for library in able)
-        return next((offer for offer in offers if offer is not None), None)
+        with forking.undivided("a library of ops"):
+            able = (library for library in _chosen() if self.op in library.ops)
+            offers = (library.implement(self.op, layouts, output, params) for library in able)
+            return next((offer for offer in offers if offer is not None), None)
 
     def _keep(
         self, key: Any, offer: Callable[..., Any] | None, params: Mapping[str, Any]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from . import config
+from . import config, forking
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -101,7 +100,7 @@ class Stats:
     misses: int
 
 
-_lock = threading.Lock()  # where the system is asked; between arrays and free lists there is none
+_lock = forking.lock()  # where the system is asked; between arrays and free lists there is none
 _free: dict[int, list[_Memory]] = {}
 _holders: weakref.WeakSet[Holder] = weakref.WeakSet()
 #: A number that is larger at every call.

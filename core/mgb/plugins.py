@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import difflib
 import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from types import NoneType
 
 import pluggy
 
-from . import config
-from .backend import API_VERSION, Backend, Kernel
+from . import config, forking
+from .answers import answer
+from .backend import API_VERSION, Backend, Kernel, Traits, nearest
 from .eager_backend import EagerBackend
 from .errors import (
+    BackendAnswerError,
     BackendConflictError,
     BackendError,
     BackendImportError,
     BackendNotInstalledError,
+    BackendTraitsError,
     BackendUnavailableError,
     BackendVersionError,
     UnknownBackendError,
 )
 from .ir import Graph, Op
+from .ops.declare import OPS
 from .ops.declare import register as register_op
 
 GROUP = "mgb.backends"
@@ -111,23 +115,33 @@ def load_backend(name: str) -> Backend:
         There is no such package, or more than one.
     BackendImportError, BackendVersionError
         The package is broken, or of another time.
+    BackendTraitsError, BackendAnswerError
+        The backend describes itself in words that mean nothing, or its `probe` fails.
     BackendUnavailableError
         It says that it cannot run here. Every message has the command that mends it.
     """
     backend = import_backend(name)
-    problem = backend.probe()
-    if problem is not None:
+    problem = _problem(backend)
+    if problem:
         raise BackendUnavailableError(f"backend {backend.name!r} cannot run here: {problem}")
     return backend
 
 
+def _problem(backend: Backend) -> str:
+    """Why `backend` cannot run here; empty when it can."""
+    return answer(backend, "probe", (str, NoneType)) or ""
+
+
 def import_backend(name: str) -> Backend:
     """As `load_backend`, without asking whether it can run on this machine: for its traits."""
-    with _importing:  # a second thread waits for the first: a plugin is registered once
+    with (
+        forking.undivided("the import of a backend"),
+        _importing,
+    ):  # a second thread waits for the first: a plugin is registered once
         return _imported(name.strip().lower())
 
 
-_importing = threading.RLock()
+_importing = forking.lock()
 
 
 @cache
@@ -135,10 +149,19 @@ def _imported(name: str) -> Backend:
     plugin = manager.get_plugin(name) or _import_plugin(name, _entry_point(name))
     backend = _ask(name, plugin)
     _check_version(name, backend)
-    for ops in manager.hook.mgb_ops():
-        for op in ops:
-            register_op(op)
+    _register_ops()
+    _check_words(name, backend.traits.vocabulary)
     return backend
+
+
+def _register_ops() -> None:
+    for op in (op for ops in manager.hook.mgb_ops() for op in ops):
+        if not isinstance(op, Op):
+            raise BackendAnswerError(f"mgb_ops() of a plugin gave {op!r}, where it has to give ops")
+        try:
+            register_op(op)
+        except ValueError as error:
+            raise BackendConflictError(f"mgb_ops() of a plugin: {error}") from error
 
 
 def _import_plugin(name: str, point: EntryPoint) -> object:
@@ -152,10 +175,7 @@ def _import_plugin(name: str, point: EntryPoint) -> object:
     except Exception as error:
         if manager.get_plugin(point.name) is not None:
             manager.unregister(name=point.name)
-        raise BackendImportError(
-            f"backend {name!r} ({_source(name)}) cannot be imported: {type(error).__name__}: {error}; "
-            f"try: pip install --force-reinstall {_source(name)}"
-        ) from error
+        raise _failure(name, "imported", error) from error
 
 
 def _ask(name: str, plugin: object) -> Backend:
@@ -163,17 +183,37 @@ def _ask(name: str, plugin: object) -> Backend:
     others = [p for _, p in manager.list_name_plugin() if p is not plugin]
     try:
         backend = manager.subset_hook_caller("mgb_backend", others)(name=name)
+        traits = getattr(backend, "traits", None)  # a property, maybe
     except Exception as error:
+        raise _failure(name, "made", error) from error
+    if not isinstance(backend, Backend) or getattr(backend, "name", None) != name:
         raise BackendImportError(
-            f"backend {name!r} ({_source(name)}) cannot be made: {type(error).__name__}: {error}; "
-            f"try: pip install --force-reinstall {_source(name)}"
-        ) from error
-    if not isinstance(backend, Backend):
-        raise BackendImportError(
-            f"the plugin {name!r} ({_source(name)}) gave {backend!r} where a Backend was expected; "
-            f"its mgb_backend(name) must return one when `name` is the name of its entry point, in lower case"
+            f"the plugin {name!r} ({_source(name)}) gave {backend!r} where a Backend of that name was "
+            f"expected; its mgb_backend(name) must return one when `name` is the name of its entry point, in "
+            f"lower case, and the backend's attribute `name` must be the same"
         )
+    if type(backend).__hash__ is None:
+        raise BackendImportError(
+            f"{_of(name)}: its class {type(backend).__name__} has no hash, by which kernels are kept; "
+            "a dataclass has one with eq=False"
+        )
+    if not isinstance(traits, Traits):
+        raise BackendTraitsError(f"{_of(name)}: its attribute `traits` is {traits!r}, not a Traits")
     return backend
+
+
+def _of(name: str) -> str:
+    return f"backend {name!r} ({_source(name)})"
+
+
+def _failure(name: str, what: str, error: Exception) -> BackendError:
+    """What is raised when a backend cannot be imported or made because of `error`."""
+    if isinstance(error, BackendTraitsError):
+        return BackendTraitsError(f"{_of(name)}: {error}")
+    return BackendImportError(
+        f"{_of(name)} cannot be {what}: {type(error).__name__}: {error}; "
+        f"try: pip install --force-reinstall {_source(name)}"
+    )
 
 
 def _entry_point(name: str) -> EntryPoint:
@@ -207,9 +247,19 @@ def _check_version(name: str, backend: Backend) -> None:
         return
     older = "mgb" if wanted > API_VERSION else _source(name)
     raise BackendVersionError(
-        f"backend {name!r} ({_source(name)}) was written for version {wanted} of the backend API, "
+        f"{_of(name)} was written for version {wanted} of the backend API, "
         f"this mgb has version {API_VERSION}: pip install --upgrade {older}"
     )
+
+
+#: Words that every backend prints, whether its vocabulary has them or not.
+_SPOKEN_BY_ALL = frozenset({"const", "iota", "cast"})
+
+
+def _check_words(name: str, vocabulary: frozenset[str]) -> None:
+    """Refuse words that are no ops: what they were meant for would run op by op, and nobody would know."""
+    for word in sorted(vocabulary - OPS.keys() - _SPOKEN_BY_ALL):
+        raise BackendTraitsError(f"{_of(name)}: Traits.vocabulary has {word!r}{nearest(word, OPS)}")
 
 
 @cache
@@ -309,8 +359,8 @@ def _status(name: str) -> Status:
     distribution = installed().get(name, "")
     try:
         backend = import_backend(name)
-        traits, problem = backend.traits, backend.probe() or ""
-        version = "" if problem else backend.version()
+        traits, problem = backend.traits, _problem(backend)
+        version = "" if problem else answer(backend, "version", str)
         return Status(name, distribution, tuple(sorted(traits.devices)), traits.priority, version, problem)
     except BackendError as error:
         return Status(name, distribution, problem=str(error))

@@ -28,7 +28,7 @@ class Fold(Backend):
 
     def __init__(self, **traits: Any) -> None:
         kinds = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})
-        self.traits = Traits(frozenset(OPS), kinds, ALL_DTYPES, min_ops=1, **traits)
+        self.traits = Traits(frozenset(OPS), kinds, ALL_DTYPES, min_ops=1, api_version=1, **traits)
         self.compiled = 0
 
     def compile(self, graph: Graph) -> Kernel:

@@ -20,11 +20,18 @@ from mgb.tensor import Tensor
 from mgb.tracing import graph_of
 
 VOCABULARY = frozenset(n for n, op in OPS.items() if op.is_primitive) | {"exp", "log", "sin", "pow", "erf"}
-TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES)
-WHOLE = Traits(VOCABULARY, frozenset(Kind) - {Kind.OPAQUE}, ALL_DTYPES, scope=Scope.GRAPH, min_ops=1)
+TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)
+WHOLE = Traits(
+    VOCABULARY, frozenset(Kind) - {Kind.OPAQUE}, ALL_DTYPES, scope=Scope.GRAPH, min_ops=1, api_version=1
+)
 #: As `WHOLE`, with holes: layout ops split its groups.
 HOLES = Traits(
-    VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, scope=Scope.GRAPH, min_ops=1
+    VOCABULARY,
+    frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
+    ALL_DTYPES,
+    scope=Scope.GRAPH,
+    min_ops=1,
+    api_version=1,
 )
 
 

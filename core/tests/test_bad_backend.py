@@ -18,8 +18,8 @@ from test_plugins import distribution, fresh  # noqa: F401 - fixtures
 NAMES = {
     "nvrct": (errors.UnknownBackendError, r"'nvrct'; did you mean 'nvrtc'\? Installed: .*eager.*"
                                           r'pip install "mgb\[nvrtc\]"'),
-    "HALIDE": (errors.BackendNotInstalledError, r"'halide' is not installed \(.*eager.* are\): "
-                                                r'pip install "mgb\[halide\]"'),
+    "FARAWAY": (errors.BackendNotInstalledError, r"'faraway' is not installed \(.*eager.* are\): "
+                                                 r'pip install "mgb\[far\]"'),
     "zzz": (errors.UnknownBackendError, r"'zzz'\. Installed: .*eager.*pip install"),
 }  # fmt: skip
 
@@ -28,8 +28,22 @@ BAD = {
                errors.BackendImportError,
                r"'broken' \(mgb-broken\) cannot be imported: OSError: libnowhere.*reinstall mgb-broken"),
     "syntax": ({"source": "def mgb_backend(:"}, errors.BackendImportError, "cannot be imported: SyntaxError"),
-    "older": ({"version": API_VERSION - 1}, errors.BackendVersionError, "pip install --upgrade mgb-older"),
-    "newer": ({"version": API_VERSION + 1}, errors.BackendVersionError, "pip install --upgrade mgb$"),
+    "older": ({"version": API_VERSION - 1}, errors.BackendVersionError,
+              rf"'older' \(mgb-older\).* version {API_VERSION - 1} .* version {API_VERSION}: "
+              r"pip install --upgrade mgb-older$"),
+    "newer": ({"version": API_VERSION + 1}, errors.BackendVersionError,
+              rf"'newer' \(mgb-newer\).* version {API_VERSION + 1} .* version {API_VERSION}: "
+              r"pip install --upgrade mgb$"),
+    "versionless": ({"source": "from mgb.backend import Traits\nTraits(frozenset())"},
+                    errors.BackendImportError, r"'versionless' \(mgb-versionless\).*'api_version'"),
+    "misspelt": ({"words": ["mull"]}, errors.BackendTraitsError,
+                 r"'misspelt' \(mgb-misspelt\): Traits.vocabulary has 'mull'; did you mean 'mul'\?"),
+    "wrong_dtype": ({"dtypes": ["fp32"]}, errors.BackendTraitsError,
+                    r"'wrong_dtype' \(mgb-wrong-dtype\): Traits.dtypes has 'fp32'; did you mean 'float32'"),
+    "no_traits": ({"traits": "3"}, errors.BackendTraitsError,
+                  r"'no_traits' \(mgb-no-traits\): its attribute `traits` is 3, not a Traits"),
+    "wrong_probe": ({"problem": ["no compiler"]}, errors.BackendAnswerError,
+                    r"probe\(\) of backend 'wrong_probe' gave \['no compiler'\], .* str or None"),
     "unable": ({"problem": "no compiler: apt install gcc"}, errors.BackendUnavailableError,
                "apt install gcc"),
 }  # fmt: skip
@@ -52,6 +66,7 @@ def check_others(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_is_not_installed(name, monkeypatch):
     kind, text = NAMES[name]
+    monkeypatch.setitem(plugins.EXTRAS, "faraway", "far")  # of those that are published some are installed
     traced = trace(step)
     monkeypatch.setenv("MGB_JIT_BACKEND", name)
     assert traced(tensor([3.0])).item() == 21  # the first call compiles nothing
@@ -67,7 +82,7 @@ def test_a_name_that_is_not_installed(name, monkeypatch):
 @pytest.mark.parametrize("name", BAD)
 def test_a_package_that_is_broken(name, distribution, monkeypatch):  # noqa: F811
     fields, kind, text = BAD[name]
-    distribution(name, **fields)
+    distribution(name, dist=f"mgb-{name.replace('_', '-')}", **fields)
     monkeypatch.setenv("MGB_JIT_BACKEND", name.upper())
     traced = trace(step, symbolic=True)
     for _ in range(2):

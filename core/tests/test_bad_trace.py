@@ -353,7 +353,7 @@ class Failing(Backend):
 
     name = "failing"
     broken = True
-    traits = Traits(vocabulary=frozenset(declare.OPS))
+    traits = Traits(vocabulary=frozenset(declare.OPS), api_version=1)
 
     def compile(self, graph):
         if self.broken:

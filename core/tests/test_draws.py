@@ -73,7 +73,7 @@ def test_a_draw_that_is_read_in_two_shapes_is_drawn_once() -> None:
 
 def test_draws_that_a_backend_cannot_take_stay_as_they_are() -> None:
     graph, _, _ = _graph(DRAWS["normal"], (30, 50))
-    few = Traits(frozenset({"add", "mul"}), dtypes=frozenset({"float32"}))
+    few = Traits(frozenset({"add", "mul"}), dtypes=frozenset({"float32"}), api_version=1)
     assert flat_draws(graph, few) is not None
     assert [n.op.name for n in flat_draws(graph, few).nodes] == [n.op.name for n in graph.nodes]
 

@@ -25,7 +25,7 @@ from mgb.tensor import Tensor
 from mgb.tracing import graph_of
 
 VOCABULARY = frozenset(n for n, op in OPS.items() if op.is_primitive) | {"exp", "log"}
-TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES)
+TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)
 
 
 def cross_entropy_both_ways(x: Tensor, labels: Tensor) -> list[Tensor]:

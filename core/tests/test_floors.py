@@ -19,7 +19,7 @@ ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 #: ARCHITECTURE.md's table of floors: a module imports only what stands before it here, or in its own folder.
 ORDER = re.findall(r"`(\w+)/?`", "".join(re.findall(r"^\| \d \|(.*)\|$", ARCHITECTURE, re.MULTILINE)))
 PLACE = {name: place for place, name in enumerate(ORDER)}
-BACKEND_API = {"backend", "cache", "codegen", "ir", "plugins", "libraries"}
+BACKEND_API = {"backend", "cache", "codegen", "ir", "plugins", "libraries", "forking"}
 
 
 def imports(path: Path, package: tuple[str, ...]) -> set[str]:

@@ -28,7 +28,7 @@ from mgb.ops.declare import OPS
 from mgb.tracing import graph_of
 
 ONES = np.ones((4, 8), np.float32)
-TRAITS = Traits(frozenset(OPS), frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES)
+TRAITS = Traits(frozenset(OPS), frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)
 
 
 def chain(x: Tensor, y: Tensor, ops: int) -> Tensor:

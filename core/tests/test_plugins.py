@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +23,9 @@ from mgb.plugins import hookimpl
 
 class Mine(Backend):
     name = {name!r}
-    traits = Traits(frozenset(), devices=frozenset({devices!r}), priority={priority}, api_version={version})
+    traits = {traits} or Traits(
+        {words!r}, dtypes={dtypes!r}, devices={devices!r}, priority={priority}, api_version={version}
+    )
     def probe(self):
         return {problem!r}
     def compile(self, graph):
@@ -34,6 +37,9 @@ def {hook}(name):
 """
 
 DEFAULTS = {
+    "traits": "None",
+    "words": [],
+    "dtypes": ["float32"],
     "devices": ["cpu"],
     "priority": 5000,
     "version": API_VERSION,
@@ -153,7 +159,7 @@ def test_no_plugin_answers_in_place_of_another(distribution):
     class Greedy:
         @plugins.hookimpl
         def mgb_backend(self, name):
-            return _backend(priority=9)
+            return _backend("greedy", priority=9)
 
     distribution("mine")
     plugins.load_backend("mine")
@@ -250,7 +256,7 @@ def test_a_plugin_adds_ops(monkeypatch):
 
         @plugins.hookimpl
         def mgb_backend(self, name):
-            return _backend()
+            return _backend("adds")
 
     plugins.manager.register(Adds(), name="adds")
     plugins.load_backend("adds")
@@ -260,9 +266,27 @@ def test_a_plugin_adds_ops(monkeypatch):
     assert apply(double, np.float32(2)).numpy() == 4
 
 
-def _backend(**fields) -> Backend:
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ("double_it", errors.BackendAnswerError, r"mgb_ops\(\) of a plugin gave 'double_it'"),
+        (replace(OPS["mul"]), errors.BackendConflictError, "op 'mul' is declared twice"),
+    ],
+)
+def test_what_is_no_new_op_is_refused(given, kind, text):
+    class Adds:
+        @plugins.hookimpl
+        def mgb_ops(self):
+            return [given]
+
+    plugins.manager.register(Adds(), name="adds")
+    with pytest.raises(kind, match=text):
+        plugins.load_backend("eager")
+
+
+def _backend(called, words=(), **fields) -> Backend:
     class Small(Backend):
-        name, traits = "small", Traits(frozenset(), **fields)
+        name, traits = called, Traits(words, api_version=1, **fields)
 
         def compile(self, graph):
             return Kernel(lambda *arrays, out: None)
@@ -276,3 +300,97 @@ def test_eager_runs_a_graph_also_over_the_memory_of_its_inputs():
     total, same = np.empty((1,), np.float32), np.empty_like(x)
     plugins.load_backend("eager").compile(graph).run(x, out=(x, total, same))
     assert x.tolist() == [1, 2, 3] and total.tolist() == [3] and same.tolist() == [0, 1, 2]
+
+
+def test_a_backend_is_found_by_the_name_that_it_has():
+    class Plugin:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend("eager")  # whose kernels would be kept under that name
+
+    plugins.manager.register(Plugin(), name="mine")
+    with pytest.raises(errors.BackendImportError, match="attribute `name` must be the same"):
+        plugins.load_backend("mine")
+
+
+def test_a_backend_without_a_hash_is_refused():
+    class Plugin:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            backend = _backend(name)
+            type(backend).__hash__ = None  # as that of a dataclass
+            return backend
+
+    plugins.manager.register(Plugin(), name="mine")
+    with pytest.raises(errors.BackendImportError, match=r"'mine'.* has no hash.*eq=False"):
+        plugins.load_backend("mine")
+
+
+def test_words_of_ops_that_a_plugin_brings_are_known(monkeypatch):
+    from mgb.ir import Kind, Op
+
+    monkeypatch.setattr("mgb.ops.declare.OPS", ops := dict(OPS))
+    monkeypatch.setattr(plugins, "OPS", ops)
+    twice = Op("twice_it", Kind.ELEMENTWISE, lambda x: x, eager=lambda x: x + x)
+
+    class Adds:
+        @plugins.hookimpl
+        def mgb_ops(self):
+            return [twice]
+
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend(name, ["twice_it", "add", "cast"])
+
+    class Other:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend(name, ["twice"])
+
+    plugins.manager.register(Adds(), name="adds")
+    plugins.manager.register(Other(), name="other")
+    assert plugins.load_backend("adds").traits.vocabulary == {"twice_it", "add", "cast"}
+    with pytest.raises(errors.BackendTraitsError, match=r"vocabulary has 'twice'; did you mean 'twice_it'"):
+        plugins.load_backend("other")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"dtypes": {"fp32"}}, r"Traits\.dtypes has 'fp32'; did you mean 'float32'\?"),
+        ({"dtypes": [np.float32]}, r"Traits\.dtypes has .*; did you mean 'float32'\?"),
+        ({"dtypes": "float32"}, r"Traits\.dtypes is 'float32', not a collection of str"),
+        ({"dtypes": ()}, r"Traits\.dtypes is empty"),
+        ({"dtypes": {"bfloat16"}}, r"Traits\.dtypes has 'bfloat16' and no 'float32'"),
+        ({"vocabulary": 3}, r"Traits\.vocabulary is 3, not a collection"),
+        ({"vocabulary": [["add"]]}, r"Traits\.vocabulary has \['add'\]"),
+        ({"kinds": ["elementwise"]}, r"Traits\.kinds has 'elementwise'; did you mean Kind\.ELEMENTWISE\?"),
+        ({"devices": {"cuda"}}, r"Traits\.devices has 'cuda', not one of cpu, gpu"),
+        ({"scope": "graph"}, r"Traits\.scope is 'graph'; did you mean Scope\.GRAPH\?"),
+        ({"specialize": "size"}, r"Traits\.specialize is 'size', not one of Specialize\.NDIM, "),
+        ({"strided": True}, r"Traits\.strided is True, not one of Strided\.ANY, Strided"),
+        ({"ieee": "no"}, r"Traits\.ieee is 'no', not one of False, True"),
+        ({"min_ops": 0}, r"Traits\.min_ops is 0, not an int of at least 1"),
+        ({"max_inputs": 64.0}, r"Traits\.max_inputs is 64\.0, not an int"),
+        ({"priority": None}, r"Traits\.priority is None, not an int"),
+        ({"api_version": "1"}, r"Traits\.api_version is '1', not an int"),
+        ({"products": {"int32"}}, r"Traits\.products has 'int32'"),
+        ({"products": {"float32"}}, r"Traits\.products needs Kind\.CONTRACT in kinds"),
+    ],
+)
+def test_traits_that_mean_nothing_are_refused(fields, text):
+    with pytest.raises(errors.BackendTraitsError, match=text):
+        Traits(**({"vocabulary": {"add"}, "api_version": 1} | fields))
+
+
+def test_any_collection_of_words_will_do():
+    plain = Traits(frozenset({"add", "mul"}), dtypes=frozenset({"float32"}), api_version=1)
+    table = {"add": "+", "mul": "*"}
+    assert Traits(table, dtypes=["float32"], api_version=1) == plain
+    assert hash(Traits(table.keys(), dtypes=("float32",), api_version=1)) == hash(plain)
+
+
+def test_the_version_must_be_told():
+    with pytest.raises(TypeError, match="api_version"):
+        Traits(frozenset())
+    assert "future" in Traits({"future"}, dtypes={"float8"}, api_version=API_VERSION + 1).vocabulary

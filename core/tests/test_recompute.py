@@ -23,7 +23,7 @@ from mgb.tensor import Tensor
 from mgb.tracing import graph_of
 
 VOCABULARY = frozenset(n for n, op in OPS.items() if op.is_primitive) | {"exp"}
-TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES)
+TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)
 SQUARE = Spec((6, 6), dtypes.float32)
 
 
@@ -112,7 +112,9 @@ def test_a_chain_is_recomputed_as_a_whole() -> None:
 
 
 def test_what_takes_whole_graphs_decides_for_itself() -> None:
-    traits = Traits(VOCABULARY, frozenset(Kind) - {Kind.OPAQUE}, ALL_DTYPES, scope=Scope.GRAPH, min_ops=1)
+    traits = Traits(
+        VOCABULARY, frozenset(Kind) - {Kind.OPAQUE}, ALL_DTYPES, scope=Scope.GRAPH, min_ops=1, api_version=1
+    )
     graph = simplify(graph_of(lambda x: [exp(x) * 2.0], SQUARE), 3)
     steps = detect(graph, traits)
     assert recompute(graph, steps, traits) == steps

@@ -41,7 +41,9 @@ class Folding(Backend):
     """Compiles to a fold over NumPy: the results of its steps are in the arena."""
 
     name = "folding"
-    traits = Traits(frozenset(OPS), frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, min_ops=1)
+    traits = Traits(
+        frozenset(OPS), frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, min_ops=1, api_version=1
+    )
 
     def compile(self, graph: Graph) -> Kernel:
         def call(*arrays: np.ndarray, out: tuple[np.ndarray, ...]) -> None:

@@ -7,8 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
+from .. import forking
+
+_lock = forking.lock()
 _resting = 0  # how many calls in all threads want it to
+_own = threading.local()  # how many of them are of this thread
 _was_on = False
 
 
@@ -25,10 +28,26 @@ def resting() -> Iterator[None]:
             _was_on = gc.isenabled()
             gc.disable()
         _resting += 1
+        _own.resting = getattr(_own, "resting", 0) + 1
     try:
         yield
     finally:
         with _lock:
-            _resting -= 1
-            if not _resting and _was_on:
-                gc.enable()
+            _own.resting -= 1
+            _end(_resting - 1)
+
+
+def _end(left: int) -> None:
+    """So many calls still want it to rest."""
+    global _resting
+    _resting = left
+    if not left and _was_on:
+        gc.enable()
+
+
+def _after_fork() -> None:
+    if _resting:
+        _end(getattr(_own, "resting", 0))  # no other thread is left to say that it may work again
+
+
+forking.at_fork(in_child=_after_fork)

@@ -8,11 +8,13 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from .. import memory, ownership
+from ..answers import answer
 from ..backend import Backend, Kernel, Strided
 from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..fusion import NUMBER, Step
@@ -144,7 +146,8 @@ class _Writer:
         written = self.row_major.union(*(call.writes for call in calls))
         varying = [i for i, n in enumerate(arrays) if n not in written]
         kernels = [c.kernel for c in calls if c.kernel is not None]
-        chain = self.backend.chain(kernels, wiring, varying, self.launch_graph)
+        args = kernels, wiring, varying, self.launch_graph
+        chain = answer(self.backend, "chain", (Callable, NoneType), *args)
         if chain is None:
             return False
         begin = len(self.lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +11,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import cache, passes, plugins
+from .. import cache, forking, passes, plugins
+from ..answers import answer, check_kernel
 from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
-from ..errors import CompileError
+from ..errors import CompileError, ForkedProcessError
 from ..ir import Graph
 
 _log = logging.getLogger("mgb.backend")
@@ -60,10 +60,10 @@ class Counted:
 #: compile for one shape, are new with each shape that a program ever sees.
 _MOST = 4096
 
-_lock = threading.Lock()
-_counting = threading.Lock()
+_lock = forking.lock()
+_counting = forking.lock()
 _kernels: dict[tuple[Backend, str], Kernel] = {}  # the newest; a program keeps its own
-_busy: dict[tuple[Backend, str], threading.Lock] = {}
+_busy: dict[tuple[Backend, str], Any] = {}
 _stats = Stats()
 _counted: ContextVar[Counted | None] = ContextVar("mgb_counted_kernels", default=None)
 
@@ -105,10 +105,14 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     ------
     CompileError
         The backend failed; the message has its name, its error and the graph.
+    BackendAnswerError
+        What it gave is no kernel.
+    ForkedProcessError
+        This is a child of a process whose threads are wanted.
     """
     asked = (
         backend,
-        f"{backend.version()} {graph.key} {replaces or ''}",
+        f"{answer(backend, 'version', str)} {graph.key} {replaces or ''}",
     )  # layers that are alike need not be lowered each
     kernel = _kernels.get(asked)
     if kernel is not None:
@@ -122,7 +126,7 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
             _count(memory_hits=1)
             _kernels[asked] = kernel
             return kernel
-        busy = _busy.setdefault(key, threading.Lock())
+        busy = _busy.setdefault(key, forking.lock())
     with busy:
         try:
             kernel = _kernels.get(key)
@@ -151,7 +155,7 @@ def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
     """
     exact = backend.traits.specialize is Specialize.SHAPE
     what = (graph.key if exact else structure_key(graph)) + str(replaces or "")
-    who = (backend.name, backend.version(), str(API_VERSION), backend.traits.specialize.value)
+    who = (backend.name, answer(backend, "version", str), str(API_VERSION), backend.traits.specialize.value)
     return hashlib.sha256("\n".join((*who, what)).encode()).hexdigest()
 
 
@@ -164,11 +168,11 @@ def forget() -> None:
 
 
 def _load_or_compile(graph: Graph, backend: Backend, key: str, replaces: Pairs) -> Kernel:
-    kernel = _load(graph, backend, key)
+    kernel = _load(graph, backend, key, replaces)
     if kernel is not None:
         return kernel
     with cache.lock(backend.name, key) as alone:
-        kernel = _load(graph, backend, key)  # another process may have been faster
+        kernel = _load(graph, backend, key, replaces)  # another process may have been faster
         if kernel is not None:
             return kernel
         kernel = _compile(graph, backend, replaces)
@@ -196,14 +200,18 @@ def saved(kernel: Kernel, backend: Backend) -> bytes | None:
         return None
 
 
-def _load(graph: Graph, backend: Backend, key: str) -> Kernel | None:
+def _load(graph: Graph, backend: Backend, key: str, replaces: Pairs) -> Kernel | None:
     blob = cache.load(backend.name, key)
     if blob is None:
         return None
     try:
-        kernel = backend.load(graph, blob)
+        with forking.undivided(_work_of(backend)):
+            kernel = backend.load(graph, blob)
+    except ForkedProcessError:
+        raise
     except Exception:  # the backend's way to say: compile again
         return None
+    check_kernel(backend, "load", kernel, (len(graph.inputs), len(graph.outputs)), replaces)
     _count(disk_hits=1)
     return kernel
 
@@ -211,16 +219,25 @@ def _load(graph: Graph, backend: Backend, key: str) -> Kernel | None:
 def _compile(graph: Graph, backend: Backend, replaces: Pairs) -> Kernel:
     start = time.perf_counter()
     try:
-        kernel = backend.compile_over(graph, replaces) if replaces else backend.compile(graph)
+        with forking.undivided(_work_of(backend)):
+            kernel = backend.compile_over(graph, replaces) if replaces else backend.compile(graph)
+    except ForkedProcessError:
+        raise
     except Exception as error:
         raise CompileError(
             f"backend {backend.name!r} failed to compile a graph that its traits accept: "
             f"{type(error).__name__}: {error}\n{graph}"
         ) from error
     seconds = time.perf_counter() - start
+    method = "compile_over" if replaces else "compile"
+    check_kernel(backend, method, kernel, (len(graph.inputs), len(graph.outputs)), replaces)
     _count(compiles=1, seconds=seconds)
     plugins.manager.hook.mgb_compiled(backend=backend, graph=graph, kernel=kernel, seconds=seconds)
     return kernel
+
+
+def _work_of(backend: Backend) -> str:
+    return f"the compiler of backend {backend.name!r}"
 
 
 def _count(**more: Any) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from ..forking import cached_property
 from ..fusion import Step
 from ..ir import Graph, Node
 from .packing import aligned

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import passes
+from ..answers import check_kernel
 from ..backend import Backend, Kernel
 from ..fusion import Step
 from ..graph_file import Reader, Writer
@@ -98,7 +99,8 @@ def _loaded(graph: Graph, blob: bytes | None, backend: Backend | None) -> Kernel
         raise ValueError("there are kernels, and no backend whose they are")
     if blob is None:
         return kernel_for(graph, backend)
-    return backend.load(passes.lower(graph, backend.traits), blob)
+    kernel = backend.load(passes.lower(graph, backend.traits), blob)
+    return check_kernel(backend, "load", kernel, (len(graph.inputs), len(graph.outputs)))
 
 
 def _step(graph: Graph, reads: list[Node], backend: str | None, reason: str) -> Step:

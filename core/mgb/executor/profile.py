@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 from ..device import array_module, is_gpu
+from ..forking import cached_property
 from ..ir import Graph
 from .profile_cost import Cost, cost_of
 from .schedule import Call

@@ -5,9 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from types import NoneType
 
+from ..answers import answer, check_kernel
 from ..backend import Backend, Kernel
+from ..forking import cached_property
 from ..fusion import Step
 from ..ir import Kind, Node
 
@@ -96,12 +98,21 @@ def schedule(
     for batch in _batches(steps, updates, backend is not None and backend.traits.joins):
         members = tuple(steps[k] for k in batch)
         found = [kernel for k in batch if (kernel := kernels[k]) is not None]
-        joined = backend.join(found) if backend is not None and len(batch) > 1 else None
+        joined = _joined(members, found, backend) if backend is not None and len(batch) > 1 else None
         if joined is not None:
             calls.append(Call(members, joined))
         else:
             calls += [Call((steps[k],), kernels[k]) for k in batch]
     return tuple(calls)
+
+
+def _joined(steps: Sequence[Step], kernels: Sequence[Kernel], backend: Backend) -> Kernel | None:
+    """One kernel for all `steps`; None where the backend has none."""
+    joined = answer(backend, "join", (Kernel, NoneType), kernels)
+    if joined is None:
+        return None
+    ends = sum(len(step.reads) for step in steps), sum(len(step.writes) for step in steps)
+    return check_kernel(backend, "join", joined, ends, ())
 
 
 def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -> list[list[int]]:

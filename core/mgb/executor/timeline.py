@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from ..forking import cached_property
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
 from .views import view_strides

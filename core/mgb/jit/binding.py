@@ -6,12 +6,12 @@ import copy
 import functools
 import inspect
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, Self, cast
 
+from .. import forking
 from ..errors import TraceInputError, TracePicklingError
 
 
@@ -36,7 +36,7 @@ class Bindable:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self._settings = settings
         self._bound: dict[int, tuple[weakref.ref[Any], Self]] = {}  # by id: an instance may have no hash
-        self._binding = threading.Lock()
+        self._binding = forking.lock()
         self._instance: weakref.ref[Any] | None = None  # of a method
 
     def __get__(self, instance: Any, owner: type | None = None) -> Self | BoundTrace:

@@ -6,9 +6,11 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from .. import config, plugins
+from ..answers import answer
 from ..apply import apply, constant
 from ..autodiff.tape import any_open
 from ..backend import Backend
@@ -84,7 +86,7 @@ def write(
         "graph": writer.graph(graph),
         "program": pack(program, writer),
         "backend": None if backend is None else backend.name,
-        "target": None if backend is None else backend.target(),
+        "target": None if backend is None else answer(backend, "target", str),
     }
     writer.write(path, content)
 
@@ -281,7 +283,7 @@ def _backend(name: str | None, target: Any) -> Backend | None:
     if name is None:
         return None
     backend = plugins.import_backend(name)
-    reason = backend.mismatch(str(target))
+    reason = answer(backend, "mismatch", (str, NoneType), str(target))
     if reason is not None:
         raise ExportedTargetError(reason)
     return backend

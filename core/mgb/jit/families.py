@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from .. import forking
 from ..tensor import Tensor
 from .record import CUTS, Entry, Literal, Ref
 from .variant import Variant
@@ -32,7 +32,7 @@ class Families:
     def __init__(self) -> None:
         self._families: tuple[Variants, ...] = ()  # the oldest first
         self._parted: dict[Shapes, int] = {}  # calls running that did other ops than their family
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def __iter__(self) -> Iterator[Variant]:
         return (variant for family in self._families for variant in family)

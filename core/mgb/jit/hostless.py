@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import chain, repeat
 from typing import Any
 
 from .. import device as devices
 from ..device import is_gpu, of_array
 from ..executor import Program
+from ..forking import cached_property
 from ..ir import Spec
 from ..tensor import Tensor, wrap
 from .alike import alike, still_pinned

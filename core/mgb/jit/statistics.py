@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .. import forking
 from ..executor import Program, kernels
 from ..executor.profile import PROFILED, CallProfile
 
@@ -35,7 +35,7 @@ class Statistics:
         self._seconds = 0.0
         self._kernels = kernels.Stats()
         self._reasons: deque[str] = deque(maxlen=_REASONS)
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def compiled(self, compile: Callable[[], Program]) -> Program:
         """What `compile` returns; its time and its kernels are counted."""

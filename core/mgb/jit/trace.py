@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import operator
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import forking
 from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
@@ -161,7 +161,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._changes: str | None = None  # what the latest body changed that decides what it does
-        self._lock = threading.RLock()
+        self._lock = forking.lock()
 
     # calling
 

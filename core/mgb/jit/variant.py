@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .. import forking
 from ..executor import Program
+from ..forking import cached_property
 from ..ir import Graph, Node, input_node
 from .found import Found
 from .record import CUTS, Literal, Record, external_ref
@@ -65,7 +65,7 @@ class Variant:
         self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
         self._compile = compile
         self._built: list[_Built | None] = [None] * len(self.segments)
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     @cached_property
     def specs(self) -> tuple[tuple[Any, Any, str], ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .. import forking
 from ..ir import Spec
 from .record import Entry, Literal, Record
 from .variant import Variant
@@ -26,7 +26,7 @@ class Variants:
     def __init__(self) -> None:
         self._kept: tuple[tuple[tuple[Any, ...], Variant], ...] = ()  # the oldest first
         self._newest: dict[tuple[Any, ...], Variant] = {}
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def __iter__(self) -> Iterator[Variant]:
         return (variant for _, variant in self._kept)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from .. import random
@@ -20,6 +19,7 @@ from ..errors import (
     TraceInputError,
     UnknownInputError,
 )
+from ..forking import cached_property
 from ..ir import Spec
 from ..tensor import CONSTANT, Tensor, active_trace
 from .argument_specs import stand_ins

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import forking
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..libraries import Rule
@@ -26,6 +27,10 @@ Pair = tuple[int, int]
 
 #: Columns that live at one time, in bytes: about what one core's own caches hold.
 COLUMN_BYTES = 4 << 20
+
+
+#: Products by NumPy, whose BLAS has locks of its own.
+_matmul = forking.short_call(np.matmul)
 
 
 # matmul
@@ -51,9 +56,9 @@ def _matmul_eager(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool =
     left = a.swapaxes(-1, -2) if transpose_a else a
     right = b.swapaxes(-1, -2) if transpose_b else b
     if right.ndim == 2 < left.ndim and left.flags.c_contiguous:  # one product of many rows, not many products
-        flat = np.matmul(left.reshape(math.prod(left.shape[:-1]), left.shape[-1]), right)
+        flat = _matmul(left.reshape(math.prod(left.shape[:-1]), left.shape[-1]), right)
         return flat.reshape(*left.shape[:-1], flat.shape[-1])
-    return np.matmul(left, right)
+    return _matmul(left, right)
 
 
 def _matmul_grad(
@@ -200,7 +205,7 @@ def _conv2d_eager(x: Any, w: Any, stride: Pair, padding: Pair, dilation: Pair, g
     out = _new((n, groups, outputs // groups, oh * ow), x)
     for part in _batches(n, c * kh * kw * oh * ow * x.dtype.itemsize):
         columns = windows[part].reshape(-1, groups, depth, oh * ow)
-        np.matmul(weight, columns, out=out[part])
+        _matmul(weight, columns, out=out[part])
     return out.reshape(n, outputs, oh, ow)
 
 
@@ -214,7 +219,7 @@ def _grad_weight_eager(
     out = np.zeros_like(g, shape=(groups, outputs // groups, depth))
     for part in _batches(n, c * kh * kw * oh * ow * x.dtype.itemsize):
         columns = windows[:, :, :, part].reshape(groups, depth, -1)
-        out += np.matmul(gradient[:, part].reshape(groups, outputs // groups, -1), columns.swapaxes(1, 2))
+        out += _matmul(gradient[:, part].reshape(groups, outputs // groups, -1), columns.swapaxes(1, 2))
     return out.reshape(outputs, c // groups, kh, kw)
 
 
@@ -253,7 +258,7 @@ def _scatter_gradient(
     gradient = g.reshape(n, groups, outputs // groups, oh * ow)
     framed = np.zeros_like(g, shape=(n, channels, size[0] + 2 * ph, size[1] + 2 * pw))
     for part in _batches(n, channels * kh * kw * oh * ow * g.dtype.itemsize):
-        columns = np.matmul(weight, gradient[part]).reshape(-1, channels, kh, kw, oh, ow)
+        columns = _matmul(weight, gradient[part]).reshape(-1, channels, kh, kw, oh, ow)
         for i, j, rows, cols in taps((kh, kw), stride, dilation, (oh, ow)):
             framed[part, :, rows, cols] += columns[:, :, i, j]
     return framed[:, :, ph : ph + size[0], pw : pw + size[1]]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import compress
 from operator import itemgetter, ne, or_
 from typing import Any
+
+from mgb import forking
 
 from .device import Device, LaunchGraph
 from .launch import Plan, Unit
@@ -223,7 +224,7 @@ class Chain:
         self._hazards: tuple[tuple[int, int], ...] = ()
         self._known: dict[Any, Links | None] = {}
         self._usable: list[int] = []  # the addresses of the last call for which `_are_usable` held
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def run(self, arrays: Sequence[Any]) -> None:
         """Launch all kernels."""

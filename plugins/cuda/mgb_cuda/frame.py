@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from mgb.codegen import Online, Schedule, hazards, is_operand, online, schedule, spans
+from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
 #: More ops than any value takes: nothing is kept from pass to pass.

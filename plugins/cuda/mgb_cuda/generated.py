@@ -36,6 +36,7 @@ def traits(vocabulary: frozenset[str], device: str, priority: int) -> Traits:
         launch_graphs=device == "gpu",
         max_inputs=128,
         priority=priority,
+        api_version=1,
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
-from mgb import cache
+from mgb import cache, forking
 
 from .device import Device
 
@@ -26,7 +25,7 @@ class Images:
 
     def __init__(self, folder: str, saved: bytes = b"") -> None:
         self.folder = folder
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         known: Mapping[str, str] = json.loads(saved) if saved else {}
         self._images = {key: b64decode(text, validate=True) for key, text in known.items()}
 

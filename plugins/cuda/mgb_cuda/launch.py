@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from operator import attrgetter, or_
 from typing import Any
 
 import numpy as np
+from mgb import forking
 
 from .device import Device, ResourceError, Start
 from .frame import Frame, Operand
@@ -108,7 +108,7 @@ class Unit(ABC):
         self.hazards = frame.hazards
         self.plans: dict[Any, Plan | None] = {}
         self.functions: dict[Hashable, tuple[Any, ...]] = {}
-        self._lock = threading.RLock()
+        self._lock = forking.lock()
         self.constants = tuple(device.constant(node.params["value"]) for node in frame.constants)
         self._fixed = tuple(device.address(c) for c in self.constants)
 

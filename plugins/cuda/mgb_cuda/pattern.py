@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
+
+from mgb.forking import cached_property
 
 from .frame import Frame
 from .packing import Packing

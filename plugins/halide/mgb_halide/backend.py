@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 
-from mgb import cache
+from mgb import cache, forking
 from mgb.backend import Kernel
 from mgb.codegen import structure_key
 from mgb.ir import Graph
@@ -89,7 +89,8 @@ class HalideBackend(LaunchedBackend):
         with suppress(ObjectError):  # a damaged one is compiled again
             if blob := cache.load(self.name, key):
                 return load(blob)[0]
-        code = _compiled(frame, plan, form)
+        with forking.undivided("the compiler of backend 'halide'"):  # which a call asks, not the core
+            code = _compiled(frame, plan, form)
         cache.store(self.name, key, dump([code]))
         return code
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from mgb.codegen import Schedule, is_operand, schedule, spans
+from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
 Names = tuple[str, ...]

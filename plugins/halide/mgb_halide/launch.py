@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
+from mgb import forking
 from mgb.backend import num_threads
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 from mgb_native.launch import PLANS, Launcher, Part
@@ -173,8 +171,7 @@ class Unit:
         self.constants = tuple(np.ascontiguousarray(o.node.params["value"]) for o in consts)
         self.hazards = tuple(_hazards(frame, self.exact is None))
         self.plans: dict[Any, Plan] = {}
-        self.making = threading.RLock()
-        _units.add(self)
+        self.making = forking.lock()
         self.ops = sum(any(span) for span in frame.span.values())
         arrays = [o for o in frame.operands if not o.is_output and not o.is_iota]
         self.places = {o.name: k for k, o in enumerate((*arrays, *frame.outputs))}
@@ -283,18 +280,6 @@ class Calls(Launcher):
     def _phases(self, plans: Iterable[Any], threads: int) -> list[list[Part]]:
         firsts = zip(self.units, plans, self._firsts(), strict=True)
         return [[unit.together(plan, first) for unit, plan, first in firsts]]
-
-
-#: All that there are. A child process has no thread that would give their locks back, and gets new ones.
-_units: WeakSet[Unit] = WeakSet()
-
-
-def _after_fork() -> None:
-    for unit in _units:
-        unit.making = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def form_of(frame: Frame, layout: Layout, plan: HalideSchedule) -> Form:

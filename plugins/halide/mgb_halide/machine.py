@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import struct
-import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mgb import forking
 from mgb.backend import num_threads
 from mgb_native.native import emit, native
 from mgb_native.objects import Loaded, ObjectError
@@ -74,7 +73,7 @@ class Bridge:
         ctypes.c_void_p.from_address(library["ask"]).value = id(_threads)
         library.stay()  # a worker may be in it when Python ends
         forget = ctypes.PYFUNCTYPE(None)(library["forget"])
-        os.register_at_fork(after_in_child=forget)
+        forking.at_fork(in_child=forget)
 
 
 def _address(function: str) -> int:
@@ -90,7 +89,7 @@ def _threads() -> int:
 
 
 _bridge: Bridge | None = None
-_making = threading.RLock()
+_making = forking.lock()
 
 
 def bridge(image: bytes = b"") -> Bridge:
@@ -103,14 +102,6 @@ def bridge(image: bytes = b"") -> Bridge:
                 if _bridge is None:  # a signal may have called a kernel meanwhile
                     _bridge = made
     return _bridge
-
-
-def _after_fork() -> None:
-    global _making
-    _making = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def _load(image: bytes) -> Bridge:

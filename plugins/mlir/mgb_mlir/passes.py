@@ -8,11 +8,11 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mgb import forking
 from mgb_native.native import native
 
 #: From the level ``vector``, or ``loops``, to LLVM's dialect.
@@ -48,7 +48,7 @@ LINALG_TO_LOOPS = (
 
 
 #: The toolchain does one thing at a time.
-compiling = threading.Lock()
+compiling = forking.lock()
 
 
 class LoweringError(Exception):

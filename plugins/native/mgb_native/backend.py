@@ -31,6 +31,7 @@ def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
         strided=Strided.ANY,
         joins=True,
         priority=priority,
+        api_version=1,
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mgb import forking
+
 from .native import native
 from .objects import Loaded, ObjectError
 
-_loading = threading.Lock()
+_loading = forking.lock()
 
 #: Of the bytes of a kernel: the lengths of its symbol and of its object file, which follow; the rest is the
 #: object file of the native code that calls it, compressed.

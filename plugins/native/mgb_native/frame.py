@@ -7,10 +7,10 @@ array of int64 that `launch` fills for each new set of shapes and strides and th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from mgb.codegen import Schedule, is_operand, schedule, spans
+from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.

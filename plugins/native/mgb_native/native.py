@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import re
 import struct
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mgb import forking
 
 from .objects import Loaded, ObjectError
 
@@ -109,9 +108,9 @@ class Native:
         doc = b"run(*inputs, out)\n--\n\nFill the arrays in the tuple `out`."
         self.method = _Method(b"run", library["run"], _FASTCALL_KEYWORDS, doc)
         self.workers = WORD.from_address(library["workers"])
-        self.changing = threading.RLock()
+        self.changing = forking.lock()
         library.stay()  # workers sleep in it when Python ends
-        os.register_at_fork(after_in_child=lambda: self._after_fork(forget))
+        forking.at_fork(in_child=forget)
 
     def function(self, site: np.ndarray[Any, Any]) -> Callable[..., None]:
         """The function ``run(*inputs, out)`` of the `Site` that is the data of the array `site`."""
@@ -142,13 +141,9 @@ class Native:
                     break  # the system has no more; callers do what is left
                 detach(thread)
 
-    def _after_fork(self, forget: Callable[[], None]) -> None:
-        forget()
-        self.changing = threading.RLock()
-
 
 _native: Native | None = None
-_making = threading.RLock()
+_making = forking.lock()
 
 
 def native(image: bytes = b"") -> Native:
@@ -168,14 +163,6 @@ def native(image: bytes = b"") -> Native:
                 if _native is None:  # a signal may have called a kernel meanwhile
                     _native = made
     return _native
-
-
-def _after_fork() -> None:
-    global _making
-    _making = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def _load(image: bytes) -> Native:

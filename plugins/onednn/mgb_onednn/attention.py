@@ -8,12 +8,12 @@ multiplies the keys up to its last row only.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from mgb import forking
 from mgb.ir import Spec
 from mgb.libraries import Layout, empty
 
@@ -207,7 +207,7 @@ class Attention:
         self.outputs = self._gradients() if is_gradient else [self._output(output.shape)]
         unseen = self.plan.causal and self.plan.sources > self.plan.queries[-2]
         self.fills = is_gradient and unseen  # a key that no query sees has the gradient 0
-        self.lock = threading.Lock()
+        self.lock = forking.lock()
         self.work: Blocks | None = None
 
     def __call__(self, *arrays: Any) -> Any:
@@ -216,8 +216,7 @@ class Attention:
         out = empty(self.stored, _FLOAT)
         if self.fills:
             out.fill(0)
-        with self.lock:
-            work = self.work = self.work or self._build()
+        work = self.work or self._built()
         work(*given, out, *self.bounds)
         return out.transpose(inverse(self.order))
 
@@ -233,6 +232,11 @@ class Attention:
             tiles.append(Tile(len(self.tiles), x.shape, tuple(strides_in(order, x.shape)), start))
             start += math.prod(x.shape)
         return tiles
+
+    def _built(self) -> Blocks:
+        with forking.undivided("oneDNN"), self.lock:
+            self.work = self.work or self._build()
+            return self.work
 
     def _build(self) -> Blocks:
         native, plan = self.native(), self.plan

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from mgb import forking
+from mgb.forking import cached_property
 from mgb.libraries import LibraryError
 
 #: The wheel that brings the library, and the library's name there; it lies in no package.
@@ -28,6 +30,9 @@ OPENMP = "libgomp.so.1"
 #: thirty times as large: its threads then stand in the way of those that run the kernels between two calls,
 #: and where another process has a core, most of each call is waiting.
 SPINS = 5000
+
+#: ``omp_pause_soft``: threads end, settings stay.
+_PAUSE = 1
 
 
 class Arg(IntEnum):
@@ -254,19 +259,25 @@ def describe(status: int) -> str:
 def load_openmp() -> ctypes.PyDLL:
     """The OpenMP runtime, which reads the environment once, when it is loaded; what the user set stands.
 
+    A thread that forks lets its own OpenMP threads go first, and both processes start new ones when they need
+    some: a child would wait for ever for those of its parent.
+
     Raises
     ------
     OSError
         It cannot be loaded.
     """
     variables = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"
-    if any(name in os.environ for name in variables):
-        return ctypes.PyDLL(OPENMP)
-    os.environ[variables[0]] = str(SPINS)
+    given = any(name in os.environ for name in variables)
+    if not given:
+        os.environ[variables[0]] = str(SPINS)
     try:
-        return ctypes.PyDLL(OPENMP)
+        openmp = ctypes.PyDLL(OPENMP)
     finally:
-        del os.environ[variables[0]]
+        if not given:
+            del os.environ[variables[0]]
+    forking.at_fork(before=lambda: openmp.omp_pause_resource_all(_PAUSE))
+    return openmp
 
 
 def path() -> str | None:

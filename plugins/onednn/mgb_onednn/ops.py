@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from mgb import forking
 from mgb.backend import num_threads
 from mgb.ir import Spec
 from mgb.libraries import Layout, LibraryError, OpLibrary, empty
@@ -23,7 +23,7 @@ from .pooling import pooling
 from .product import factors, is_product, order_of_product, product
 
 _log = logging.getLogger("mgb.libraries")
-_lock = threading.Lock()  # primitives are made one after the other: each takes milliseconds of all threads
+_lock = forking.lock()  # primitives are made one after the other: each takes milliseconds of all threads
 
 
 class OneDnn(OpLibrary):

@@ -9,7 +9,6 @@ import logging
 import re
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mgb import forking
 from mgb_cuda.generated import private_folder
 
 _log = logging.getLogger("mgb.triton")
@@ -122,7 +122,7 @@ def nearest(capability: tuple[int, int]) -> int:
     return same[-1]
 
 
-_lock = threading.Lock()
+_lock = forking.lock()
 
 
 def compile_source(source: str, architecture: int) -> Compiled:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from mgb import forking
 from mgb.codegen import expression
 from mgb.ir import CONST, Graph, Node
 from mgb_cuda import Device, Images, Packet, Packing, ResourceError
@@ -123,7 +123,7 @@ class Product:
         self._functions: dict[Form, tuple[Any, Tiles]] = {}
         self._plans: dict[Hashable, tuple[bytes, Launch]] = {}
         self._images = images or Images("triton")
-        self._lock = threading.RLock()
+        self._lock = forking.lock()
 
     def _check(self, a: tuple[int, ...], b: tuple[int, ...]) -> None:
         left, right = (g.outputs[0].spec for g in (self.left, self.right))

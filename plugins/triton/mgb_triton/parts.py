@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
+from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Kind, Node, input_node
 
 _HALVES = ("float16", "bfloat16")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from mgb import cache
+from mgb import cache, forking
 from mgb.ir import Graph, Kind
 from mgb_cuda import Device, Images, LaunchError
 from mgb_cuda.frame import Frame
@@ -50,7 +49,7 @@ _layout, _shape = attrgetter("shape", "strides"), attrgetter("shape")
 
 _FOLDER = "triton"
 _known: dict[str, int] = {}
-_lock = threading.Lock()
+_lock = forking.lock()
 
 
 def setting(name: str) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
-from mgb import cache
+from mgb import cache, forking
 from mgb_cuda import LaunchError
 from mgb_cuda.launch import Plan, Unit
 from mgb_cuda.pattern import Choice
@@ -35,7 +34,7 @@ GAIN = 0.97
 
 _FOLDER = "triton"
 _known: dict[str, int] = {}
-_lock = threading.Lock()
+_lock = forking.lock()
 
 
 @runtime_checkable

@@ -36,6 +36,7 @@ class Xla(Backend):
         min_ops=1,
         max_inputs=sys.maxsize,
         priority=50,
+        api_version=1,
     )
 
     def probe(self) -> str | None:

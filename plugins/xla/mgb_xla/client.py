@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from mgb import forking
 
 #: The versions of JAX that the tests of this package ran with; others are used all the same.
 TESTED = ("0.10.2",)
@@ -24,37 +25,21 @@ _PLATFORMS = "JAX_PLATFORMS"
 _ASYNC = "jax_cpu_enable_async_dispatch"
 
 
-class ForkedProcessError(RuntimeError):
-    """XLA ran before this process was forked: what waits for its threads, which did not come along, hangs."""
-
-
-_parents: list[int] = []  # the process that XLA ran in, when this one is a fork of it
+_fork = forking.Resource(
+    "XLA",
+    lambda: "jax" in sys.modules and _is_initialized(),
+    ", or set MGB_JIT_BACKEND to another backend there",
+)
 
 
 def stranded() -> str | None:
-    """Why XLA cannot be used in this process; None where it can."""
-    if not _parents:
-        return None
-    return (
-        f"process {os.getpid()} was forked after XLA had run in process {_parents[0]}, and has none of its "
-        'threads; start it by multiprocessing.get_context("spawn"), fork before the first use of XLA, or set '
-        "MGB_JIT_BACKEND to another backend there"
-    )
+    """Why XLA cannot be used in this process, a fork of one that used it; None where it can."""
+    return _fork.problem
 
 
 def refuse_fork() -> None:
     """Raise a `ForkedProcessError` where a call would hang."""
-    if _parents:
-        raise ForkedProcessError(stranded())
-
-
-def _after_fork() -> None:
-    if "jax" in sys.modules and _is_initialized() and not _parents:
-        _parents.append(os.getppid())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    _fork.check()
 
 
 @cache
@@ -143,7 +128,7 @@ def calling() -> Callable[[bool], AbstractContextManager[Any]]:
     config, enable_x64 = jax.config, jax.enable_x64
 
     def context(converts: bool) -> AbstractContextManager[Any]:
-        if _parents:
+        if _fork.problem is not None:
             refuse_fork()
         if any(_in_the_way(config)):
             return settings()

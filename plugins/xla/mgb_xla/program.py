@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jax import lax
+from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
 from . import arithmetic, arrays, contract, convolution, indices, pooling

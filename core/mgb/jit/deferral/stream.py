@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
+from ... import forking
 from ...apply import constant, evaluate
 from ...apply import record as tell_tapes
 from ...errors import AutoInterruptedError, ConversionError
@@ -76,7 +76,7 @@ class Stream:
         self.counts = Counts()
         self._settings = settings
         self._thread = get_ident()
-        self._lock = threading.RLock()
+        self._lock = forking.lock()
         self._ends = Ends()
         self._period = self._strangers = 0
         self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it

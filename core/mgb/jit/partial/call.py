@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+from ... import forking
 from ...apply import recording_tapes
 from ...autodiff.function import Output
 from ...autodiff.tape import Tape
@@ -127,7 +127,7 @@ class WayBack:
         self.gradients: Callable[..., list[Tensor | None]] = watched(self._gradients)
         self._compile = compile
         self._ways: dict[frozenset[int], _Way | None] = {}
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     @property
     def programs(self) -> list[Program]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ... import forking
 from ...autodiff.stretch import recording
 from ...errors import TraceInputError
 from ...executor import Program, compile_program
@@ -122,7 +122,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         self._statistics = Statistics()
         self._calls: Kept[list[PartialCall]] = Kept()  # the newest first
         self._compiler = compiler_of(self, self.options)
-        self._lock = threading.RLock()
+        self._lock = forking.lock()
 
     # calling
 

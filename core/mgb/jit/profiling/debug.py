@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Iterator
 from typing import TextIO
 
-from ... import config
+from ... import config, forking
 from ...errors import DebugLevelError
 from ...executor import Program
 from ...executor.profile import CallProfile, Run
@@ -112,7 +111,7 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
         return sys.stderr
 
 
-_preparing = threading.Lock()
+_preparing = forking.lock()
 
 
 def _prepare_logger() -> None:

@@ -7,13 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 from time import perf_counter_ns
 from typing import Any
 
+from ... import forking
 from ...errors import NothingProfiledError, ProfilingOffError
 from ...executor import Options, Program
 from ...executor.profile import PROFILED, CallProfile
+from ...forking import cached_property
 from ..hostless import MISS
 from ..statistics import Statistics
 from .chrome import save
@@ -31,7 +32,7 @@ class History:
     def __init__(self) -> None:
         self._calls: deque[tuple[CallProfile, int]] = deque()
         self._times = 0
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def add(self, call: CallProfile) -> None:
         """Keep `call`, and drop the oldest ones where there are too many times."""
