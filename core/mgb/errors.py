@@ -116,6 +116,10 @@ class GraphFileVersionError(GraphFileError):
     """An exported function in a format that this version does not read."""
 
 
+class CompiledFileError(FileFormatError):
+    """An exported function, which may hold machine code, was given to what reads data alone."""
+
+
 class ExportError(MgbError, ValueError):
     """A function that cannot be exported as it is asked for."""
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from .errors import CommandError, FileCaseError
+from .graph_file import is_graph_file
+from .jit.exported import load_compiled
 from .jit.load import load
 from .onnx.input_data import read_array
 from .onnx.testcases import CASES, Cases
@@ -18,14 +20,19 @@ Array = np.ndarray[Any, Any]
 
 
 def run_file(
-    file: str, check: bool, inputs: Sequence[str], output: str | None, backend: str | None = None
+    file: str,
+    check: bool,
+    inputs: Sequence[str],
+    output: str | None,
+    backend: str | None = None,
+    allow_code: bool = False,
 ) -> int:
     """Run a file, print what it gives, and return the exit status: 1 when a test case fails.
 
     Parameters
     ----------
     file : str
-        What `load` takes.
+        What `load` takes, or with `allow_code` what `load_compiled` takes.
     check : bool
         Run the file's test cases.
     inputs : sequence of str
@@ -34,6 +41,8 @@ def run_file(
         The folder where outputs go: a tensor as ``NAME.npy``, a sequence of them as ``NAME.npz``.
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND``.
+    allow_code : bool
+        May machine code in the file run?
 
     Raises
     ------
@@ -51,7 +60,8 @@ def run_file(
             raise CommandError(f"--input {text}: {name!r} is given twice")
         given[name] = array
     try:
-        model = load(file, backend=backend)
+        compiled = allow_code and is_graph_file(file)
+        model = load_compiled(file, backend) if compiled else load(file, backend)
     except OSError as error:
         raise CommandError(str(error)) from error
     if check:

@@ -5,6 +5,7 @@ from ..executor import DTRConfig, SublinearMemoryConfig
 from .config import GraphOptimizationConfig
 from .deferral import auto
 from .exclude import exclude_from_trace
+from .exported import Exported, load_compiled
 from .load import Loaded, load, load_outputs
 from .partial import partial_trace
 from .trace import trace
@@ -12,6 +13,7 @@ from .whole import xla_trace
 
 __all__ = [
     "DTRConfig",
+    "Exported",
     "GraphOptimizationConfig",
     "Loaded",
     "SublinearMemoryConfig",
@@ -20,6 +22,7 @@ __all__ = [
     "auto",
     "exclude_from_trace",
     "load",
+    "load_compiled",
     "load_outputs",
     "partial_trace",
     "trace",

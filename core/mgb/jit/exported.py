@@ -1,4 +1,4 @@
-"""What `export` writes, and what `load` makes of it: a function that was compiled in another process."""
+"""What `export` writes, and what `load_compiled` makes of it: a function compiled in another process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write(
     program: Program,
     options: Options,
 ) -> None:
-    """Write what `load` reads.
+    """Write what `load_compiled` reads.
 
     Parameters
     ----------
@@ -235,14 +235,23 @@ def _input(spec: ValueSpec, device: str, value: Any) -> Tensor:
 # reading
 
 
-def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> Exported:
-    """Read a file that `export` wrote. It holds machine code: load only files that you trust.
+def load_compiled(path: str | os.PathLike[str], backend: str | None = None) -> Exported:
+    """Read what ``trace.export`` wrote, and run the machine code in it: load only files that you trust.
+
+    Before any of it is run, the logger ``mgb.jit`` warns whose code it is: the file, the backend that made
+    it, and for what it was made. `load` reads ONNX files, which hold none.
 
     Parameters
     ----------
     path : path
+        Constants are mapped from the file.
     backend : str, optional
-        Compile the graph with this one, and leave the code in the file alone if it is another one's.
+        Compile the graph with this one, and leave the code in the file alone if it is another one's. With
+        ``"eager"`` nothing but NumPy runs.
+
+    Returns
+    -------
+    Exported
 
     Raises
     ------
@@ -251,6 +260,8 @@ def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> E
     ExportedTargetError
         Its code cannot run here, nor be compiled again; the message says what to install.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise GraphFileError(f"load_compiled takes the path of a file, not a {type(path).__name__}")
     file = Reader(path)
     with file.reading("the header"):
         content = file.content
@@ -267,7 +278,12 @@ def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> E
     if wanted and own not in wanted[:1]:
         return Exported(name, graph, ends, _compiled(file, graph, options), f"{backend} is asked for")
     try:
-        return Exported(name, graph, ends, unpack(program, file, graph, _backend(own, target)))
+        maker = _backend(own, target)
+        if _has_code(program, file):
+            logger.warning(
+                "%s holds machine code, which runs now: backend %r made it for %.160s", file.name, own, target
+            )
+        return Exported(name, graph, ends, unpack(program, file, graph, maker))
     except GraphFileError:
         raise
     except Exception as error:  # whatever a backend says of code that it cannot use
@@ -285,6 +301,11 @@ def _backend(name: str | None, target: Any) -> Backend | None:
     if reason is not None:
         raise ExportedTargetError(reason)
     return backend
+
+
+def _has_code(program: Any, file: Reader) -> bool:
+    with file.reading("the program"):
+        return any(blob is not None for _, blob in program["kernels"])
 
 
 def _compiled(file: Reader, graph: Graph, options: Options) -> Program:
@@ -305,7 +326,7 @@ def _compiled_again(file: Reader, graph: Graph, options: Options, own: str | Non
     except BackendError as error:
         raise ExportedTargetError(
             f"the code in {file.name} cannot be used: {reason}; and it cannot be compiled again: {error}; or "
-            f"run it op by op: mgb.jit.load({file.name!r}, backend='eager')"
+            f"run it op by op: mgb.jit.load_compiled({file.name!r}, backend='eager')"
         ) from error
     return _compiled(file, graph, replace(options, backend=names))
 

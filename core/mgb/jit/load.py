@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..errors import (
+    CompiledFileError,
     ConversionError,
-    ExportError,
     OnnxFileError,
     OnnxInputError,
     OnnxUnsupportedError,
     TraceMismatchError,
 )
-from ..graph_file import is_graph_file
 from ..ir import Graph
 from ..onnx.read import read_model
 from ..onnx.values import ValueSpec
@@ -25,7 +24,6 @@ from .trace import trace
 
 if TYPE_CHECKING:
     from ..onnx.model import Model
-    from .exported import Exported
 
 
 #: Ways through one model, by branches and turns of loops that depend on data, that are kept compiled.
@@ -232,14 +230,14 @@ def load(
     outputs: Sequence[str] | None = None,
     device: str | None = None,
     **options: Any,
-) -> Loaded | Exported:
-    """Read an ONNX file, one that ``trace.dump`` wrote or any other, or what ``trace.export`` wrote.
+) -> Loaded:
+    """Read an ONNX file, one that ``trace.dump`` wrote or any other. It is data: no code in it is ever run.
 
-    An exported file takes `backend` alone, and holds machine code: load only files that you trust.
+    What ``trace.export`` wrote is refused, whatever the file is called: see `load_compiled`.
 
     Parameters
     ----------
-    file : path or binary file object
+    file : path, binary file object or bytes
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND``.
     outputs : sequence of str, optional
@@ -251,13 +249,12 @@ def load(
 
     Returns
     -------
-    Loaded, or Exported for what ``trace.export`` wrote
+    Loaded
 
     Raises
     ------
-    GraphFileError, GraphFileVersionError, ExportedTargetError, ExportError
-        For what ``trace.export`` wrote: it is damaged, of a newer mgb, cannot run here, or takes no such
-        option.
+    CompiledFileError
+        It is what ``trace.export`` wrote.
     OnnxFileError
         It is no ONNX file, or a damaged one; `OnnxVersionError`: one of a version that is not read.
     OnnxUnsupportedError
@@ -267,8 +264,6 @@ def load(
     """
     if isinstance(file, str | os.PathLike) and "\0" in os.fspath(file):
         raise OnnxFileError(f"{file!r} is no path: it has a zero byte")
-    if is_graph_file(file):
-        return _exported(file, backend, {"outputs": outputs, "device": device, **options})
     try:
         file_read = read_model(file)
         from ..onnx.model import (
@@ -276,24 +271,12 @@ def load(
         )  # it brings the table of all operators, which `import mgb` does without
 
         model = Model(file_read, outputs, device)
-    except (OnnxFileError, OnnxUnsupportedError) as error:
+    except (CompiledFileError, OnnxFileError, OnnxUnsupportedError) as error:
         if isinstance(file, str | os.PathLike):
             error.args = (f"{os.fspath(file)}: {error}",)
         raise
     structure = model.file.structure if outputs is None else ""
     return Loaded(model, tuple(_output_specs(model, outputs)), structure, backend, options)
-
-
-def _exported(file: Any, backend: str | None, other: dict[str, Any]) -> Exported:
-    from .exported import load_exported
-
-    for name, value in other.items():
-        if value is not None:
-            raise ExportError(
-                f"load({name}={value!r}) is for ONNX files; {os.fspath(file)} was exported with its options: "
-                "leave it out, or use f.dump"
-            )
-    return load_exported(file, backend)
 
 
 def _output_specs(model: Model, names: Sequence[str] | None) -> Iterator[ValueSpec]:

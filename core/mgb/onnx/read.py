@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .. import dtypes
-from ..errors import OnnxFileError, OnnxUnsupportedError, OnnxVersionError
+from ..errors import CompiledFileError, OnnxFileError, OnnxUnsupportedError, OnnxVersionError
+from ..graph_file import MAGIC
 from .ours import DOMAIN as DOMAIN
 from .ours import DUMP_VERSION as DUMP_VERSION
 from .ours import DUMPED as DUMPED
@@ -39,6 +40,8 @@ def read_model(file: str | os.PathLike[str] | BinaryIO | bytes) -> ModelFile:
 
     Raises
     ------
+    CompiledFileError
+        It is what ``trace.export`` wrote.
     OnnxFileError
         It is no ONNX file, or a damaged one; the message names the place.
     OnnxVersionError
@@ -47,13 +50,20 @@ def read_model(file: str | os.PathLike[str] | BinaryIO | bytes) -> ModelFile:
         It holds elements of a type that mgb lacks.
     FileNotFoundError
     """
+    data = _bytes_of(file)
+    if data.startswith(MAGIC):
+        raise CompiledFileError(
+            "this was written by trace.export and may hold machine code, which load never runs, whatever the "
+            "file is called; if you trust whoever made it: mgb.jit.load_compiled(path), or "
+            "mgb run --allow-code"
+        )
     onnx = onnx_package()
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     folder = Path(file).resolve().parent if isinstance(file, str | os.PathLike) else None
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(_bytes_of(file))
+        proto.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
         raise OnnxFileError(f"this is no ONNX file, or a truncated one: {error}") from error
     if not proto.HasField("graph"):
