@@ -63,6 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--allow-code", action="store_true", help="run the machine code in an exported file: do you trust it?"
     )
+    run.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="the most work that the file may ask for: see mgb.jit.LoadLimits",
+    )
     run.set_defaults(run=_run)
 
     backends = commands.add_parser(
@@ -176,6 +183,7 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.output,
         arguments.backend,
         arguments.allow_code,
+        arguments.limit,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from .errors import CommandError, FileCaseError
 from .graph_file import is_graph_file
 from .jit.exported import load_compiled
 from .jit.load import load
+from .limits import LoadLimits
 from .onnx.input_data import read_array
 from .onnx.testcases import CASES, Cases
 
@@ -26,6 +28,7 @@ def run_file(
     output: str | None,
     backend: str | None = None,
     allow_code: bool = False,
+    limits: Sequence[str] = (),
 ) -> int:
     """Run a file, print what it gives, and return the exit status: 1 when a test case fails.
 
@@ -43,6 +46,8 @@ def run_file(
         Overrides ``MGB_JIT_BACKEND``.
     allow_code : bool
         May machine code in the file run?
+    limits : sequence of str
+        ``NAME=NUMBER`` for fields of `LoadLimits`.
 
     Raises
     ------
@@ -60,8 +65,8 @@ def run_file(
             raise CommandError(f"--input {text}: {name!r} is given twice")
         given[name] = array
     try:
-        compiled = allow_code and is_graph_file(file)
-        model = load_compiled(file, backend) if compiled else load(file, backend)
+        read = load_compiled if allow_code and is_graph_file(file) else load
+        model: Any = read(file, backend, limits=_limits(limits))
     except OSError as error:
         raise CommandError(str(error)) from error
     if check:
@@ -72,6 +77,14 @@ def run_file(
     for name, value in results.items():
         print(f"{name}: {_shown(value)}")
     return 0
+
+
+def _limits(texts: Sequence[str]) -> LoadLimits:
+    try:
+        return LoadLimits(**{name: int(number) for name, _, number in (t.partition("=") for t in texts)})
+    except (TypeError, ValueError) as error:
+        names = ", ".join(field.name for field in fields(LoadLimits))
+        raise CommandError(f"--limit {' '.join(texts)}: give NAME=NUMBER, where NAME is {names}") from error
 
 
 def _input(text: str) -> tuple[str, Array]:

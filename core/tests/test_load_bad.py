@@ -12,8 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.errors import OnnxFileError, OnnxMissingError, OnnxUnsupportedError, OnnxVersionError
-from mgb.jit import load
+from mgb.errors import (
+    LoadLimitError,
+    OnnxFileError,
+    OnnxMissingError,
+    OnnxUnsupportedError,
+    OnnxVersionError,
+)
+from mgb.jit import LoadLimits, load
 
 if importlib.util.find_spec("onnx") is None:
     pytest.skip("the onnx package is not installed: pip install onnx", allow_module_level=True)
@@ -225,7 +231,7 @@ def test_functions_that_explode_are_refused() -> None:
         functions.append(h.make_function("ai.mgb", f"f{i}", ["x0"], ["y"], nodes, [h.make_opsetid("", 17)]))
     model = onnx.load_from_string(calling("f39", functions[-1]))
     model.functions.extend(functions[:-1])
-    refuses(model, "spell out to")
+    refuses(model, "nodes and ops", LoadLimitError)
 
 
 def test_an_op_of_ours_is_found_by_name_only() -> None:
@@ -289,7 +295,7 @@ def test_a_sparse_weight_of_a_lying_shape_is_refused() -> None:
     sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "s"))
     sparse.indices.CopyFrom(onnx.numpy_helper.from_array(np.zeros(1, np.int64), "i"))
     sparse.dims.extend([1 << 40, 1 << 20])
-    refuses(model, "sparse initializer 's'")
+    refuses(model, "sparse initializer 's'", LoadLimitError)
 
 
 def test_an_error_names_the_file(tmp_path: Path) -> None:
@@ -299,13 +305,12 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
         load(path)
 
 
-def test_the_turns_of_a_run_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgb.onnx.model.MOST_NODES", 1000)
-    function = load(io.BytesIO(loop()))
+def test_the_turns_of_a_run_are_bounded_together() -> None:
+    function = load(io.BytesIO(loop()), limits=LoadLimits(nodes=2000))
     x = np.ones(3, np.float32)
     assert function(x, np.array(300))[0].numpy().tolist() == [301] * 3  # 900 nodes in the body
-    with pytest.raises(OnnxUnsupportedError, match="more than 1000 nodes"):
-        function(x, np.array(400))
+    with pytest.raises(LoadLimitError, match="and 2000 are allowed"):
+        function(x, np.array(700))
 
 
 def test_functions_may_not_exhaust_the_stack() -> None:
@@ -319,7 +324,7 @@ def test_functions_may_not_exhaust_the_stack() -> None:
     ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])]
     graph = h.make_graph([h.make_node("f1999", ["x"], ["y"], domain="own")], "g", *ends)
     file = h.make_model(graph, functions=functions, opset_imports=imports)
-    with pytest.raises(OnnxFileError, match="deep"):
+    with pytest.raises(LoadLimitError, match="depth"):
         load(io.BytesIO(file.SerializeToString()))
 
 

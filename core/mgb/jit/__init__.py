@@ -2,6 +2,7 @@
 
 from ..errors import TraceError, TraceMismatchError
 from ..executor import DTRConfig, SublinearMemoryConfig
+from ..limits import LoadLimits
 from .config import GraphOptimizationConfig
 from .deferral import auto
 from .exclude import exclude_from_trace
@@ -15,6 +16,7 @@ __all__ = [
     "DTRConfig",
     "Exported",
     "GraphOptimizationConfig",
+    "LoadLimits",
     "Loaded",
     "SublinearMemoryConfig",
     "TraceError",

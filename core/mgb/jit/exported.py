@@ -26,6 +26,7 @@ from ..executor import Options, Program, compile_program
 from ..executor.portable import pack, unpack
 from ..graph_file import Reader, Writer
 from ..ir import CONST, Graph, Node
+from ..limits import DEFAULT_LIMITS, LoadLimits, Meter
 from ..onnx.values import ValueSpec
 from ..tensor import Tensor, active_trace, wrap
 from .captured import Ends
@@ -235,7 +236,9 @@ def _input(spec: ValueSpec, device: str, value: Any) -> Tensor:
 # reading
 
 
-def load_compiled(path: str | os.PathLike[str], backend: str | None = None) -> Exported:
+def load_compiled(
+    path: str | os.PathLike[str], backend: str | None = None, *, limits: LoadLimits = DEFAULT_LIMITS
+) -> Exported:
     """Read what ``trace.export`` wrote, and run the machine code in it: load only files that you trust.
 
     Before any of it is run, the logger ``mgb.jit`` warns whose code it is: the file, the backend that made
@@ -248,6 +251,8 @@ def load_compiled(path: str | os.PathLike[str], backend: str | None = None) -> E
     backend : str, optional
         Compile the graph with this one, and leave the code in the file alone if it is another one's. With
         ``"eager"`` nothing but NumPy runs.
+    limits : LoadLimits
+        The most work that a call may ask for, as the graph says; machine code does what it likes.
 
     Returns
     -------
@@ -259,6 +264,8 @@ def load_compiled(path: str | os.PathLike[str], backend: str | None = None) -> E
         The file is damaged, or newer than this mgb.
     ExportedTargetError
         Its code cannot run here, nor be compiled again; the message says what to install.
+    LoadLimitError
+        It asks for more work than `limits` allow.
     """
     if not isinstance(path, str | os.PathLike):
         raise GraphFileError(f"load_compiled takes the path of a file, not a {type(path).__name__}")
@@ -274,6 +281,7 @@ def load_compiled(path: str | os.PathLike[str], backend: str | None = None) -> E
     graph = file.graph(recorded, "the graph")
     with file.reading("the header"):
         _check_ends(ends, graph)
+    Meter(limits).graph(graph)
     wanted = [n.strip().lower() for n in (backend or "").split(",") if n.strip()]
     if wanted and own not in wanted[:1]:
         return Exported(name, graph, ends, _compiled(file, graph, options), f"{backend} is asked for")

@@ -11,12 +11,15 @@ import numpy as np
 from ..errors import (
     CompiledFileError,
     ConversionError,
+    LoadLimitError,
     OnnxFileError,
     OnnxInputError,
     OnnxUnsupportedError,
+    SymbolicReadError,
     TraceMismatchError,
 )
 from ..ir import Graph
+from ..limits import DEFAULT_LIMITS, LoadLimits, Meter, metered
 from ..onnx.read import read_model
 from ..onnx.values import ValueSpec
 from ..tensor import Tensor, active_trace
@@ -67,7 +70,7 @@ class Loaded:
         self.inputs = model.file.inputs
         self.outputs = outputs
         self.metadata = dict(model.file.metadata)
-        self._options = {"without_host": True, "backend": backend, **options}
+        self._options = {"without_host": True, "backend": backend, "symbolic": True, **options}
         self._checked: set[tuple[Any, ...]] = set()
         self._paths = [trace(self._body, **self._options)]
 
@@ -94,6 +97,8 @@ class Loaded:
             They are too many or too few, or one has another name, dtype or shape than the file says.
         OnnxNodeError
             A node cannot be computed on values of these shapes.
+        LoadLimitError
+            The model asks for more work on values of these shapes than it was allowed.
         """
         return self._arrange(self._run(self._bound(args, kwargs)), self.outputs)
 
@@ -105,11 +110,20 @@ class Loaded:
     def _run(self, inputs: list[Any]) -> tuple[Any, ...]:
         """The results of the way through the model that these values take.
 
-        Where an If or a Loop asks for a value that is computed from data, another call may go another way:
-        each way has a trace of its own, the latest one is tried first.
+        Nothing is computed before the whole call is recorded, and so measured, except where an If or a Loop
+        asks for a value that is computed from data. Another call may then go another way: each way has a
+        trace of its own, the latest one is tried first.
         """
         if active_trace() is not None:
             return self._model(*inputs)  # part of the trace around it, whose mismatches are its own
+        try:
+            return self._follow(inputs)
+        except SymbolicReadError:
+            self._options = {**self._options, "symbolic": False}
+            self._paths = [trace(self._body, **self._options)]
+            return self._follow(inputs)
+
+    def _follow(self, inputs: list[Any]) -> tuple[Any, ...]:
         paths = self._paths
         for path in paths:
             try:
@@ -229,6 +243,7 @@ def load(
     *,
     outputs: Sequence[str] | None = None,
     device: str | None = None,
+    limits: LoadLimits = DEFAULT_LIMITS,
     **options: Any,
 ) -> Loaded:
     """Read an ONNX file, one that ``trace.dump`` wrote or any other. It is data: no code in it is ever run.
@@ -244,6 +259,8 @@ def load(
         Names of values in the graph that a call gives; None: the model's own outputs.
     device : str, optional
         Where the weights are; None: the default device.
+    limits : LoadLimits
+        The most work that loading it, and each call, may ask for.
     **options
         Of `trace`: ``opt_level``, ``fast_math``, ``symbolic``, ...
 
@@ -255,6 +272,8 @@ def load(
     ------
     CompiledFileError
         It is what ``trace.export`` wrote.
+    LoadLimitError
+        It asks for more work than `limits` allow; a call may raise it too.
     OnnxFileError
         It is no ONNX file, or a damaged one; `OnnxVersionError`: one of a version that is not read.
     OnnxUnsupportedError
@@ -265,13 +284,14 @@ def load(
     if isinstance(file, str | os.PathLike) and "\0" in os.fspath(file):
         raise OnnxFileError(f"{file!r} is no path: it has a zero byte")
     try:
-        file_read = read_model(file)
+        with metered(Meter(limits)):
+            file_read = read_model(file)
         from ..onnx.model import (
             Model,
         )  # it brings the table of all operators, which `import mgb` does without
 
-        model = Model(file_read, outputs, device)
-    except (CompiledFileError, OnnxFileError, OnnxUnsupportedError) as error:
+        model = Model(file_read, outputs, device, limits)
+    except (CompiledFileError, LoadLimitError, OnnxFileError, OnnxUnsupportedError) as error:
         if isinstance(file, str | os.PathLike):
             error.args = (f"{os.fspath(file)}: {error}",)
         raise
