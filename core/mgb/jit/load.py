@@ -12,8 +12,10 @@ from ..errors import (
     CompiledFileError,
     ConversionError,
     LoadLimitError,
+    MgbError,
     OnnxFileError,
     OnnxInputError,
+    OnnxNodeError,
     OnnxUnsupportedError,
     SymbolicReadError,
     TraceMismatchError,
@@ -122,6 +124,11 @@ class Loaded:
             self._options = {**self._options, "symbolic": False}
             self._paths = [trace(self._body, **self._options)]
             return self._follow(inputs)
+        except (MgbError, MemoryError):
+            raise
+        except Exception as error:  # an op on values that it cannot take, such as an index out of range
+            self._model(*inputs)  # op by op, which names the node
+            raise OnnxNodeError(f"the model fails with {type(error).__name__}: {error}") from error
 
     def _follow(self, inputs: list[Any]) -> tuple[Any, ...]:
         paths = self._paths
