@@ -15,7 +15,7 @@ from .errors import LoadLimitError, LoadLimitsError
 from .executor.profile_cost import operations
 from .ir import Graph, Node, Op, input_node
 from .tensor import ACTIVE, Session, Tensor, wrap
-from .tracing import Builder, make_node
+from .tracing import Builder
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,7 @@ class _Metered:
         return getattr(self._inner, name)
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        self._meter.op(make_node(op, tuple([input_node(t.spec) for t in inputs]), params))
+        specs = [t.spec for t in inputs]
+        self._meter.op(Node(op, tuple(map(input_node, specs)), params, op.infer(*specs, **params)))
         out: Tensor = self._inner.step(op, inputs, params)
         return out

@@ -65,7 +65,20 @@ def onnx_bases() -> tuple[bytes, ...]:
     small += [models.recurrent("LSTM", 4, "bidirectional"), models.recurrent("GRU", 3, "reverse")]
     node = models.h.make_node("Neg", ["x0"], ["y"])
     small.append(models.calling("f", models.our_function("f", {"op": "neg", "params": {}}, [node])))
-    return tuple(small)
+    return (*small, *map(_external, small[:4]))
+
+
+def _external(data: bytes) -> bytes:
+    """The model, with an initializer whose data is in another file."""
+    import onnx
+
+    model = onnx.load_from_string(data)
+    tensor = model.graph.initializer.add(name="outside", dims=[3], data_type=1, data_location=1)
+    for key, value in (("location", "weights"), ("offset", "64"), ("length", "12")):
+        tensor.external_data.add(key=key, value=value)
+    model.graph.node.add(op_type="Add", input=["outside", "outside"], output=["also"])
+    model.graph.output.add(name="also")
+    return bytes(model.SerializeToString())
 
 
 @cache
@@ -78,7 +91,8 @@ def onnx_cases() -> tuple[bytes, ...]:
 
 
 def try_onnx(data: bytes) -> None:
-    function = load(io.BytesIO(data), "EAGER", limits=LIMITS)
+    source = _written(data) if len(data) % 2 else io.BytesIO(data)
+    function = load(source, "EAGER", limits=LIMITS)
     function(*map(ones, function.inputs))
 
 
@@ -138,6 +152,7 @@ def try_code(data: bytes) -> None:
 
 
 _FOLDER = tempfile.mkdtemp()
+(Path(_FOLDER) / "weights").write_bytes(bytes(100))
 
 
 def _written(data: bytes) -> Path:
@@ -210,7 +225,17 @@ def _of_onnx(bases: Callable[[], tuple[bytes, ...]]) -> mutations.Mutation:
     import onnx
     from mgb.onnx.operators import TABLE
 
-    texts = (*mutations.TEXTS, *sorted(name for _, name in TABLE), "i", "c", "a", "n", "shape")
+    texts = (
+        *mutations.TEXTS,
+        *sorted(name for _, name in TABLE),
+        "weights",
+        "../x",
+        "i",
+        "c",
+        "a",
+        "n",
+        "shape",
+    )
     return mutations.protobuf(onnx.load_from_string, bases(), texts)
 
 

@@ -103,12 +103,11 @@ def operations(node: Node) -> int:
         return 2 * _PAIRS[node.op.name](node)
     if node.op.name in _MOVING:
         return 0
-    read = max((i.spec.size for i in node.inputs), default=0)
-    return {
-        Kind.ELEMENTWISE: node.spec.size,
-        Kind.REDUCE: read,
-        Kind.OPAQUE: read,
-    }.get(node.op.kind, 0)
+    if node.op.kind is Kind.ELEMENTWISE:
+        return node.spec.size
+    if node.op.kind in (Kind.REDUCE, Kind.OPAQUE):
+        return max((i.spec.size for i in node.inputs), default=0)
+    return 0
 
 
 def _matmul_pairs(node: Node) -> int:
