@@ -225,17 +225,8 @@ def _of_onnx(bases: Callable[[], tuple[bytes, ...]]) -> mutations.Mutation:
     import onnx
     from mgb.onnx.operators import TABLE
 
-    texts = (
-        *mutations.TEXTS,
-        *sorted(name for _, name in TABLE),
-        "weights",
-        "../x",
-        "i",
-        "c",
-        "a",
-        "n",
-        "shape",
-    )
+    names = ("weights", "../x", "i", "c", "a", "n", "shape")
+    texts = (*mutations.TEXTS, *sorted(name for _, name in TABLE), *names)
     return mutations.protobuf(onnx.load_from_string, bases(), texts)
 
 

@@ -102,8 +102,20 @@ def messages(message: Any) -> list[Any]:
     return found
 
 
+def strings(root: Any) -> list[str]:
+    """The names in a message, which fit other places of it better than any text."""
+    found = []
+    for message in messages(root):
+        for field, value in message.ListFields():
+            if field.type == field.TYPE_STRING:
+                found.extend(value if hasattr(value, "extend") else [value])
+    return found
+
+
 def _mutate_message(root: Any, other: Any, texts: Sequence[str], random: Random) -> None:
     message = random.choice(messages(root))
+    if random.random() < 0.7:
+        texts = strings(root) or texts
     fields = message.DESCRIPTOR.fields
     set_fields = [field for field, _ in message.ListFields()]
     field = random.choice(set_fields if set_fields and random.random() < 0.8 else list(fields))

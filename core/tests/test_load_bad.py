@@ -16,6 +16,7 @@ from mgb.errors import (
     LoadLimitError,
     OnnxFileError,
     OnnxMissingError,
+    OnnxNodeError,
     OnnxUnsupportedError,
     OnnxVersionError,
 )
@@ -28,7 +29,7 @@ import onnx
 from bad_models import proto, refuses
 from onnx import TensorProto, helper
 from onnx import helper as h
-from onnx_models import calling, loop, our_function, residual_network
+from onnx_models import calling, loop, model, our_function, residual_network
 
 # damage
 
@@ -333,3 +334,19 @@ def test_a_location_that_is_no_name_is_refused(tmp_path: Path, location: str) ->
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with pytest.raises(OnnxFileError, match=r"cannot be the name|is not there|is not a file"):
         load(external(tmp_path, location))
+
+
+def test_values_that_a_node_cannot_take_name_it_at_every_call() -> None:
+    """Also in a call that is compiled by then."""
+    node = h.make_node("Gather", ["x", "i"], ["y"], name="picked")
+    value = helper.make_tensor_value_info
+    ends = (
+        [value("x", TensorProto.FLOAT, [3]), value("i", TensorProto.INT64, [2])],
+        [value("y", TensorProto.FLOAT, [2])],
+    )
+    function = load(io.BytesIO(model([node], *ends)), "EAGER")
+    x = np.array([1, 2, 3], np.float32)
+    for _ in range(3):
+        assert function(x, np.array([2, 0])).numpy().tolist() == [3, 1]
+        with pytest.raises(OnnxNodeError, match=r"'picked' \(Gather\)"):
+            function(x, np.array([7, 0]))
