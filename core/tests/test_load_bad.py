@@ -350,3 +350,13 @@ def test_values_that_a_node_cannot_take_name_it_at_every_call() -> None:
         assert function(x, np.array([2, 0])).numpy().tolist() == [3, 1]
         with pytest.raises(OnnxNodeError, match=r"'picked' \(Gather\)"):
             function(x, np.array([7, 0]))
+
+
+def test_attributes_that_the_onnx_package_cannot_take_are_named() -> None:
+    """It spells the operator out by others, and finds no type in an empty list."""
+    node = h.make_node("Celu", ["x"], ["y"], name="spelt")
+    node.attribute.add(name="alpha", type=onnx.AttributeProto.FLOATS)
+    value = helper.make_tensor_value_info
+    ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])]
+    with pytest.raises(OnnxNodeError, match="'spelt'"):
+        load(io.BytesIO(model([node], *ends)), "EAGER")(np.ones(2, np.float32))
