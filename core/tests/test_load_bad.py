@@ -354,9 +354,11 @@ def test_values_that_a_node_cannot_take_name_it_at_every_call() -> None:
 
 def test_attributes_that_the_onnx_package_cannot_take_are_named() -> None:
     """It spells the operator out by others, and finds no type in an empty list."""
-    node = h.make_node("Celu", ["x"], ["y"], name="spelt")
-    node.attribute.add(name="alpha", type=onnx.AttributeProto.FLOATS)
+    node = h.make_node("RotaryEmbedding", ["x", "a", "a"], ["y"], name="spelt")
+    node.attribute.add(name="interleaved", type=onnx.AttributeProto.INTS)
     value = helper.make_tensor_value_info
-    ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])]
+    shapes = {"x": [1, 2, 3, 4], "a": [1, 3, 2]}
+    inputs = [value(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    data = model([node], inputs, [value("y", TensorProto.FLOAT, None)], opset=23)
     with pytest.raises(OnnxNodeError, match="'spelt'"):
-        load(io.BytesIO(model([node], *ends)), "EAGER")(np.ones(2, np.float32))
+        load(io.BytesIO(data), "EAGER")(*(np.ones(s, np.float32) for s in shapes.values()))
