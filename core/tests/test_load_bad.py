@@ -362,3 +362,12 @@ def test_attributes_that_the_onnx_package_cannot_take_are_named() -> None:
     data = model([node], inputs, [value("y", TensorProto.FLOAT, None)], opset=23)
     with pytest.raises(OnnxNodeError, match="'spelt'"):
         load(io.BytesIO(data), "EAGER")(*(np.ones(s, np.float32) for s in shapes.values()))
+
+
+def test_more_axes_than_numpy_broadcasts_are_named() -> None:
+    node = h.make_node("Expand", ["x", "shape"], ["y"], name="wide")
+    value = helper.make_tensor_value_info
+    ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, None)]
+    data = model([node], *ends, {"shape": np.ones(60, np.int64)})
+    with pytest.raises(OnnxNodeError, match="'wide'"):
+        load(io.BytesIO(data), "EAGER")(np.ones(2, np.float32))

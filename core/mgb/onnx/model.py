@@ -34,7 +34,7 @@ from .structure import Body, Call, Function, ModelFile, Reference
 from .values import Value, Weights, fresh, host_of, is_known, result_of, unfold
 
 #: What a damaged model can make the rules of NumPy and Python raise on impossible values.
-_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 Scope = MutableMapping[str, Value]
 
@@ -242,7 +242,7 @@ class _at:
         place = self._call.place
         if isinstance(error, OnnxUnsupportedError) and place not in str(error):
             raise OnnxUnsupportedError(f"{place}: {error}") from error
-        if isinstance(error, OnnxNodeError | OnnxFileError | TraceError):
+        if isinstance(error, LoadLimitError | OnnxNodeError | OnnxFileError | TraceError):
             return  # it has its place, or is none of the node's
         if isinstance(error, _FAILURES):
             raise OnnxNodeError(f"{place}: {error or type(error).__name__}") from error
