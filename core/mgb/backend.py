@@ -350,7 +350,7 @@ class Backend(ABC):
     def mismatch(self, target: str) -> str | None:
         """Why kernels saved for `target`, maybe on another machine, cannot run here; None when they can.
 
-        Imports no toolchain, and does without one: `load` may be called where `probe` has an objection.
+        Imports no toolchain, and does without one: files are loaded where `probe` has an objection.
         """
         here = self.target()
         return None if target == here else f"they were compiled for {target}, here is {here}"

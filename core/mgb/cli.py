@@ -50,7 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--save", metavar="FILE", help="also write a trace that Perfetto shows")
     profile.set_defaults(run=_profile)
 
-    run = commands.add_parser("run", help="run an ONNX file, or check it with its own test cases")
+    run = commands.add_parser(
+        "run", help="run an ONNX or exported file, or check an ONNX file with its own test cases"
+    )
     run.add_argument("file", metavar="FILE")
     run.add_argument("--check", action="store_true", help="compare with the test cases in the file")
     run.add_argument(
@@ -58,6 +60,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--output", metavar="DIR", help="where the outputs go, each as NAME.npy")
     run.add_argument("--backend", help="overrides MGB_JIT_BACKEND")
+    run.add_argument(
+        "--allow-code", action="store_true", help="run the machine code in an exported file: do you trust it?"
+    )
+    run.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="the most work that the file may ask for: see mgb.jit.LoadLimits",
+    )
     run.set_defaults(run=_run)
 
     backends = commands.add_parser(
@@ -128,6 +140,8 @@ def _target(arguments: argparse.Namespace) -> tuple[Any, list[Any]]:
     path, _, name = arguments.target.rpartition(":")
     if not path or not Path(path).is_file():
         raise CommandError(f"{arguments.target!r} is not FILE:FUNCTION with a FILE that exists")
+    if Path(path).suffix != ".py":
+        raise CommandError(f"{path} is no Python file, NAME.py; mgb run reads ONNX and exported files")
     module = _load(Path(path))
     function = getattr(module, name, None)
     if not callable(function):
@@ -162,7 +176,15 @@ def _inputs(shapes: str) -> list[Any]:
 def _run(arguments: argparse.Namespace) -> int:
     from .runs import run_file
 
-    return run_file(arguments.file, arguments.check, arguments.input, arguments.output, arguments.backend)
+    return run_file(
+        arguments.file,
+        arguments.check,
+        arguments.input,
+        arguments.output,
+        arguments.backend,
+        arguments.allow_code,
+        arguments.limit,
+    )
 
 
 def _backends(arguments: argparse.Namespace) -> int:

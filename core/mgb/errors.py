@@ -128,6 +128,10 @@ class GraphFileVersionError(GraphFileError):
     """An exported function in a format that this version does not read."""
 
 
+class CompiledFileError(FileFormatError):
+    """An exported function, which may hold machine code, was given to what reads data alone."""
+
+
 class ExportError(MgbError, ValueError):
     """A function that cannot be exported as it is asked for."""
 
@@ -162,6 +166,43 @@ class OnnxNodeError(MgbError, ValueError):
 
 class OnnxInputError(MgbError, TypeError):
     """Arguments that are not the inputs of a loaded model."""
+
+
+#: What each limit of `mgb.jit.LoadLimits` counts.
+_COUNTED = {
+    "nodes": "nodes and ops",
+    "turns": "turns of a loop",
+    "depth": "graphs and functions inside each other",
+    "elements": "elements of one value",
+    "bytes": "bytes of values",
+    "operations": "operations on numbers",
+}
+
+
+class LoadLimitError(MgbError, RuntimeError):
+    """A file asks for more work than it was allowed.
+
+    Parameters
+    ----------
+    place : str
+        The node, or where else in the file.
+    limit : str
+        The field of `mgb.jit.LoadLimits`.
+    wanted, allowed : int
+        What was asked for up to here, and the limit.
+    """
+
+    def __init__(self, place: str, limit: str, wanted: int, allowed: int) -> None:
+        self.place, self.limit, self.wanted, self.allowed = place, limit, wanted, allowed
+        shown, more = (n if n < 1 << 64 else f"2**{n.bit_length()}" for n in (wanted, 2 * wanted))
+        super().__init__(
+            f"{place}: it asks for {shown} {_COUNTED[limit]}, and {allowed} are allowed; if that is meant: "
+            f"load(file, limits=LoadLimits({limit}={more})), or mgb run --limit {limit}={more}"
+        )
+
+
+class LoadLimitsError(MgbError, ValueError):
+    """Limits for loaded files that are no whole numbers above 0, or have no such name."""
 
 
 class OnnxMissingError(MgbError, ImportError):

@@ -116,10 +116,8 @@ def _spec(spec: Spec) -> list[Any]:
     return [spec.dtype.name, list(spec.shape), spec.device]
 
 
-def is_graph_file(path: Any) -> bool:
+def is_graph_file(path: str | os.PathLike[str]) -> bool:
     """Does the file at `path` begin as those that `Writer` makes?"""
-    if not isinstance(path, str | os.PathLike):
-        return False
     with open(path, "rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
@@ -154,7 +152,7 @@ class Reader:
         self._bytes: Array = np.memmap(path, np.uint8, "r").view(np.ndarray)
         magic, version, checksum, length, data = _HEAD.unpack_from(self._bytes.data)
         if magic != MAGIC:
-            raise self.error("the head", "it is no file that mgb exported")
+            raise self.error("the head", "trace.export did not write it; mgb.jit.load reads ONNX files")
         if version > VERSION:
             raise GraphFileVersionError(
                 f"{self.name} was written by a newer mgb (format {version}, this one reads {VERSION}): "

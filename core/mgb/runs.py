@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .errors import CommandError, FileCaseError
+from .graph_file import is_graph_file
+from .jit.exported import load_compiled
 from .jit.load import load
+from .limits import LoadLimits
 from .onnx.input_data import read_array
 from .onnx.testcases import CASES, Cases
 
@@ -18,14 +22,20 @@ Array = np.ndarray[Any, Any]
 
 
 def run_file(
-    file: str, check: bool, inputs: Sequence[str], output: str | None, backend: str | None = None
+    file: str,
+    check: bool,
+    inputs: Sequence[str],
+    output: str | None,
+    backend: str | None = None,
+    allow_code: bool = False,
+    limits: Sequence[str] = (),
 ) -> int:
     """Run a file, print what it gives, and return the exit status: 1 when a test case fails.
 
     Parameters
     ----------
     file : str
-        What `load` takes.
+        What `load` takes, or with `allow_code` what `load_compiled` takes.
     check : bool
         Run the file's test cases.
     inputs : sequence of str
@@ -34,6 +44,10 @@ def run_file(
         The folder where outputs go: a tensor as ``NAME.npy``, a sequence of them as ``NAME.npz``.
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND``.
+    allow_code : bool
+        May machine code in the file run?
+    limits : sequence of str
+        ``NAME=NUMBER`` for fields of `LoadLimits`.
 
     Raises
     ------
@@ -51,7 +65,8 @@ def run_file(
             raise CommandError(f"--input {text}: {name!r} is given twice")
         given[name] = array
     try:
-        model = load(file, backend=backend)
+        read = load_compiled if allow_code and is_graph_file(file) else load
+        model: Any = read(file, backend, limits=_limits(limits))
     except OSError as error:
         raise CommandError(str(error)) from error
     if check:
@@ -62,6 +77,14 @@ def run_file(
     for name, value in results.items():
         print(f"{name}: {_shown(value)}")
     return 0
+
+
+def _limits(texts: Sequence[str]) -> LoadLimits:
+    try:
+        return LoadLimits(**{name: int(number) for name, _, number in (t.partition("=") for t in texts)})
+    except (TypeError, ValueError) as error:
+        names = ", ".join(field.name for field in fields(LoadLimits))
+        raise CommandError(f"--limit {' '.join(texts)}: give NAME=NUMBER, where NAME is {names}") from error
 
 
 def _input(text: str) -> tuple[str, Array]:

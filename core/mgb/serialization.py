@@ -8,6 +8,7 @@ a file is ever executed.
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import struct
@@ -196,7 +197,7 @@ def _checksum(header: Header, nest: str, data: bytes | memoryview) -> int:
 def _array(name: str, entry: dict[str, Any], data: memoryview) -> np.ndarray[Any, Any]:
     dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
     start, stop = entry["data_offsets"]
-    wanted = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    wanted = dtype.itemsize * math.prod(shape)
     if not 0 <= start <= stop <= len(data) or stop - start != wanted:
         raise ValueError(f"the bytes of {name!r} are not there")
     return np.frombuffer(data[start:stop], dtype).reshape(shape).copy()

@@ -41,7 +41,7 @@ def attempt(path: Path, content: bytes) -> str:
     """What is wrong with a file, or nothing when it loads and runs right."""
     path.write_bytes(content)
     try:
-        g = jit.load(path)
+        g = jit.load_compiled(path)
     except errors.GraphFileError as error:
         assert str(path) in str(error)
         return str(error)
@@ -139,7 +139,7 @@ def test_any_part_of_the_text_may_be_anything(other: Any, content: bytes, tmp_pa
         file = tmp_path / "f.mgb"
         file.write_bytes(rewrite(content, lie(change)))
         try:
-            jit.load(file)
+            jit.load_compiled(file)
         except (errors.GraphFileError, errors.ExportedTargetError) as error:
             assert str(file) in str(error)
 
@@ -159,12 +159,12 @@ def test_a_parameter_that_lies_is_found_when_it_is_used(tmp_path: Path) -> None:
 
     file.write_bytes(rewrite(good, lie(change)))
     with pytest.raises((errors.GraphFileError, errors.ExportedRunError), match=r"lies about|damaged"):
-        jit.load(file)(X)
+        jit.load_compiled(file)(X)
 
 
 def test_an_index_out_of_range_is_not_the_fault_of_the_file(tmp_path: Path) -> None:
     trace(lambda x, i: x[i], backend="eager").export(tmp_path / "f.mgb", "f32[3]", "i32[2]")
-    g = jit.load(tmp_path / "f.mgb")
+    g = jit.load_compiled(tmp_path / "f.mgb")
     np.testing.assert_array_equal(g(X[0, :3], np.array([2, 0], np.int32)).numpy(), X[0, [2, 0]])
     with pytest.raises(IndexError) as caught:
         g(X[0, :3], np.array([5, 0], np.int32))
@@ -179,9 +179,9 @@ def test_deep_nesting_and_bad_json_are_found(content: bytes, tmp_path: Path) -> 
 def test_a_newer_format_says_so(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "f.mgb").write_bytes(rewrite(content, lambda text: text, version=2))
     with pytest.raises(errors.GraphFileVersionError, match="pip install --upgrade mgb"):
-        jit.load(tmp_path / "f.mgb")
+        jit.load_compiled(tmp_path / "f.mgb")
 
 
 def test_a_file_that_is_not_there_is_the_systems_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        jit.load(tmp_path / "none.mgb")
+        jit.load_compiled(tmp_path / "none.mgb")

@@ -12,7 +12,7 @@ import mgb.module as M
 import numpy as np
 import pytest
 from mgb.errors import DumpStateError
-from mgb.jit import load, trace
+from mgb.jit import load_compiled, trace
 from mgb.tensor import Tensor, tensor
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -25,7 +25,7 @@ def by_onnxruntime(path: Path) -> np.ndarray:
 
 
 def by_load(path: Path) -> np.ndarray:
-    return load(path)(tensor(X)).numpy()
+    return load_compiled(path)(tensor(X)).numpy()
 
 
 def dumped(function: Any, path: Path) -> np.ndarray:

@@ -12,8 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.errors import OnnxFileError, OnnxMissingError, OnnxUnsupportedError, OnnxVersionError
-from mgb.jit import load
+from mgb.errors import (
+    LoadLimitError,
+    OnnxFileError,
+    OnnxMissingError,
+    OnnxNodeError,
+    OnnxUnsupportedError,
+    OnnxVersionError,
+)
+from mgb.jit import LoadLimits, load
 
 if importlib.util.find_spec("onnx") is None:
     pytest.skip("the onnx package is not installed: pip install onnx", allow_module_level=True)
@@ -22,7 +29,7 @@ import onnx
 from bad_models import proto, refuses
 from onnx import TensorProto, helper
 from onnx import helper as h
-from onnx_models import calling, loop, our_function, residual_network
+from onnx_models import calling, loop, model, our_function, residual_network
 
 # damage
 
@@ -225,7 +232,7 @@ def test_functions_that_explode_are_refused() -> None:
         functions.append(h.make_function("ai.mgb", f"f{i}", ["x0"], ["y"], nodes, [h.make_opsetid("", 17)]))
     model = onnx.load_from_string(calling("f39", functions[-1]))
     model.functions.extend(functions[:-1])
-    refuses(model, "spell out to")
+    refuses(model, "nodes and ops", LoadLimitError)
 
 
 def test_an_op_of_ours_is_found_by_name_only() -> None:
@@ -289,7 +296,7 @@ def test_a_sparse_weight_of_a_lying_shape_is_refused() -> None:
     sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "s"))
     sparse.indices.CopyFrom(onnx.numpy_helper.from_array(np.zeros(1, np.int64), "i"))
     sparse.dims.extend([1 << 40, 1 << 20])
-    refuses(model, "sparse initializer 's'")
+    refuses(model, "sparse initializer 's'", LoadLimitError)
 
 
 def test_an_error_names_the_file(tmp_path: Path) -> None:
@@ -299,13 +306,12 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
         load(path)
 
 
-def test_the_turns_of_a_run_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgb.onnx.model.MOST_NODES", 1000)
-    function = load(io.BytesIO(loop()))
+def test_the_turns_of_a_run_are_bounded_together() -> None:
+    function = load(io.BytesIO(loop()), limits=LoadLimits(nodes=2000))
     x = np.ones(3, np.float32)
     assert function(x, np.array(300))[0].numpy().tolist() == [301] * 3  # 900 nodes in the body
-    with pytest.raises(OnnxUnsupportedError, match="more than 1000 nodes"):
-        function(x, np.array(400))
+    with pytest.raises(LoadLimitError, match="and 2000 are allowed"):
+        function(x, np.array(700))
 
 
 def test_functions_may_not_exhaust_the_stack() -> None:
@@ -319,7 +325,7 @@ def test_functions_may_not_exhaust_the_stack() -> None:
     ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])]
     graph = h.make_graph([h.make_node("f1999", ["x"], ["y"], domain="own")], "g", *ends)
     file = h.make_model(graph, functions=functions, opset_imports=imports)
-    with pytest.raises(OnnxFileError, match="deep"):
+    with pytest.raises(LoadLimitError, match="depth"):
         load(io.BytesIO(file.SerializeToString()))
 
 
@@ -328,3 +334,40 @@ def test_a_location_that_is_no_name_is_refused(tmp_path: Path, location: str) ->
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with pytest.raises(OnnxFileError, match=r"cannot be the name|is not there|is not a file"):
         load(external(tmp_path, location))
+
+
+def test_values_that_a_node_cannot_take_name_it_at_every_call() -> None:
+    """Also in a call that is compiled by then."""
+    node = h.make_node("Gather", ["x", "i"], ["y"], name="picked")
+    value = helper.make_tensor_value_info
+    ends = (
+        [value("x", TensorProto.FLOAT, [3]), value("i", TensorProto.INT64, [2])],
+        [value("y", TensorProto.FLOAT, [2])],
+    )
+    function = load(io.BytesIO(model([node], *ends)), "EAGER")
+    x = np.array([1, 2, 3], np.float32)
+    for _ in range(3):
+        assert function(x, np.array([2, 0])).numpy().tolist() == [3, 1]
+        with pytest.raises(OnnxNodeError, match=r"'picked' \(Gather\)"):
+            function(x, np.array([7, 0]))
+
+
+def test_attributes_that_the_onnx_package_cannot_take_are_named() -> None:
+    """It spells the operator out by others, and finds no type in an empty list."""
+    node = h.make_node("RotaryEmbedding", ["x", "a", "a"], ["y"], name="spelt")
+    node.attribute.add(name="interleaved", type=onnx.AttributeProto.INTS)
+    value = helper.make_tensor_value_info
+    shapes = {"x": [1, 2, 3, 4], "a": [1, 3, 2]}
+    inputs = [value(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    data = model([node], inputs, [value("y", TensorProto.FLOAT, None)], opset=23)
+    with pytest.raises(OnnxNodeError, match="'spelt'"):
+        load(io.BytesIO(data), "EAGER")(*(np.ones(s, np.float32) for s in shapes.values()))
+
+
+def test_more_axes_than_numpy_broadcasts_are_named() -> None:
+    node = h.make_node("Expand", ["x", "shape"], ["y"], name="wide")
+    value = helper.make_tensor_value_info
+    ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, None)]
+    data = model([node], *ends, {"shape": np.ones(60, np.int64)})
+    with pytest.raises(OnnxNodeError, match="'wide'"):
+        load(io.BytesIO(data), "EAGER")(np.ones(2, np.float32))

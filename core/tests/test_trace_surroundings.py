@@ -13,7 +13,7 @@ import pytest
 from mgb import Parameter, Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import DumpStateError
-from mgb.jit import load, partial_trace, trace, xla_trace
+from mgb.jit import load_compiled, partial_trace, trace, xla_trace
 from mgb.jit.reach import found_elsewhere
 from mgb.optimizer import SGD
 
@@ -265,7 +265,7 @@ def test_a_file_has_the_parameters_that_stand_in_the_modules_now(make: Any, tmp_
     network.weight = Parameter(floats(3, 3, seed=1))
     predict.export(tmp_path / "new.mgb")
     wanted = x @ floats(3, 3, seed=1).T + network.bias.numpy()
-    np.testing.assert_allclose(load(tmp_path / "new.mgb")(tensor(x)).numpy(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(load_compiled(tmp_path / "new.mgb")(tensor(x)).numpy(), wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("change", ["layer", "item"])

@@ -19,7 +19,7 @@ from mgb.errors import (
     TraceOutputError,
     UnknownInputError,
 )
-from mgb.jit import auto, load, partial_trace, trace, xla_trace
+from mgb.jit import auto, load, load_compiled, partial_trace, trace, xla_trace
 from mgb.optimizer import SGD
 from whole_steps import (
     LABELS,
@@ -154,8 +154,9 @@ def test_files(backend: str, tmp_path: Any) -> None:
     predict.export(tmp_path / "latest.mgb")
     predict.export(tmp_path / "types.mgb", "f32[4,3]", net=net)
     predict.dump(tmp_path / "model.onnx")
-    for name in ("latest.mgb", "types.mgb", "model.onnx"):
-        result = load(tmp_path / name)(tensor(x))
+    readers = {"latest.mgb": load_compiled, "types.mgb": load_compiled, "model.onnx": load}
+    for name, read in readers.items():
+        result = read(tmp_path / name)(tensor(x))
         np.testing.assert_allclose(np.asarray(result.numpy()), wanted, rtol=1e-5, atol=1e-6)
 
     net = Net()

@@ -88,7 +88,7 @@ def _name(ops: tuple[str, ...]) -> str:
 def flops(graph: Graph) -> int:
     """About how many operations on numbers a graph is; see `Cost`."""
     own = {n.op.name for n in graph.nodes if n.op.is_primitive}
-    return sum(map(_operations, decompose(graph, own | _words()).nodes))
+    return sum(map(operations, decompose(graph, own | _words()).nodes))
 
 
 def _words() -> set[str]:
@@ -97,17 +97,17 @@ def _words() -> set[str]:
     return {op.name for op in one}
 
 
-def _operations(node: Node) -> int:
+def operations(node: Node) -> int:
+    """About how many operations on numbers one node is; see `Cost`."""
     if node.op.name in _PAIRS:
         return 2 * _PAIRS[node.op.name](node)
     if node.op.name in _MOVING:
         return 0
-    read = max((i.spec.size for i in node.inputs), default=0)
-    return {
-        Kind.ELEMENTWISE: node.spec.size,
-        Kind.REDUCE: read,
-        Kind.OPAQUE: read,
-    }.get(node.op.kind, 0)
+    if node.op.kind is Kind.ELEMENTWISE:
+        return node.spec.size
+    if node.op.kind in (Kind.REDUCE, Kind.OPAQUE):
+        return max((i.spec.size for i in node.inputs), default=0)
+    return 0
 
 
 def _matmul_pairs(node: Node) -> int:

@@ -2,9 +2,11 @@
 
 from ..errors import TraceError, TraceMismatchError
 from ..executor import DTRConfig, SublinearMemoryConfig
+from ..limits import LoadLimits
 from .config import GraphOptimizationConfig
 from .deferral import auto
 from .exclude import exclude_from_trace
+from .exported import Exported, load_compiled
 from .load import Loaded, load, load_outputs
 from .partial import partial_trace
 from .trace import trace
@@ -12,7 +14,9 @@ from .whole import xla_trace
 
 __all__ = [
     "DTRConfig",
+    "Exported",
     "GraphOptimizationConfig",
+    "LoadLimits",
     "Loaded",
     "SublinearMemoryConfig",
     "TraceError",
@@ -20,6 +24,7 @@ __all__ = [
     "auto",
     "exclude_from_trace",
     "load",
+    "load_compiled",
     "load_outputs",
     "partial_trace",
     "trace",

@@ -101,11 +101,11 @@ class AheadOfTime(ABC):
                 self._families[False].keep(shapes_of(args, kwargs), variant)
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """Write a file that `mgb.jit.load` runs where no compiler is: the graph, its constants, its kernels.
+        """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.
 
         Tensors from outside, such as Parameters, become constants with the values that they have now. Shapes
         are those of the arguments. A processor that lacks what this one has, or another version of mgb, makes
-        `load` compile again. The file holds machine code: load only files that you trust.
+        it compile again. The file holds machine code: load only files that you trust.
 
         Parameters
         ----------

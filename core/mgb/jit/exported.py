@@ -1,4 +1,4 @@
-"""What `export` writes, and what `load` makes of it: a function that was compiled in another process."""
+"""What `export` writes, and what `load_compiled` makes of it: a function compiled in another process."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from ..executor import Options, Program, compile_program
 from ..executor.portable import pack, unpack
 from ..graph_file import Reader, Writer
 from ..ir import CONST, Graph, Node
+from ..limits import DEFAULT_LIMITS, LoadLimits, Meter
 from ..onnx.values import ValueSpec
 from ..tensor import Tensor, active_trace, wrap
 from .captured import Ends
@@ -54,7 +55,7 @@ def write(
     program: Program,
     options: Options,
 ) -> None:
-    """Write what `load` reads.
+    """Write what `load_compiled` reads.
 
     Parameters
     ----------
@@ -237,14 +238,27 @@ def _input(spec: ValueSpec, device: str, value: Any) -> Tensor:
 # reading
 
 
-def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> Exported:
-    """Read a file that `export` wrote. It holds machine code: load only files that you trust.
+def load_compiled(
+    path: str | os.PathLike[str], backend: str | None = None, *, limits: LoadLimits = DEFAULT_LIMITS
+) -> Exported:
+    """Read what ``trace.export`` wrote, and run the machine code in it: load only files that you trust.
+
+    Before any of it is run, the logger ``mgb.jit`` warns whose code it is: the file, the backend that made
+    it, and for what it was made. `load` reads ONNX files, which hold none.
 
     Parameters
     ----------
     path : path
+        Constants are mapped from the file.
     backend : str, optional
-        Compile the graph with this one, and leave the code in the file alone if it is another one's.
+        Compile the graph with this one, and leave the code in the file alone if it is another one's. With
+        ``"eager"`` nothing but NumPy runs.
+    limits : LoadLimits
+        The most work that a call may ask for, as the graph says; machine code does what it likes.
+
+    Returns
+    -------
+    Exported
 
     Raises
     ------
@@ -252,7 +266,11 @@ def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> E
         The file is damaged, or newer than this mgb.
     ExportedTargetError
         Its code cannot run here, nor be compiled again; the message says what to install.
+    LoadLimitError
+        It asks for more work than `limits` allow.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise GraphFileError(f"load_compiled takes the path of a file, not a {type(path).__name__}")
     file = Reader(path)
     with file.reading("the header"):
         content = file.content
@@ -265,11 +283,17 @@ def load_exported(path: str | os.PathLike[str], backend: str | None = None) -> E
     graph = file.graph(recorded, "the graph")
     with file.reading("the header"):
         _check_ends(ends, graph)
+    Meter(limits).graph(graph)
     wanted = [n.strip().lower() for n in (backend or "").split(",") if n.strip()]
     if wanted and own not in wanted[:1]:
         return Exported(name, graph, ends, _compiled(file, graph, options), f"{backend} is asked for")
     try:
-        return Exported(name, graph, ends, unpack(program, file, graph, _backend(own, target)))
+        maker = _backend(own, target)
+        if _has_code(program, file):
+            logger.warning(
+                "%s holds machine code, which runs now: backend %r made it for %.160s", file.name, own, target
+            )
+        return Exported(name, graph, ends, unpack(program, file, graph, maker))
     except GraphFileError:
         raise
     except Exception as error:  # whatever a backend says of code that it cannot use
@@ -287,6 +311,11 @@ def _backend(name: str | None, target: Any) -> Backend | None:
     if reason is not None:
         raise ExportedTargetError(reason)
     return backend
+
+
+def _has_code(program: Any, file: Reader) -> bool:
+    with file.reading("the program"):
+        return any(blob is not None for _, blob in program["kernels"])
 
 
 def _compiled(file: Reader, graph: Graph, options: Options) -> Program:
@@ -307,7 +336,7 @@ def _compiled_again(file: Reader, graph: Graph, options: Options, own: str | Non
     except BackendError as error:
         raise ExportedTargetError(
             f"the code in {file.name} cannot be used: {reason}; and it cannot be compiled again: {error}; or "
-            f"run it op by op: mgb.jit.load({file.name!r}, backend='eager')"
+            f"run it op by op: mgb.jit.load_compiled({file.name!r}, backend='eager')"
         ) from error
     return _compiled(file, graph, replace(options, backend=names))
 

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..errors import (
+    CompiledFileError,
     ConversionError,
-    ExportError,
+    LoadLimitError,
+    MgbError,
     OnnxFileError,
     OnnxInputError,
+    OnnxNodeError,
     OnnxUnsupportedError,
+    SymbolicReadError,
     TraceMismatchError,
 )
-from ..graph_file import is_graph_file
 from ..ir import Graph
+from ..limits import DEFAULT_LIMITS, LoadLimits, Meter, metered
 from ..onnx.read import read_model
 from ..onnx.values import ValueSpec
 from ..tensor import Tensor, active_trace
@@ -25,7 +29,6 @@ from .trace import trace
 
 if TYPE_CHECKING:
     from ..onnx.model import Model
-    from .exported import Exported
 
 
 #: Ways through one model, by branches and turns of loops that depend on data, that are kept compiled.
@@ -69,7 +72,7 @@ class Loaded:
         self.inputs = model.file.inputs
         self.outputs = outputs
         self.metadata = dict(model.file.metadata)
-        self._options = {"without_host": True, "backend": backend, **options}
+        self._options = {"without_host": True, "backend": backend, "symbolic": True, **options}
         self._checked: set[tuple[Any, ...]] = set()
         self._paths = [trace(self._body, **self._options)]
 
@@ -96,6 +99,8 @@ class Loaded:
             They are too many or too few, or one has another name, dtype or shape than the file says.
         OnnxNodeError
             A node cannot be computed on values of these shapes.
+        LoadLimitError
+            The model asks for more work on values of these shapes than it was allowed.
         """
         return self._arrange(self._run(self._bound(args, kwargs)), self.outputs)
 
@@ -107,11 +112,25 @@ class Loaded:
     def _run(self, inputs: list[Any]) -> tuple[Any, ...]:
         """The results of the way through the model that these values take.
 
-        Where an If or a Loop asks for a value that is computed from data, another call may go another way:
-        each way has a trace of its own, the latest one is tried first.
+        Nothing is computed before the whole call is recorded, and so measured, except where an If or a Loop
+        asks for a value that is computed from data. Another call may then go another way: each way has a
+        trace of its own, the latest one is tried first.
         """
         if active_trace() is not None:
             return self._model(*inputs)  # part of the trace around it, whose mismatches are its own
+        try:
+            return self._follow(inputs)
+        except SymbolicReadError:
+            self._options = {**self._options, "symbolic": False}
+            self._paths = [trace(self._body, **self._options)]
+            return self._follow(inputs)
+        except (MgbError, MemoryError):
+            raise
+        except Exception as error:  # an op on values that it cannot take, such as an index out of range
+            self._model(*inputs)  # op by op, which names the node
+            raise OnnxNodeError(f"the model fails with {type(error).__name__}: {error}") from error
+
+    def _follow(self, inputs: list[Any]) -> tuple[Any, ...]:
         paths = self._paths
         for path in paths:
             try:
@@ -231,33 +250,37 @@ def load(
     *,
     outputs: Sequence[str] | None = None,
     device: str | None = None,
+    limits: LoadLimits = DEFAULT_LIMITS,
     **options: Any,
-) -> Loaded | Exported:
-    """Read an ONNX file, one that ``trace.dump`` wrote or any other, or what ``trace.export`` wrote.
+) -> Loaded:
+    """Read an ONNX file, one that ``trace.dump`` wrote or any other. It is data: no code in it is ever run.
 
-    An exported file takes `backend` alone, and holds machine code: load only files that you trust.
+    What ``trace.export`` wrote is refused, whatever the file is called: see `load_compiled`.
 
     Parameters
     ----------
-    file : path or binary file object
+    file : path, binary file object or bytes
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND``.
     outputs : sequence of str, optional
         Names of values in the graph that a call gives; None: the model's own outputs.
     device : str, optional
         Where the weights are; None: the default device.
+    limits : LoadLimits
+        The most work that loading it, and each call, may ask for.
     **options
         Of `trace`: ``opt_level``, ``fast_math``, ``symbolic``, ...
 
     Returns
     -------
-    Loaded, or Exported for what ``trace.export`` wrote
+    Loaded
 
     Raises
     ------
-    GraphFileError, GraphFileVersionError, ExportedTargetError, ExportError
-        For what ``trace.export`` wrote: it is damaged, of a newer mgb, cannot run here, or takes no such
-        option.
+    CompiledFileError
+        It is what ``trace.export`` wrote.
+    LoadLimitError
+        It asks for more work than `limits` allow; a call may raise it too.
     OnnxFileError
         It is no ONNX file, or a damaged one; `OnnxVersionError`: one of a version that is not read.
     OnnxUnsupportedError
@@ -267,33 +290,20 @@ def load(
     """
     if isinstance(file, str | os.PathLike) and "\0" in os.fspath(file):
         raise OnnxFileError(f"{file!r} is no path: it has a zero byte")
-    if is_graph_file(file):
-        return _exported(file, backend, {"outputs": outputs, "device": device, **options})
     try:
-        file_read = read_model(file)
+        with metered(Meter(limits)):
+            file_read = read_model(file)
         from ..onnx.model import (
             Model,
         )  # it brings the table of all operators, which `import mgb` does without
 
-        model = Model(file_read, outputs, device)
-    except (OnnxFileError, OnnxUnsupportedError) as error:
+        model = Model(file_read, outputs, device, limits)
+    except (CompiledFileError, LoadLimitError, OnnxFileError, OnnxUnsupportedError) as error:
         if isinstance(file, str | os.PathLike):
             error.args = (f"{os.fspath(file)}: {error}",)
         raise
     structure = model.file.structure if outputs is None else ""
     return Loaded(model, tuple(_output_specs(model, outputs)), structure, backend, options)
-
-
-def _exported(file: Any, backend: str | None, other: dict[str, Any]) -> Exported:
-    from .exported import load_exported
-
-    for name, value in other.items():
-        if value is not None:
-            raise ExportError(
-                f"load({name}={value!r}) is for ONNX files; {os.fspath(file)} was exported with its options: "
-                "leave it out, or use f.dump"
-            )
-    return load_exported(file, backend)
 
 
 def _output_specs(model: Model, names: Sequence[str] | None) -> Iterator[ValueSpec]:

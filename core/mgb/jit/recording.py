@@ -68,7 +68,7 @@ class Recording(Observing):
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
-        self._raw: tuple[Op, tuple[Any, ...]] | None = None
+        self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
         self._readable: set[int] = set()
         self._modules: dict[int, Any] = {}
         self._states: list[State] = []  # of the modules, as the body found them
@@ -80,7 +80,7 @@ class Recording(Observing):
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        self._raw = (op, args)
+        self._raw = (op, [a if type(a) in dtypes.WEAK else None for a in args])
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
@@ -253,14 +253,14 @@ class Recording(Observing):
     # operands
 
     def _refs(self, op: Op, inputs: tuple[Tensor, ...]) -> tuple[Ref, ...]:
-        raw: tuple[Any, ...] = ()
+        raw: list[Any] = []
         if self._raw is not None and self._raw[0] is op and len(self._raw[1]) == len(inputs):
             raw = self._raw[1]
         self._raw = None
         refs = []
         for position, tensor in enumerate(inputs):
             ref = self.ref(tensor)
-            if raw and isinstance(ref, Literal) and type(raw[position]) in dtypes.WEAK:
+            if raw and isinstance(ref, Literal) and raw[position] is not None:
                 ref.raw = raw[position]
             refs.append(ref)
         return tuple(refs)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import OnnxUnsupportedError
+from ..errors import OnnxNodeError, OnnxUnsupportedError
 from ..ir import exact_text
 from ..tensor import Tensor
 from .package import onnx_package
@@ -71,7 +71,10 @@ def _expansion(
 
     version = opsets.get(call.domain, onnx.defs.onnx_opset_version())
     schema = _schema(call.operator, version, call.domain)
-    text = b"" if schema is None else _written(schema, version, call, inputs, attributes)
+    try:
+        text = b"" if schema is None else _written(schema, version, call, inputs, attributes)
+    except Exception as error:  # the onnx package refuses attributes that lie in many ways
+        raise OnnxNodeError(f"{call.place}: the onnx package cannot spell it out: {error}") from error
     if not text:
         raise OnnxUnsupportedError(
             f"{call.place}: operator {call.operator} of domain {call.domain or 'ai.onnx'} is not supported "

@@ -8,41 +8,35 @@ If whose condition is known takes its branch, and a Loop is unrolled.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..apply import apply
 from ..errors import (
+    LoadLimitError,
     OnnxFileError,
     OnnxNodeError,
     OnnxUnsupportedError,
+    SymbolicReadError,
     TraceError,
 )
+from ..limits import DEFAULT_LIMITS, FoldingStopped, LoadLimits, Meter, folding, meter, metered
 from ..ops.declare import OPS
 from ..random import generator
-from ..tensor import ACTIVE, Tensor
+from ..tensor import Tensor
 from .expand import Expansions, Key
 from .operators import TABLE
 from .operators.table import Row
 from .structure import Body, Call, Function, ModelFile, Reference
 from .values import Value, Weights, fresh, host_of, is_known, result_of, unfold
 
-#: Nodes of the largest model, functions spelt out: more than this is a file that was made to explode.
-MOST_NODES = 1_000_000
-
-#: Functions that are open at a time: more than this is a file that was made to exhaust the stack.
-MOST_OPEN = 100
-
 #: What a damaged model can make the rules of NumPy and Python raise on impossible values.
-_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
-Scope = dict[str, Value]
-
-#: Nodes that the run in this context may still make: loops in loops multiply their turns.
-_left: ContextVar[int] = ContextVar("mgb_onnx_nodes_left", default=MOST_NODES)
+Scope = MutableMapping[str, Value]
 
 
 class Model:
@@ -55,9 +49,13 @@ class Model:
         Names of values in the graph; None: its own outputs.
     device : str, optional
         Where the weights are kept; None: the default device.
+    limits : LoadLimits
+        Of loading, and of each call.
 
     Raises
     ------
+    LoadLimitError
+        It asks for more than `limits` allow.
     OnnxUnsupportedError
         An operator is lacking; the message has every one of them, with its node.
     OnnxFileError
@@ -65,33 +63,45 @@ class Model:
     """
 
     def __init__(
-        self, file: ModelFile, outputs: Sequence[str] | None = None, device: str | None = None
+        self,
+        file: ModelFile,
+        outputs: Sequence[str] | None = None,
+        device: str | None = None,
+        limits: LoadLimits = DEFAULT_LIMITS,
     ) -> None:
         self.file = file
+        self.limits = limits
         self._functions = file.functions
         self._expansions = Expansions()
         self.weights = Weights(device)
         generator(self.weights.device)  # made here: a trace takes what its body makes for a value of one call
         self.body = _needed(file.body, file.body.outputs if outputs is None else outputs)
-        _Check(self._functions).all_of(self.body)
-        self._known: Scope = dict(self.body.constants)
-        self._calls = self._folded(self.body.calls)
+        with metered(Meter(limits)):
+            _Check(self._functions).all_of(self.body)
+            self._known: Scope = dict(self.body.constants)
+            self._calls = self._folded(self.body.calls)
         self.weights.keep(self._known.values())
         for body in _bodies(self.body, self._functions):
             self.weights.keep(_arrays(body))
 
     def __call__(self, *inputs: Value) -> tuple[Value, ...]:
         """The values of the outputs; see `mgb.jit.load` for a call that checks its inputs."""
-        _left.set(MOST_NODES)
+        try:
+            return self._outputs(inputs)
+        except (LoadLimitError, SymbolicReadError) as error:
+            # The frames hold the values so far, which a trace computes as long as anything holds them.
+            raise error.with_traceback(None) from None
+
+    def _outputs(self, inputs: Sequence[Value]) -> tuple[Value, ...]:
         scope = {**self._known, **dict(zip(self.body.inputs, inputs, strict=True))}
-        self._run(self._calls, scope, self.body, {})
+        with metered(Meter(self.limits)):
+            self._run(self._calls, scope, self.body, {})
         return tuple(result_of(scope[name], self.weights) for name in self.body.outputs)
 
     # what is known before any data
 
     def _folded(self, calls: Iterable[Call]) -> tuple[Call, ...]:
         """The nodes that wait for data; the results of the others join what is known."""
-        _left.set(MOST_NODES)
         left = []
         for call in calls:
             row = self._row(call)
@@ -99,7 +109,10 @@ class Model:
                 left.append(call)
                 continue
             try:
-                self._run([call], self._known, self.body, {})
+                with folding():
+                    self._run([call], self._known, self.body, {})
+            except FoldingStopped:
+                left.append(call)
             except OnnxNodeError as error:
                 raise OnnxFileError(str(error)) from error
         return tuple(left)
@@ -112,10 +125,10 @@ class Model:
 
     def _run(self, calls: Iterable[Call], scope: Scope, body: Body, attributes: Mapping[str, Any]) -> None:
         """Give every name that `calls` make its value in `scope`."""
+        found = meter()
         for call in calls:
-            _left.set(left := _left.get() - 1)
-            if left < 0:
-                raise OnnxUnsupportedError(f"{call.place}: the loops make more than {MOST_NODES} nodes")
+            found.place = call.place
+            found.spend("nodes", 1)
             inputs = [scope[name] if name else None for name in call.inputs]
             given = self._attributes(call, scope, body, attributes)
             results = self._results(call, inputs, given, body)
@@ -152,7 +165,7 @@ class Model:
         def run(*inputs: Value) -> tuple[Value, ...]:
             if len(inputs) != len(body.inputs):
                 raise OnnxFileError(f"{body.place}: it takes {len(body.inputs)} inputs, got {len(inputs)}")
-            inner = {**scope, **body.constants, **dict(zip(body.inputs, inputs))}
+            inner = ChainMap({**body.constants, **dict(zip(body.inputs, inputs))}, scope)
             self._run(body.calls, inner, body, attributes)
             return tuple(inner[name] for name in body.outputs)
 
@@ -183,21 +196,30 @@ class Model:
         if len(inputs) > len(row.kinds) and row.rest is None:
             raise OnnxFileError(f"{call.place}: {len(inputs)} inputs, {call.operator} takes {len(row.kinds)}")
         kinds = (*row.kinds, *(row.rest for _ in inputs[len(row.kinds) :]))
-        folds = row.folds and is_known(inputs)
+        if row.folds and is_known(inputs):
+            try:
+                with folding():
+                    return tuple(map(unfold, self._applied(call, row, kinds, inputs, attributes)))
+            except FoldingStopped:
+                if meter().folding:
+                    raise
+        results = self._applied(call, row, kinds, inputs, attributes)
         reads = any(k == "Host" and isinstance(v, Tensor) for k, v in zip(kinds, inputs))
-        token = ACTIVE.set(None) if folds else None
-        try:
-            with _at(call):
-                args = [self._given(kind, value) for kind, value in zip(kinds, inputs)]
-                count = {"wanted": len(call.outputs)} if row.needs_count else {}
-                result = row.function(*args, **attributes, **count)
-                results = result if isinstance(result, tuple) else (result,)
-                if folds:
-                    return tuple(map(unfold, results))
-        finally:
-            if token is not None:
-                ACTIVE.reset(token)
         return tuple(fresh(r, self.weights.device) for r in results) if reads else results
+
+    def _applied(
+        self,
+        call: Call,
+        row: Row,
+        kinds: Sequence[str | None],
+        inputs: list[Value],
+        attributes: Mapping[str, Any],
+    ) -> tuple[Value, ...]:
+        with _at(call):
+            args = [self._given(kind, value) for kind, value in zip(kinds, inputs)]
+            count = {"wanted": len(call.outputs)} if row.needs_count else {}
+            result = row.function(*args, **attributes, **count)
+            return result if isinstance(result, tuple) else (result,)
 
     def _given(self, kind: str | None, value: Value) -> Value:
         if value is None or kind == "Value":
@@ -220,7 +242,7 @@ class _at:
         place = self._call.place
         if isinstance(error, OnnxUnsupportedError) and place not in str(error):
             raise OnnxUnsupportedError(f"{place}: {error}") from error
-        if isinstance(error, OnnxNodeError | OnnxFileError | TraceError):
+        if isinstance(error, LoadLimitError | OnnxNodeError | OnnxFileError | TraceError):
             return  # it has its place, or is none of the node's
         if isinstance(error, _FAILURES):
             raise OnnxNodeError(f"{place}: {error or type(error).__name__}") from error
@@ -294,8 +316,8 @@ class _Check:
         size = self._size(body)
         if self._lacking:
             raise OnnxUnsupportedError("; ".join(self._lacking))
-        if size > MOST_NODES:
-            raise OnnxFileError(f"{body.place}: its functions spell out to {size} nodes")
+        meter().place = body.place
+        meter().check("nodes", size)
 
     def _size(self, body: Body) -> int:
         total = 0
@@ -322,8 +344,8 @@ class _Check:
     def _function(self, key: Key, call: Call) -> int:
         if key in self._open:
             raise OnnxFileError(f"{call.place}: the function calls itself")
-        if len(self._open) == MOST_OPEN:
-            raise OnnxFileError(f"{call.place}: functions call each other more than {MOST_OPEN} deep")
+        meter().place = call.place
+        meter().check("depth", len(self._open) + 1)
         if key not in self._sizes:
             function = self._functions[key]
             if function.own is not None and function.own[0] in OPS:

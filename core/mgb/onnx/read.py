@@ -7,6 +7,7 @@ folder, and the arrays that it announces must be there in full.
 from __future__ import annotations
 
 import os
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .. import dtypes
-from ..errors import OnnxFileError, OnnxUnsupportedError, OnnxVersionError
+from ..errors import CompiledFileError, OnnxFileError, OnnxUnsupportedError, OnnxVersionError
+from ..graph_file import MAGIC
+from ..limits import meter
 from .ours import DOMAIN as DOMAIN
 from .ours import DUMP_VERSION as DUMP_VERSION
 from .ours import DUMPED as DUMPED
@@ -22,10 +25,13 @@ from .ours import OWN_OP as OWN_OP
 from .ours import dumped, own_op
 from .package import onnx_package
 from .structure import Body, Call, Function, ModelFile, Reference
-from .values import Host, ValueSpec, array_of, dtype_of
+from .values import MOST_AXES, Host, ValueSpec, array_of, dtype_of
 
 #: The opsets of ONNX's own domain that are read as they are; older ones are converted first.
 OLDEST_OPSET = 13
+
+#: The names that a graph may read: its own, and those of the graphs around it.
+Known = ChainMap[str, None]
 
 Functions = dict[tuple[str, str, str], Function]
 
@@ -39,6 +45,8 @@ def read_model(file: str | os.PathLike[str] | BinaryIO | bytes) -> ModelFile:
 
     Raises
     ------
+    CompiledFileError
+        It is what ``trace.export`` wrote.
     OnnxFileError
         It is no ONNX file, or a damaged one; the message names the place.
     OnnxVersionError
@@ -47,13 +55,20 @@ def read_model(file: str | os.PathLike[str] | BinaryIO | bytes) -> ModelFile:
         It holds elements of a type that mgb lacks.
     FileNotFoundError
     """
+    data = _bytes_of(file)
+    if data.startswith(MAGIC):
+        raise CompiledFileError(
+            "this was written by trace.export and may hold machine code, which load never runs, whatever the "
+            "file is called; if you trust whoever made it: mgb.jit.load_compiled(path), or "
+            "mgb run --allow-code"
+        )
     onnx = onnx_package()
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     folder = Path(file).resolve().parent if isinstance(file, str | os.PathLike) else None
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(_bytes_of(file))
+        proto.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
         raise OnnxFileError(f"this is no ONNX file, or a truncated one: {error}") from error
     if not proto.HasField("graph"):
@@ -135,12 +150,12 @@ class _Reader:
                 raise OnnxFileError(f"function {key[0]}:{key[1]} is defined twice")
             functions[key] = self.function(proto)
         graph = self._proto.graph
-        body = self.graph(graph, self._opsets, "graph", frozenset())
+        body = self.graph(graph, self._opsets, "graph", Known())
         specs = [self._spec(v) for v in graph.input if v.name in set(body.inputs)]
         outputs = tuple(map(self._spec, graph.output))
         return ModelFile(body, tuple(specs), outputs, functions, metadata, said.structure if said else "")
 
-    def graph(self, proto: Any, opsets: Mapping[str, int], place: str, outer: frozenset[str]) -> Body:
+    def graph(self, proto: Any, opsets: Mapping[str, int], place: str, outer: Known) -> Body:
         """A graph, or one inside a node that sees the names in `outer`."""
         constants = {
             t.name: self.array(t, f"{place}, initializer {t.name!r}")
@@ -162,8 +177,8 @@ class _Reader:
         """An operator that the file defines."""
         place = f"function {proto.domain}:{proto.name}"
         opsets = _opsets(proto.opset_import) or self._opsets
-        body = self._body(proto, tuple(proto.input), tuple(proto.output), {}, opsets, place, frozenset())
-        defaults = {a.name: self.attribute(a, opsets, place, frozenset()) for a in proto.attribute_proto}
+        body = self._body(proto, tuple(proto.input), tuple(proto.output), {}, opsets, place, Known())
+        defaults = {a.name: self.attribute(a, opsets, place, Known()) for a in proto.attribute_proto}
         return Function(body, defaults, own_op(proto, place))
 
     def _body(
@@ -174,15 +189,15 @@ class _Reader:
         constants: Mapping[str, Host],
         opsets: Mapping[str, int],
         place: str,
-        outer: frozenset[str],
+        outer: Known,
     ) -> Body:
         if len(set(inputs)) != len(inputs):
             raise OnnxFileError(f"{place}: two inputs have one name")
-        known = {*outer, *inputs, *constants}
+        known = outer.new_child(dict.fromkeys((*inputs, *constants)))
         made = {*inputs, *constants}
         calls = []
         for number, node in enumerate(proto.node):
-            call = self.call(node, opsets, f"{place}, node {number}", frozenset(known))
+            call = self.call(node, opsets, f"{place}, node {number}", known)
             for name in call.inputs:
                 if name and name not in known:
                     raise OnnxFileError(f"{call.place}: nothing before it makes its input {name!r}")
@@ -190,14 +205,14 @@ class _Reader:
                 if name in made:
                     raise OnnxFileError(f"{call.place}: {name!r} has a value already")
                 made.add(name)
-                known.add(name)
+                known[name] = None
             calls.append(call)
         for name in filter(None, outputs):
             if name not in known:
                 raise OnnxFileError(f"{place}: nothing makes its output {name!r}")
         return Body(inputs, outputs, tuple(calls), constants, opsets, place)
 
-    def call(self, node: Any, opsets: Mapping[str, int], place: str, known: frozenset[str]) -> Call:
+    def call(self, node: Any, opsets: Mapping[str, int], place: str, known: Known) -> Call:
         """A node; `known` are the names that it and the graphs inside it may read."""
         domain = _domain(node.domain)
         place = f"{place} {node.name!r} ({f'{domain}:' if domain else ''}{node.op_type})"
@@ -212,7 +227,7 @@ class _Reader:
             domain, node.op_type, node.overload, tuple(node.input), tuple(node.output), attributes, place
         )
 
-    def attribute(self, proto: Any, opsets: Mapping[str, int], place: str, known: frozenset[str]) -> Any:
+    def attribute(self, proto: Any, opsets: Mapping[str, int], place: str, known: Known) -> Any:
         """The value of an attribute as Python data."""
         if proto.ref_attr_name:
             return Reference(proto.ref_attr_name)
@@ -235,8 +250,10 @@ class _Reader:
         """A SparseTensorProto's array."""
         values, indices = self.array(proto.values, place), self.array(proto.indices, place)
         shape = tuple(proto.dims)
-        if any(d < 0 for d in shape) or int(np.prod(shape, dtype=object)) > _MOST_SPARSE:
-            raise OnnxFileError(f"{place}: the shape {shape} is not one of an array")
+        if any(d < 0 for d in shape) or len(shape) > MOST_AXES:
+            raise OnnxFileError(f"{place}: the shape {shape[:MOST_AXES]} is not one of an array")
+        meter().place = place
+        meter().value(shape)
         if values.ndim != 1 or indices.dtype != dtypes.int64 or len(indices) != len(values):
             raise OnnxFileError(f"{place}: {values.shape} values do not fit {indices.shape} indices")
         out = np.zeros(shape, values.dtype)
@@ -275,10 +292,6 @@ class _Reader:
         dtype = dtype_of(tensor.elem_type, f"graph, {proto.name!r}") if tensor.elem_type else None
         shape = tuple(map(_length, tensor.shape.dim)) if tensor.HasField("shape") else None
         return ValueSpec(proto.name, dtype, shape)
-
-
-#: Elements of the largest array that a sparse initializer may announce: nothing in the file bounds it.
-_MOST_SPARSE = 1 << 28
 
 
 def _domain(name: str) -> str:

@@ -13,6 +13,7 @@ from .. import device as devices
 from .. import dtypes
 from ..apply import constant
 from ..errors import OnnxFileError, OnnxUnsupportedError
+from ..limits import meter
 from ..memory import empty
 from ..ops.layout import reshape
 from ..tensor import ACTIVE, Tensor, wrap
@@ -42,6 +43,9 @@ DTYPE_OF: dict[int, np.dtype[Any]] = {
     16: dtypes.bfloat16,
 }
 NUMBER_OF = {dtype: number for number, dtype in DTYPE_OF.items()}
+
+#: NumPy's own limit.
+MOST_AXES = 64
 
 #: Where a TensorProto without raw bytes keeps the elements of a dtype; the others are in `int32_data`.
 _FIELDS = {
@@ -119,6 +123,8 @@ def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
     shape = tuple(proto.dims)
     if any(d < 0 for d in shape):
         raise OnnxFileError(f"{place}: the shape {shape} has a negative length")
+    if len(shape) > MOST_AXES:
+        raise OnnxFileError(f"{place}: an array of {len(shape)} axes; {MOST_AXES} are the most")
     size = math.prod(shape)
     if raw is None and proto.HasField("raw_data"):
         raw = proto.raw_data
@@ -127,9 +133,16 @@ def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
     if len(raw) != size * dtype.itemsize:
         wanted = size * dtype.itemsize
         raise OnnxFileError(f"{place}: {len(raw)} bytes for {dtype.name}{list(shape)}, which takes {wanted}")
+    _measure(shape, dtype, place)
     if dtype == dtypes.bool_:
         return np.frombuffer(raw, np.uint8).astype(np.bool_).reshape(shape)
     return _aligned(np.frombuffer(raw, dtype).reshape(shape))
+
+
+def _measure(shape: tuple[int, ...], dtype: np.dtype[Any], place: str) -> None:
+    """An array without elements may have axes of any length, and many names may share bytes elsewhere."""
+    meter().place = place
+    meter().value(shape, dtype.itemsize)
 
 
 def _aligned(array: Host) -> Host:
@@ -144,6 +157,7 @@ def _array_of_fields(proto: Any, dtype: np.dtype[Any], shape: tuple[int, ...], p
     size = math.prod(shape)
     if len(field) != size:
         raise OnnxFileError(f"{place}: {len(field)} elements for {dtype.name}{list(shape)}, which has {size}")
+    _measure(shape, dtype, place)
     if dtype in dtypes.HALVES:
         return np.array(field, np.int64).astype(np.uint16).view(dtype).reshape(shape)
     wide = dtype if dtype in _FIELDS else np.dtype(np.int64)

@@ -97,7 +97,7 @@ PROGRAM = """
     import numpy as np
     import mgb
 
-    g = mgb.jit.load("f.mgb")
+    g = mgb.jit.load_compiled("f.mgb")
     assert g.backend == "cpu_numba" and not g.compiled_again, g.compiled_again
     given = np.load("given.npz")
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_a_process_without_a_compiler_gets_the_same_bits(name: str, tmp_path: Pa
     traced = trace(function, backend="cpu_numba", capture_as_const=True)
     wanted = [traced(*(mgb.tensor(a, dtype=a.dtype) for a in given.values())) for _ in range(2)][-1]
     traced.export(tmp_path / "f.mgb")
-    g = jit.load(tmp_path / "f.mgb")
+    g = jit.load_compiled(tmp_path / "f.mgb")
     listed = list(wanted.values()) if isinstance(wanted, dict) else wanted
     by_name = dict(zip([o.name for o in g.outputs], [listed] if isinstance(listed, mgb.Tensor) else listed))
     if isinstance(wanted, dict):
@@ -176,7 +176,7 @@ def test_code_for_another_target_is_compiled_again(
     w = simple(path)
     change_target(path, **other)
     with caplog.at_level(logging.INFO, logger="mgb.jit"):
-        g = jit.load(path)
+        g = jit.load_compiled(path)
     assert reason in g.compiled_again and reason in caplog.text
     x = array(3, 5)
     np.testing.assert_allclose(g(x).numpy(), np.exp(x.astype(np.float64)) * w + 1, rtol=1e-5)
@@ -192,7 +192,7 @@ def test_code_that_cannot_be_loaded_is_compiled_again(
 
     monkeypatch.setattr("mgb_native.backend.load", broken)
     monkeypatch.setenv("MGB_CACHE", "0")
-    assert "no memory for code" in jit.load(tmp_path / "f.mgb").compiled_again
+    assert "no memory for code" in jit.load_compiled(tmp_path / "f.mgb").compiled_again
 
 
 def test_without_the_compiler_the_error_says_what_to_install(tmp_path: Path) -> None:
@@ -204,10 +204,10 @@ def test_without_the_compiler_the_error_says_what_to_install(tmp_path: Path) -> 
         importlib.util.find_spec = lambda name, *rest: None if name == "numba" else found(name, *rest)
         import numpy as np, mgb
         try:
-            mgb.jit.load("f.mgb")
+            mgb.jit.load_compiled("f.mgb")
         except mgb.errors.ExportedTargetError as error:
             print(error)
-        print(mgb.jit.load("f.mgb", backend="eager")(np.zeros((3, 5), np.float32)).shape)
+        print(mgb.jit.load_compiled("f.mgb", backend="eager")(np.zeros((3, 5), np.float32)).shape)
     """
     printed = run(program, tmp_path, MGB_JIT_BACKEND="")
     assert "avx9000" in printed and "pip install numba" in printed and "backend='eager'" in printed
@@ -222,9 +222,9 @@ def test_more_instructions_than_needed_are_no_reason() -> None:
 
 def test_the_backend_that_is_asked_for_compiles(tmp_path: Path) -> None:
     w = simple(tmp_path / "f.mgb")
-    g = jit.load(tmp_path / "f.mgb", backend="eager")
+    g = jit.load_compiled(tmp_path / "f.mgb", backend="eager")
     assert g.compiled_again == "eager is asked for" and "cpu_numba" not in g.backend
-    assert not jit.load(tmp_path / "f.mgb", backend="cpu_numba,eager").compiled_again
+    assert not jit.load_compiled(tmp_path / "f.mgb", backend="cpu_numba,eager").compiled_again
     x = array(3, 5)
     np.testing.assert_allclose(g(x).numpy(), np.exp(x) * w + 1, rtol=1e-6)
 
@@ -236,7 +236,7 @@ def test_a_damaged_kernel_is_found(tmp_path: Path) -> None:
     content[content.index(b"\x7fELF") + 100] ^= 1
     path.write_bytes(content)
     with pytest.raises(errors.GraphFileError, match="do not fit their checksum"):
-        jit.load(path)
+        jit.load_compiled(path)
 
 
 def test_a_fresh_process_finds_kernels_on_disk_without_a_compiler(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_forked_processes_and_threads_run_loaded_kernels(tmp_path: Path) -> None
     simple(tmp_path / "f.mgb")
     program = """
         import os, threading, numpy as np, mgb
-        g = mgb.jit.load("f.mgb")
+        g = mgb.jit.load_compiled("f.mgb")
         x = np.linspace(0, 1, 15, dtype=np.float32).reshape(3, 5)
         wanted = g(x).numpy()
         threads = [threading.Thread(target=lambda: [g(x) for _ in range(200)]) for _ in range(4)]

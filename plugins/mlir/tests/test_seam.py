@@ -70,7 +70,7 @@ def test_an_exported_file_needs_neither_mlir_nor_llvm(
         from mgb import jit
         from mgb.executor import kernels
         arrays = np.load("arrays.npz")
-        found = jit.load("model.mgb")(mgb.tensor(arrays["x"]), mgb.tensor(arrays["w"]))
+        found = jit.load_compiled("model.mgb")(mgb.tensor(arrays["x"]), mgb.tensor(arrays["w"]))
         np.savez("found.npz", *(t.numpy() for t in found))
         print(json.dumps([kernels.stats().compiles, {HEAVY}]))
     """

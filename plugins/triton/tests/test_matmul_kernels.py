@@ -14,7 +14,7 @@ from matmul_backend import fresh as fresh
 from mgb import config, dtypes
 from mgb.executor import kernels
 from mgb.ir import Graph
-from mgb.jit import load, trace
+from mgb.jit import load_compiled, trace
 from mgb_triton import products, tuning
 from mgb_triton.parts import Parts
 from mgb_triton.testing.interpreter import Interpreter, missing
@@ -191,7 +191,7 @@ def test_a_file_with_kernels_of_products_is_loaded_whatever_the_setting_is(
         monkeypatch.setenv(products.USE, use)
         kernels.forget()
         with kernels.counting() as counted:
-            loaded = load(file)
+            loaded = load_compiled(file)
             found = loaded(*map(mgb.Tensor, (x, w, b)))
         (found,) = found if isinstance(found, list | tuple) else (found,)
         near(found.numpy(), np.maximum(x.astype(np.float64) @ w + b, 0), "float32", size)

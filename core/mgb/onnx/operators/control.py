@@ -5,6 +5,7 @@ Where a condition is computed from data, its value is read, which splits the pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ...apply import literal
 from ...errors import OnnxFileError, OnnxUnsupportedError
 from ...functional import tensor as shapes
+from ...limits import meter
 from ...ops.declare import normalize_axis
 from ...tensor import Tensor
 from ..values import Value, host_of
@@ -19,9 +21,6 @@ from .elementwise import number
 from .table import operator
 
 Closure = Callable[..., tuple[Value, ...]]
-
-#: The longest loop that is unrolled.
-MOST_TURNS = 1 << 16
 
 
 def _holds(condition: Value) -> bool:
@@ -36,13 +35,13 @@ def branch(condition: Value, *, then_branch: Closure, else_branch: Closure) -> t
 @operator("Loop", folds=False)
 def loop(turns: Value, condition: Value, *state: Value, body: Closure, wanted: int) -> tuple[Value, ...]:
     """The last values that are carried, then for each scanned result its values of all turns, stacked."""
-    most = MOST_TURNS + 1 if turns is None else int(number(host_of(turns)))
+    most = math.inf if turns is None else int(number(host_of(turns)))
     going = condition is None or _holds(condition)
     rows: list[tuple[Value, ...]] = []
-    carried = state
+    carried, place = state, meter().place
     while going and len(rows) < most:
-        if len(rows) == MOST_TURNS:
-            raise OnnxUnsupportedError(f"Loop: it makes more than {MOST_TURNS} turns")
+        meter().place = place
+        meter().check("turns", len(rows) + 1)
         result = body(np.array(len(rows), np.int64), np.array(going), *carried)
         going = _holds(result[0])
         carried = result[1 : 1 + len(state)]
@@ -72,6 +71,7 @@ def scan(
         raise OnnxFileError(f"Scan: the scanned inputs have {sorted(turns)} elements, which differ")
     count = turns.pop()
     backwards = scan_input_directions or (0,) * len(scanned)
+    meter().check("turns", count)
     rows = []
     for turn in range(count):
         at = [count - 1 - turn if b else turn for b in backwards]
@@ -94,6 +94,7 @@ def _at(x: Value, axis: int, place: int) -> Value:
 def stacked(values: Sequence[Value], axis: int) -> Value:
     """Values of one shape along a new axis: known ones stay known."""
     if not any(isinstance(v, Tensor) for v in values):
+        meter().value([len(values), *np.shape(values[0])])
         return np.stack(values, axis)
     device = next(v.device for v in values if isinstance(v, Tensor))
     tensors = [v if isinstance(v, Tensor) else literal(v, v.dtype, device) for v in values]

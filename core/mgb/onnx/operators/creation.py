@@ -10,6 +10,7 @@ import numpy as np
 from ... import dtypes
 from ...errors import OnnxFileError, OnnxUnsupportedError
 from ...functional.softmaxes import softmax
+from ...limits import meter
 from ...ops.creation import along, full
 from ...ops.elementwise import trunc
 from ...ops.layout import reshape
@@ -52,13 +53,15 @@ def constant(
 def constant_of_shape(shape: Host, *, value: Host | None = None) -> Host:
     """A view of one element: it takes no memory."""
     element = np.float32(0) if value is None else np.reshape(value, ())
-    return np.broadcast_to(element, ints(shape))
+    meter().value(lengths := ints(shape), element.itemsize)
+    return np.broadcast_to(element, lengths)
 
 
 @operator("Range")
 def count_up(start: Host, limit: Host, delta: Host) -> Host:
     first, last, step = number(start), number(limit), number(delta)
     count = max(int(np.ceil((last - first) / step)), 0)
+    meter().value([count])
     values: Host = first + np.arange(count) * step
     return values.astype(start.dtype)
 
@@ -86,6 +89,7 @@ def one_hot(indices: Tensor, depth: Host, values: Tensor, *, axis: int = -1) -> 
 def _window(size: Host, periodic: int, output_datatype: int, weights: Sequence[float]) -> Host:
     """The sum of cosines with `weights`, over ``size`` points of one period."""
     count = int(number(size))
+    meter().value([count])
     phase = 2 * np.pi * np.arange(count) / (count if periodic else max(count - 1, 1))
     total: Any = sum(w * np.cos(i * phase) for i, w in enumerate(weights))
     return np.asarray(total).astype(dtype_of(output_datatype, "window"))

@@ -180,7 +180,7 @@ def non_max_suppression(
             for i in order:
                 if len(taken) == limit:
                     break
-                if all(_overlap(corners[batch, i], corners[batch, j]) <= overlap for j in taken):
+                if (_overlaps(corners[batch, i], corners[batch, taken]) <= overlap).all():
                     taken.append(int(i))
             chosen += [(batch, kind, i) for i in taken]
     return np.array(chosen, np.int64).reshape(-1, 3)
@@ -195,10 +195,12 @@ def _corners(boxes: Host, centred: int) -> Host:
     return np.concatenate([np.minimum(a, b), np.maximum(a, b)], -1)
 
 
-def _overlap(a: Host, b: Host) -> float:
-    """Intersection over union."""
-    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
-    if (sides <= 0).any():
-        return 0.0
-    shared = float(np.prod(sides))
-    return shared / (float(np.prod(a[2:] - a[:2])) + float(np.prod(b[2:] - b[:2])) - shared)
+def _overlaps(box: Host, others: Host) -> Host:
+    """Intersection over union of one box with each of `others`."""
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    shared, area, areas = (
+        np.prod(s, axis=-1).astype(np.float64)
+        for s in (sides, box[2:] - box[:2], others[:, 2:] - others[:, :2])
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((sides > 0).all(axis=-1), shared / (area + areas - shared), 0.0)

@@ -12,6 +12,7 @@ from ... import dtypes
 from ...apply import literal
 from ...errors import OnnxUnsupportedError, ShapeError
 from ...functional import rearrange
+from ...limits import meter
 from ...ops.attention import below
 from ...ops.creation import full
 from ...ops.declare import normalize_axis
@@ -105,6 +106,7 @@ def sections(length: int, wanted: int, sizes: Host | None) -> list[int]:
         found = list(ints(sizes))
     else:
         each = -(-length // wanted)
+        meter().check("nodes", wanted)
         found = [max(0, min(each, length - i * each)) for i in range(wanted)]
     if sum(found) != length or min(found, default=0) < 0:
         raise ShapeError(f"Split: parts of {found} do not make up an axis of length {length}")
@@ -166,6 +168,7 @@ def pad(
         widths[place] = amounts[i], amounts[i + len(amounts) // 2]
     x = _cropped(x, widths)
     widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    meter().value([a + d + b for (a, b), d in zip(widths, x.shape)])
     if mode == "wrap":
         return _wrapped(x, widths)
     value = 0 if constant_value is None or not np.size(constant_value) else number(constant_value)

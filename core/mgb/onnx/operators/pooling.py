@@ -12,6 +12,7 @@ import numpy as np
 from ... import dtypes
 from ...apply import literal
 from ...errors import ShapeError
+from ...limits import meter
 from ...ops import pooling
 from ...ops.creation import full
 from ...ops.elementwise import abs as magnitude
@@ -74,6 +75,8 @@ class Windows:
                 raise ShapeError(f"a window of {self.kernel} is larger than images of {self.size}")
             self.counts.append(count)
             self.edges.append((a, max(b, (count - 1) * s + r - d - a)))
+        meter().check("nodes", math.prod(self.kernel))  # each tap is a step of its own
+        meter().spend("operations", math.prod(self.kernel) * math.prod(self.counts))
 
     def taps(self, framed_images: Tensor) -> list[Tensor]:
         """For each tap, the pixels of the framed images that it meets, one for each window."""
@@ -87,6 +90,7 @@ class Windows:
 
     def places(self) -> list[Host]:
         """For each tap the row-major place in the image of what it meets; outside it is -1."""
+        meter().value([*self.kernel, *self.counts])
         grids = np.ix_(*(np.arange(c) * s - a for c, s, (a, _) in zip(self.counts, self.strides, self.edges)))
         out = []
         for offset in itertools.product(*map(range, self.kernel)):

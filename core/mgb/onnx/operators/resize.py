@@ -11,6 +11,7 @@ import numpy as np
 from ... import dtypes
 from ...apply import literal
 from ...errors import OnnxFileError
+from ...limits import meter
 from ...ops.contract import matmul
 from ...ops.creation import full
 from ...ops.layout import reshape, transpose
@@ -71,6 +72,8 @@ def _matrix(
     With a `scale` below 1 the kernel is as much wider: that is the antialiasing.
     """
     reach = math.ceil(support / scale)
+    meter().value([len(places), 2 * reach])
+    meter().value([len(places), length])
     base = np.floor(places)[:, None] + np.arange(-reach + 1, reach + 1)
     weights = kernel((base - places[:, None]) * scale)
     if exclude_outside:
@@ -123,6 +126,7 @@ def resize(
     for axis, length, count, factor, region in zip(given, old, new, factors, regions):
         if factor == 1 and count == length and region == [0.0, 1.0]:
             continue
+        meter().value([count])
         place_of = _PLACES[coordinate_transformation_mode]
         places = place_of(np.arange(count, dtype=np.float64), factor, length, count, region)
         out = style.along(out, axis, places, factor)

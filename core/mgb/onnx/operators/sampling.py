@@ -13,6 +13,7 @@ from ... import dtypes
 from ...apply import literal
 from ...errors import OnnxFileError, OnnxUnsupportedError, ShapeError
 from ...functional import tensor as shapes
+from ...limits import meter
 from ...ops import elementwise as words
 from ...ops.contract import matmul
 from ...ops.creation import along, full
@@ -114,6 +115,7 @@ def grid_sample(
 def affine_grid(theta: Tensor, size: Host, *, align_corners: int = 0) -> Tensor:
     """The points that `theta` (N, d, d + 1) sends the pixels of images of `size` to."""
     lengths = ints(size)[2:]
+    meter().value([*lengths, len(lengths) + 1])
     axes = [np.linspace(-1, 1, d) if align_corners else (2 * np.arange(d) + 1) / d - 1 for d in lengths]
     grids = np.meshgrid(*axes, indexing="ij")
     points = np.stack([*reversed(grids), np.ones(lengths)], -1).reshape(-1, len(lengths) + 1)
@@ -144,6 +146,7 @@ def roi_align(
             each = int(np.ceil((length / count).numpy()).max(initial=1))
         else:
             each = sampling_ratio
+        meter().value([count, each])
         cell = literal((np.arange(count * each) + 0.5) / each, x.dtype, x.device)
         sides.append((start.reshape(-1, 1) + cell * (length / count).reshape(-1, 1), each))
     (rows, down), (columns, across) = sides
@@ -199,6 +202,7 @@ def col2im(
         raise ShapeError(f"Col2Im: columns of {x.shape} do not fit blocks of {block} in images of {size}")
     channels = x.shape[1] // math.prod(block)
     columns = reshape(x, shape=(x.shape[0] * channels, math.prod(block), x.shape[2]))
+    meter().value([math.prod(block), math.prod(counts)])
     place = np.zeros((math.prod(block), math.prod(counts)), np.int64)
     for i in range(n):
         tap = np.unravel_index(np.arange(math.prod(block)), block)[i][:, None] * gaps[i]
@@ -234,6 +238,7 @@ def deform_conv(
     steps, gaps = ((1, 1) if v is None else ints(v) for v in (strides, dilations))
     edges = borders(x.shape[2:], kernel, steps, "NOTSET", pads)
     n, taps, counts = x.shape[0], math.prod(kernel), offset.shape[2:]
+    meter().value([taps, *counts])
     moved = reshape(offset, shape=(n * offset_group, taps, 2, *counts))
     places = []
     for i in (0, 1):

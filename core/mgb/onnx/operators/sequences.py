@@ -9,6 +9,7 @@ import numpy as np
 
 from ...apply import literal
 from ...errors import OnnxFileError
+from ...limits import meter
 from ...ops.layout import concat
 from ...tensor import Tensor
 from ..values import Host, Value, host_of
@@ -27,6 +28,18 @@ def _place(sequence: list[Any], position: Value, new: int = 0) -> int:
     return place + len(sequence) if place < 0 else place
 
 
+def _counted(sequence: list[Any]) -> list[Any]:
+    """`sequence`, which may hold another one twice, and that another one: a few nodes make any number."""
+    stack: list[Any] = [sequence]
+    most, count = meter().limits.nodes, 0
+    while stack and count <= most:
+        inner = stack.pop()
+        count += len(inner)
+        stack += [value for value in inner if isinstance(value, list)]
+    meter().spend("nodes", count)
+    return sequence
+
+
 @operator("SequenceEmpty", folds=False)
 def sequence_empty(*, dtype: int = 1) -> Value:
     return []
@@ -34,7 +47,7 @@ def sequence_empty(*, dtype: int = 1) -> Value:
 
 @operator("SequenceConstruct")
 def sequence_construct(*values: Value) -> Value:
-    return list(values)
+    return _counted(list(values))
 
 
 @operator("SequenceAt")
@@ -51,7 +64,7 @@ def sequence_erase(sequence: Value, position: Value = None) -> Value:
 @operator("SequenceInsert")
 def sequence_insert(sequence: Value, value: Value, position: Value = None) -> Value:
     place = len(sequence) if position is None else _place(sequence, position, 1)
-    return [*sequence[:place], value, *sequence[place:]]
+    return _counted([*sequence[:place], value, *sequence[place:]])
 
 
 @operator("SequenceLength")
@@ -64,6 +77,7 @@ def concat_from_sequence(sequence: Value, *, axis: int, new_axis: int = 0) -> Va
     if new_axis:
         return stacked(sequence, axis)
     if not any(isinstance(v, Tensor) for v in sequence):
+        meter().value([sum(v.size for v in sequence)])
         return np.concatenate(sequence, axis)
     device = next(v.device for v in sequence if isinstance(v, Tensor))
     tensors = [v if isinstance(v, Tensor) else literal(v, v.dtype, device) for v in sequence]
@@ -75,10 +89,12 @@ def split_to_sequence(x: Tensor, split: Host | None = None, *, axis: int = 0, ke
     place = axis_of("SplitToSequence", axis, x.ndim)
     length = x.shape[place]
     if split is None:
+        meter().check("nodes", length)
         parts = cut(x, place, [1] * length)
         return parts if keepdims else [squeeze(p, np.array([place])) for p in parts]
     if split.ndim == 0:
         each = int(split)
+        meter().check("nodes", length // max(each, 1))
         return cut(x, place, [min(each, length - i) for i in range(0, length, each)])
     return cut(x, place, sections(length, 0, split))
 

@@ -8,6 +8,7 @@ from ...apply import literal
 from ...errors import ShapeError
 from ...functional import tensor as shapes
 from ...functional.rearrange import pad
+from ...limits import meter
 from ...ops.contract import matmul
 from ...ops.index import index_get
 from ...ops.layout import reshape
@@ -20,6 +21,7 @@ from .table import operator
 
 def _waves(rows: int, columns: int, count: int, sign: float) -> tuple[Host, Host]:
     """The real and the imaginary part of ``exp(sign 2 pi i k n / count)``, (rows, columns)."""
+    meter().value([rows, columns])
     turns = np.outer(np.arange(rows), np.arange(columns)) % count
     wave = np.exp(sign * 2j * np.pi * turns / count)
     return wave.real, wave.imag
@@ -106,6 +108,7 @@ def stft(
         raise ShapeError("STFT: neither a window nor a frame length is given")
     size = int(number(length)) if length is not None else window.shape[0]  # type: ignore[union-attr]
     hop = int(number(step))
+    meter().value([signal.shape[1] // max(hop, 1), size])
     starts = np.arange(0, signal.shape[1] - size + 1, hop)
     rows = literal(starts[:, None] + np.arange(size), np.int64, signal.device)
     frames = index_get(signal, rows, axes=(1,), place=1)
@@ -121,6 +124,8 @@ def mel_weight_matrix(
     """Triangles at places that are evenly spaced to the ear."""
     count, low, high = int(number(bins)), float(number(lower)), float(number(upper))
     spectrum = int(number(length)) // 2 + 1
+    meter().check("nodes", count)
+    meter().value([spectrum, count])
     first, last = (2595 * np.log10(1 + f / 700) for f in (low, high))
     mels = first + np.arange(count + 2) * (last - first) / (count + 2)
     hertz = 700 * (10 ** (mels / 2595) - 1)

@@ -1,0 +1,190 @@
+"""The work that a file may ask for: `LoadLimits`, and the `Meter` that refuses it before it is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .apply import evaluate
+from .device import default as default_device
+from .errors import LoadLimitError, LoadLimitsError
+from .executor.profile_cost import operations
+from .ir import Graph, Node, Op, input_node
+from .tensor import ACTIVE, Session, Tensor, wrap
+from .tracing import Builder
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimits:
+    """The most that a loaded file may ask for, of loading it and of each call.
+
+    A file is data, and a few bytes of it can ask for more than a machine has. What passes a limit is refused
+    before it is computed, by a `LoadLimitError` that names the node. A call that is compiled was held to them
+    when it was recorded: the compiled program counts nothing.
+
+    Attributes
+    ----------
+    nodes : int
+        Nodes of the file, functions and loops spelt out, and the ops that they become.
+    turns : int
+        Turns of one loop.
+    depth : int
+        Functions and graphs that are open inside each other.
+    elements : int
+        Elements of one value. An axis of length 0 counts as one of length 1.
+    bytes : int
+        Bytes of all values together.
+    operations : int
+        Operations on numbers, as `trace.profile_table` counts them.
+    """
+
+    nodes: int = 500_000
+    turns: int = 10_000
+    depth: int = 100
+    elements: int = 1 << 30
+    bytes: int = 1 << 36
+    operations: int = 10**13
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int or value < 1:
+                raise LoadLimitsError(f"LoadLimits({field.name}={value!r}): give a whole number above 0")
+
+
+#: What is allowed where nothing else is said.
+DEFAULT_LIMITS = LoadLimits()
+
+#: Elements of the largest value that is worked out before the whole of a call is known, and so measured.
+MOST_FOLDED = 1 << 22
+
+
+class FoldingStopped(Exception):
+    """A known value is too large to be worked out now: it is part of the call."""
+
+
+class Meter:
+    """What one load, or one call, has asked for so far.
+
+    Parameters
+    ----------
+    limits : LoadLimits
+
+    Attributes
+    ----------
+    place : str
+        The node that asks now, for messages.
+    folding : bool
+        Is what is computed now known before the call is?
+    """
+
+    folding = False
+
+    def __init__(self, limits: LoadLimits) -> None:
+        self.limits = limits
+        self.place = "the file"
+        self._spent = {"nodes": 0, "bytes": 0, "operations": 0}
+
+    def check(self, limit: str, wanted: int) -> None:
+        """Refuse `wanted` if it is more than the field `limit` of the limits."""
+        allowed: int = getattr(self.limits, limit)
+        if wanted > allowed:
+            raise LoadLimitError(self.place, limit, wanted, allowed)
+
+    def spend(self, limit: str, amount: int) -> None:
+        """Add to what was asked for of `limit`."""
+        self._spent[limit] += amount
+        self.check(limit, self._spent[limit])
+
+    def value(self, shape: Sequence[int], itemsize: int = 8) -> None:
+        """A value of this shape is about to be made."""
+        elements = math.prod([max(d, 1) for d in shape])
+        self.check("elements", elements)
+        if self.folding and elements > MOST_FOLDED:
+            raise FoldingStopped
+        self.spend("bytes", elements * itemsize)
+
+    def op(self, node: Node) -> None:
+        """An op is about to be computed."""
+        self.spend("nodes", 1)
+        self.value(node.spec.shape, node.spec.dtype.itemsize)
+        self.spend("operations", max(operations(node), node.spec.size))
+
+    def graph(self, graph: Graph) -> None:
+        """A whole graph is about to be computed."""
+        for number, node in enumerate(graph.nodes):
+            self.place = f"the graph, node {number} ({node.op.name})"
+            self.op(node)
+
+
+_METER: ContextVar[Meter | None] = ContextVar("mgb_meter", default=None)
+
+
+def meter() -> Meter:
+    """The meter of the load or the call in this context; outside of any, one that has the default limits."""
+    return _METER.get() or Meter(DEFAULT_LIMITS)
+
+
+@contextmanager
+def metered(meter: Meter) -> Iterator[None]:
+    """Inside, `meter` measures every op before it is computed, in whatever trace this is."""
+    kept, session = _METER.set(meter), ACTIVE.set(_Metered(ACTIVE.get(), meter))
+    try:
+        yield
+    finally:
+        ACTIVE.reset(session)
+        _METER.reset(kept)
+
+
+@contextmanager
+def folding() -> Iterator[None]:
+    """Inside, ops on known values are computed at once and are part of no trace; they are measured too.
+
+    Raises
+    ------
+    FoldingStopped
+        One is too large.
+    """
+    found = meter()
+    before, found.folding = found.folding, True
+    token = ACTIVE.set(_Metered(None, found))
+    try:
+        yield
+    finally:
+        ACTIVE.reset(token)
+        found.folding = before
+
+
+class _AtOnce(Builder):
+    """A session of no trace: ops are computed where they stand."""
+
+    replays = False
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        device = params.get("device") or (inputs[0].device if inputs else default_device())
+        return wrap(evaluate(op, [t._array() for t in inputs], params, device), device)
+
+
+class _Metered:
+    """A session around another one, which sees all that it would see without."""
+
+    def __init__(self, inner: Session | None, meter: Meter) -> None:
+        while isinstance(inner, _Metered):
+            inner = inner._inner
+        self._inner: Any = _AtOnce() if inner is None else inner
+        self._meter = meter
+        self.symbolic_shape, self.replays = self._inner.symbolic_shape, self._inner.replays
+        self.shortcut = self._inner.shortcut
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        specs = [t.spec for t in inputs]
+        self._meter.op(Node(op, tuple(map(input_node, specs)), params, op.infer(*specs, **params)))
+        out: Tensor = self._inner.step(op, inputs, params)
+        return out
