@@ -28,7 +28,7 @@ class Witness(Backend):
     """A backend whose compiled code, when it is loaded, says that it was."""
 
     name = "witness"
-    traits = Traits(frozenset({"add"}), dtypes=ALL_DTYPES, scope=Scope.GRAPH, min_ops=1)
+    traits = Traits(frozenset({"add"}), dtypes=ALL_DTYPES, scope=Scope.GRAPH, min_ops=1, api_version=1)
     loaded: list[bytes]
 
     def __init__(self) -> None:
