@@ -172,7 +172,7 @@ def set_by_mask(x: Tensor, k: Tensor) -> Tensor:
 
 VALUES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "topk": lambda x, k: F.topk(x * 2, k)[0] + 1,
-    "topk, the last": lambda x, k: F.topk(x * 2, k, kth_only=True) + 1,
+    "topk, the last": lambda x, k: F.topk(x * 2, k, kth_only=True)[0] + 1,
     "topk of a sum": lambda x, k: F.topk(x, k + 1)[0] * 2,
     "mask": lambda x, k: (x * 2)[x > 0.2 * k] + 1,
     "mask of an axis": lambda x, k: (x * 2)[:, x[0] > x[0].mean() - 0.1 * k].sum(axis=1),
