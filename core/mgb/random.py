@@ -248,7 +248,7 @@ class RNG:
         return cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32)
 
     def permutation(self, n: int | Tensor, *, dtype: Any = "int32") -> Tensor:
-        """The integers below `n` in random order, as `dtype`; or a Tensor with its first axis in such order."""
+        """The integers below `n` in random order, as `dtype`; or a Tensor, its first axis in such order."""
         if isinstance(n, Tensor):
             return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
         order, wanted = argsort(self._draw(philox_pair, (int(n),), 2)), dtypes.as_dtype(dtype)

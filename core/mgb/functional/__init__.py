@@ -9,6 +9,7 @@ from .einstein import *
 from .elemwise import *
 from .math import *
 from .matrices import *
+from .metric import *
 from .nn import *
 from .normalization import *
 from .rearrange import *

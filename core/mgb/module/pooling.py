@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import functional as F
-from ..functional.nn import Pair, pair
+from ..functional.convolution import Pair, pair
 from ..tensor import Tensor
 from .module import Module
 from .sizes import size
