@@ -108,5 +108,7 @@ FUNCTIONS.update({
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,
     np.size: lambda a: a.size,
+    np.iscomplexobj: lambda x: False,
+    np.isrealobj: lambda x: True,
 })
 # fmt: on

@@ -88,7 +88,8 @@ class Embedding(Module):
         """
         if embeddings.ndim != 2:
             raise ShapeError(f"Embedding.from_pretrained: {embeddings.shape} is not (number, length)")
-        return cls(*embeddings.shape, initial_weight=embeddings, freeze=freeze, **options)
+        number, length = embeddings.shape
+        return cls(number, length, initial_weight=embeddings, freeze=freeze, **options)
 
     def reset_parameters(self) -> None:
         """Draw the initial values anew."""

@@ -169,7 +169,7 @@ def pad(
     if mode == "wrap":
         return _wrapped(x, widths)
     value = 0 if constant_value is None or not np.size(constant_value) else number(constant_value)
-    return rearrange.pad(x, widths, mode, value)  # type: ignore[arg-type]
+    return rearrange.pad(x, widths, mode, value)
 
 
 def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
