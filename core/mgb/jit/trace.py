@@ -207,7 +207,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session.lenient = lenient
         try:
             result = self._run_body(session, args, kwargs)
-            self._finish(session)
+            self._finish(session, result)
         finally:
             if session.left:
                 families.part(shapes)
@@ -221,9 +221,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             families.follow(shapes)
         return result
 
-    def _finish(self, session: Replay) -> None:
+    def _finish(self, session: Replay, result: Any) -> None:
         try:
-            session.finish()
+            session.finish(result)
         except BaseException:
             session.abandon()
             raise
