@@ -58,6 +58,34 @@ def _canonical(name: str, default: str) -> str:
     return f"{kind}{number}:{stream or 0}"
 
 
+class Device(str):
+    """The canonical name of a device, equal to each of its names: that of ``"xpux:0"`` to ``"xpux"``.
+
+    As a key it is the canonical name.
+    """
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if str.__eq__(self, other) is True:
+            return True
+        try:
+            return isinstance(other, str) and str.__eq__(self, canonical(str(other))) is True
+        except DeviceError:
+            return False
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
+#: The `Device` of a canonical name, one for each.
+named = lru_cache(256)(Device)
+
+
 def set_default_device(name: str = "xpux") -> None:
     """Make tensors on `name` when no device is given.
 

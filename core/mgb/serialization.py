@@ -122,12 +122,12 @@ def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
             arrays[name] = obj
             return ["array", name]
         arrays[name] = obj.numpy()
-        return ["parameter" if isinstance(obj, Parameter) else "tensor", name, obj.device]
+        return ["parameter" if isinstance(obj, Parameter) else "tensor", name, obj._device]
     if isinstance(obj, dict):
         return ["dict", [[_key(k, path), _pack(v, _join(path, k), arrays)] for k, v in obj.items()]]
     if isinstance(obj, list | tuple):
         return [type(obj).__name__, [_pack(v, _join(path, i), arrays) for i, v in enumerate(obj)]]
-    value = obj.item() if isinstance(obj, np.generic) else obj
+    value = obj.item() if isinstance(obj, np.generic) else str(obj) if isinstance(obj, str) else obj
     if type(value) not in _PLAIN:
         remedy = "; save its state_dict()" if hasattr(obj, "state_dict") else ""
         kind = type(obj).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 
 import mgb
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from mgb import device
 from mgb.errors import DeviceError, ShapeError
+from mgb.jit import trace
 from mgb.tensor import Parameter, Tensor
 
 X = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
@@ -83,6 +85,37 @@ def test_names_of_devices(name: str, canonical: str) -> None:
 def test_names_of_no_devices(name: str) -> None:
     with pytest.raises(DeviceError, match="is not a device"):
         device.canonical(name)
+
+
+def test_a_device_is_equal_to_each_of_its_names() -> None:
+    t, other = Tensor([1.0]), Tensor([1.0], device="cpu1")
+    assert t.device == "xpux" and t.device == "xpux:0" and t.device == device.HOST
+    assert "xpux".__eq__(t.device) is False and t.device in ("xpux",)  # from the left, too
+    assert other.device == "cpu1" and other.device == "cpu1:0" and other.device != "cpu2"
+    assert t.device != "cpu1" and t.device != other.device and t.device != "no device" and t.device != 1
+    assert (t * 2).device == t.device == mgb.get_default_device()
+    assert isinstance(t.device, str) and f"{t.device}" == "xpux:0" and {t.device: 1}["xpux:0"] == 1
+    assert type(pickle.loads(pickle.dumps(t.device))) is str
+    saved = io.BytesIO()
+    mgb.save({"where": t.device}, saved)
+    saved.seek(0)
+    assert mgb.load(saved) == {"where": "xpux:0"}
+
+
+def test_ops_on_a_device_by_its_own_name() -> None:
+    """What is made there meets it, and is recorded as if the name had been written out."""
+    t = Tensor([[3.0, 1.0], [2.0, 4.0]], device="cpu1")
+    made = [
+        F.zeros((2, 2), device=t.device), F.eye(2, device=t.device), F.arange(2, device=t.device),
+        F.linspace(0, 1, 2, device=t.device), F.full((2,), 1.0, device=t.device),
+        F.one_hot(F.argmax(t, 1), 2),
+        Tensor([1.0, 2.0], device=t.device), t.to(t.device), F.concat([t, t], device=t.device)[:2],
+    ]  # fmt: skip
+    for x in made:
+        assert (t + x).device == "cpu1" and type(x._device) is str
+    traced = trace(lambda x: x + F.arange(2, device=x.device))
+    for _ in range(3):
+        assert traced(t).tolist() == [[3, 2], [2, 5]]
 
 
 # indexing

@@ -210,8 +210,8 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
         parts = operator.index(nsplits_or_sections)
         if not 1 <= parts <= length:
             raise ShapeError(f"split: axis {place} of {inp.shape} has no {parts} parts")
-        longer = length % parts
-        cuts = [i * (length // parts) + min(i, longer) for i in range(1, parts)]
+        each, longer = divmod(length, parts)
+        cuts = [i * each + (i if i < longer else longer) for i in range(1, parts)]
     else:
         cuts = [slice(int(c)).indices(length)[1] for c in nsplits_or_sections]
     return [cut_along(inp, place, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, length])]

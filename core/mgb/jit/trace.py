@@ -322,6 +322,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         leaves, arrangement = flatten((args, kwargs))
         session = self._recording(leaves, without_host=False)
+        session.is_call = True
         session.record.arrangement = arrangement
         result = self._run_body(session, args, kwargs)
         try:
@@ -337,6 +338,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     ) -> tuple[Any, Variant, HostlessCall | None]:
         found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
         session = self._recording(leaves, without_host=True)
+        session.is_call = True
         session.found_elsewhere = found
         box = [self._run_body(session, args, kwargs)]
         session.find_kept(box)

@@ -113,6 +113,8 @@ def _written(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
 
 def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
     """The indices of what is not 0, an int32 Tensor for each axis; inside a trace the values are read."""
+    if condition._session is not None:
+        condition._session.shapes_follow(condition)
     found = condition._array().nonzero()
     return tuple(Tensor(i, dtypes.int32, condition.device) for i in found)
 

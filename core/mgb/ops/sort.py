@@ -6,6 +6,7 @@ NaN counts as greater than every number, as in NumPy.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -90,7 +91,7 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
         ``values = gather(inp, dim, indices)``; the indices are int32. The two zeros are equal: among the
         values they may stand in another order than the indices say.
     """
-    place = normalize_axis("sort", dim, inp.ndim)[0]
+    place = normalize_axis("sort", operator.index(dim), inp.ndim)[0]
     values = sort_(inp, axis=place, descending=bool(descending))
     return values, argsort_(inp, axis=place, descending=bool(descending))
 

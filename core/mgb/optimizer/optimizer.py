@@ -86,9 +86,9 @@ class Optimizer(Holder, ABC):
             for param in group["params"]:
                 if param.grad is not None:
                     _check_grad(param, param.grad)
-                    if param.device not in numbers:
-                        numbers[param.device] = {n: live(s, param.device) for n, s in sources.items()}
-                    self._update(param, param.grad, self._state[param], group, numbers[param.device])
+                    if param._device not in numbers:
+                        numbers[param._device] = {n: live(s, param._device) for n, s in sources.items()}
+                    self._update(param, param.grad, self._state[param], group, numbers[param._device])
         return self
 
     def clear_grad(self) -> None:

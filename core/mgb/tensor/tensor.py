@@ -86,7 +86,7 @@ class Tensor:
         if isinstance(data, Tensor):
             if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
                 raise RuntimeError(f"a Tensor of {data.dtype} cannot be rebuilt as {dtype}: use astype")
-            if device is not None and devices.canonical(device) != data.device:
+            if device is not None and devices.canonical(device) != data._device:
                 raise RuntimeError(f"a Tensor on {data.device} cannot be rebuilt on {device}: use .to")
             self._share(data)
             return
@@ -122,8 +122,9 @@ class Tensor:
         return self._data.dtype if self._data is not None else self.spec.dtype
 
     @property
-    def device(self) -> str:
-        return self._device
+    def device(self) -> devices.Device:
+        """Where it lies; equal to each name of that device."""
+        return devices.named(self._device)
 
     @property
     def ndim(self) -> int:
