@@ -206,3 +206,9 @@ def test_modules_with_their_parents():
     ]
     assert list(tree.modules(with_parent=True))[-1] == (tree.body[0], tree.body)
     assert next(tree.modules()) is tree and next(tree.modules(with_parent=True)) == (tree, None)
+
+
+def test_the_fourth_argument_of_a_recurrent_layer_is_its_bias():
+    layer = M.RNN(3, 4, 2, False, True, nonlinearity="relu")
+    assert all(cell.bias_ih is None for cell in layer.cells) and layer.batch_first
+    assert layer(Tensor(np.ones((2, 5, 3))))[0].shape == (2, 5, 4)
