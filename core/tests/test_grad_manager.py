@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 
@@ -400,4 +401,5 @@ def test_a_manager_is_in_no_cycle(no_cyclic_gc):
     assert [t is x for t in manager.attached_tensors()] == [True] and len(manager._attached) == 1
     del manager
     assert gone() is None
+    assert gc.collect() == 0
     del x  # and its end finds nobody to tell
