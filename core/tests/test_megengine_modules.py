@@ -212,3 +212,11 @@ def test_the_fourth_argument_of_a_recurrent_layer_is_its_bias():
     layer = M.RNN(3, 4, 2, False, True, nonlinearity="relu")
     assert all(cell.bias_ih is None for cell in layer.cells) and layer.batch_first
     assert layer(Tensor(np.ones((2, 5, 3))))[0].shape == (2, 5, 4)
+
+
+def test_pools_keep_their_sizes_as_they_were_given():
+    layer = M.MaxPool2d(kernel_size=2, padding=(0, 1))
+    assert repr(layer) == "MaxPool2d(kernel_size=2, stride=2, padding=(0, 1))"
+    assert layer(Tensor(X)).shape == (2, 3, 2, 4)
+    with pytest.raises(ShapeError, match="stride is one integer or two"):
+        M.AvgPool2d(2, (1, 2, 3))
