@@ -17,7 +17,7 @@ import numpy as np
 
 from .errors import DeviceError, DeviceMemoryError, DeviceUnavailableError
 
-_NAME = re.compile(r"(xpu|cpu|gpu)(x|\d+)(?::(\d+))?")
+_NAME = re.compile(r"(xpu|cpu|gpu)(x|\d+|(?=:)|(?<=xpu))(?::(\d+))?")
 _default = "xpux"
 
 #: The name of what is made in the host's memory when no device is given, whatever the default was then.
@@ -32,7 +32,8 @@ INSTALL = "pip install 'mgb[cuda13]' (or 'mgb[cuda12]', as your driver has it)"
 def canonical(name: str) -> str:
     """`name` with its stream, as tensors print it: ``"gpu0"`` -> ``"gpu0:0"``.
 
-    Without a stream, ``"xpux"`` stands for the default device; ``"xpux:0"`` is the host wherever that is.
+    Without a stream, ``"xpux"`` or ``"xpu"`` stands for the default device; ``"xpux:0"`` is the host wherever
+    that is. A number that is left out before the stream is 0: ``"cpu:0"`` -> ``"cpu0:0"``.
 
     Raises
     ------
@@ -47,10 +48,42 @@ def _canonical(name: str, default: str) -> str:
     match = _NAME.fullmatch(name)
     if match is None:
         raise DeviceError(f"{name!r} is not a device; use 'xpux', 'cpux' or 'gpu0', 'gpu1', ...")
-    if match[1] == "xpu" and match[3] is None and is_gpu(default):
+    kind, number, stream = match.groups()
+    if kind == "xpu" and stream is None and is_gpu(default):
         return _canonical(default, default)
-    number = "0" if match[1] == "gpu" and match[2] == "x" else match[2]
-    return f"{match[1]}{number}:{match[3] or 0}"
+    if stream is None and not number:
+        number = "x"
+    if not number or (kind == "gpu" and number == "x"):
+        number = "0"
+    return f"{kind}{number}:{stream or 0}"
+
+
+class Device(str):
+    """The canonical name of a device, equal to each of its names: that of ``"xpux:0"`` to ``"xpux"``.
+
+    As a key it is the canonical name.
+    """
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if str.__eq__(self, other) is True:
+            return True
+        try:
+            return isinstance(other, str) and str.__eq__(self, canonical(str(other))) is True
+        except DeviceError:
+            return False
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
+#: The `Device` of a canonical name, one for each.
+named = lru_cache(256)(Device)
 
 
 def set_default_device(name: str = "xpux") -> None:

@@ -9,7 +9,7 @@ class MgbError(Exception):
     """The root of every error that mgb raises on purpose."""
 
 
-class ShapeError(MgbError, ValueError):
+class ShapeError(MgbError, ValueError, RuntimeError):
     """Shapes that an op cannot combine."""
 
 

@@ -140,15 +140,28 @@ class RNG:
         out: Tensor = self._draw(philox_normal, _shape(size), 4, 1.0, 0.0) * std + mean
         return out
 
-    def exponential(self, scale: float = 1, size: Size = None) -> Tensor:
-        """Exponential with mean `scale`, float32, of shape `size`.
+    def exponential(self, rate: Any = 1, size: Size = None) -> Tensor:
+        """Exponential with a rate above 0; the mean is ``1 / rate``.
+
+        Parameters
+        ----------
+        rate : float or Tensor
+            The result is of ``(*size, *rate.shape)``. Numbers of 0 or less are refused.
+        size : int or sequence of int, optional
+            None is one number for each rate.
+
+        Returns
+        -------
+        Tensor of float32
 
         Notes
         -----
         They are made with a logarithm, whose last bits each backend has in its own way.
         """
-        bits = self._draw(philox, _shape(size), 4)
-        return log(unit(bits) + TINY) * -float(scale)
+        rate = self._given("rate", rate)
+        bits = self._draw(philox, (*_shape(size), *rate.shape), 4)
+        out: Tensor = log(unit(bits) + TINY) / -rate
+        return out
 
     def gamma(self, shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
         """Gamma with a shape and a scale above 0, by the method of Marsaglia and Tsang (2000).
@@ -234,11 +247,12 @@ class RNG:
         chosen = mulhi(self._draw(philox_pair, _shape(size), 2), high - low)
         return cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32)
 
-    def permutation(self, n: int | Tensor) -> Tensor:
-        """The integers below `n` in random order, int32; or a Tensor with its first axis in random order."""
+    def permutation(self, n: int | Tensor, *, dtype: Any = "int32") -> Tensor:
+        """The integers below `n` in random order, as `dtype`; or a Tensor, its first axis in such order."""
         if isinstance(n, Tensor):
             return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
-        return argsort(self._draw(philox_pair, (int(n),), 2))
+        order, wanted = argsort(self._draw(philox_pair, (int(n),), 2)), dtypes.as_dtype(dtype)
+        return order if wanted == order.dtype else cast(order, dtype=wanted)
 
     def shuffle(self, inp: Tensor) -> None:
         """Put the first axis of `inp` in random order, in place."""
@@ -323,9 +337,9 @@ def normal(mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
     return generator().normal(mean, std, size)
 
 
-def exponential(scale: float = 1, size: Size = None) -> Tensor:
-    """Exponential with mean `scale`; see `RNG.exponential`."""
-    return generator().exponential(scale, size)
+def exponential(rate: Any = 1, size: Size = None) -> Tensor:
+    """Exponential with a rate, the mean is ``1 / rate``; see `RNG.exponential`."""
+    return generator().exponential(rate, size)
 
 
 def gamma(shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
@@ -348,9 +362,9 @@ def randint(low: int, high: int | None = None, size: Size = None) -> Tensor:
     return generator().randint(low, high, size)
 
 
-def permutation(n: int | Tensor) -> Tensor:
+def permutation(n: int | Tensor, *, dtype: Any = "int32") -> Tensor:
     """A random order; see `RNG.permutation`."""
-    return generator().permutation(n)
+    return generator().permutation(n, dtype=dtype)
 
 
 def shuffle(inp: Tensor) -> None:

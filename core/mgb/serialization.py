@@ -13,18 +13,20 @@ import os
 import secrets
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from . import device as devices
 from . import dtypes
-from .errors import FileFormatError
+from .errors import DeviceError, FileFormatError
 from .tensor import Parameter, Tensor
 
 File = str | os.PathLike[str] | BinaryIO
+Location = str | Mapping[str, str] | Callable[[str], str] | None
 Header = dict[str, Any]
 
 # fmt: off
@@ -40,58 +42,74 @@ _METADATA = "__metadata__"
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def save(obj: Any, file: File) -> None:
+def save(obj: Any, f: File) -> None:
     """Write `obj`; a file of this name is replaced in one go, or stays as it was.
 
     Parameters
     ----------
     obj : nest of dict, list, tuple, Tensor, ndarray, number, str, bool and None
-        Such as state dicts. Keys are strings or integers.
-    file : path, or binary file open for writing
+        Such as state dicts. Keys are strings or integers. Of a Tensor, value, dtype and device are kept.
+    f : path, or binary file open for writing
         Where to write.
 
     Raises
     ------
     TypeError
-        Something in `obj` is of another type.
+        Something in `obj` is of another type: of a Module, save the ``state_dict()``.
     """
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     try:
         blobs = _encode(arrays, _pack(obj, "", arrays))
     except RecursionError:
         raise TypeError("cannot save this: it is nested too deeply, or holds itself") from None
-    if isinstance(file, str | os.PathLike):
-        replace_file(Path(file), blobs)
+    if isinstance(f, str | os.PathLike):
+        replace_file(Path(f), blobs)
     else:
         for blob in blobs:
-            file.write(blob)
+            f.write(blob)
 
 
-def load(file: File, device: str | None = None) -> Any:
+def load(f: File, map_location: Location = None) -> Any:
     """Read what `save` wrote; of another safetensors file, the arrays by name.
 
     Parameters
     ----------
-    file : path, or binary file open for reading
+    f : path, or binary file open for reading
         Where to read.
-    device : str, optional
-        Where Tensors go; the default device when it is not given.
+    map_location : str, dict, callable or None
+        Where Tensors go: the default device (None), one device, for each device that Tensors were saved on
+        another one, or what a function gives for its name. What is not in a dict stays where it was.
 
     Raises
     ------
     FileFormatError
         The file is damaged or is not a safetensors file, a `ValueError`.
+    DeviceError
+        A device in `map_location` is none, or cannot be used here.
     """
-    if isinstance(file, str | os.PathLike):
-        name, content = os.fspath(file), Path(file).read_bytes()
+    if isinstance(f, str | os.PathLike):
+        name, content = os.fspath(f), Path(f).read_bytes()
     else:
-        name, content = getattr(file, "name", "the file"), file.read()
+        name, content = getattr(f, "name", "the file"), f.read()
+    place = _placing(map_location)
     try:
         arrays, tree = _decode(content)
-        return arrays if tree is None else _unpack(tree, arrays, device)
+        return arrays if tree is None else _unpack(tree, arrays, place)
+    except DeviceError:
+        raise
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         remedy = "it is damaged or was not written by mgb.save: write it again, or use another copy"
         raise FileFormatError(f"cannot load {name}: {error}; {remedy}") from error
+
+
+def _placing(location: Location) -> Callable[[str], str | None]:
+    """Where a Tensor goes that was on a device of this name."""
+    if location is None or isinstance(location, str):
+        return lambda _saved_on: location
+    if not isinstance(location, Mapping):
+        return location
+    known = {devices.canonical(key): devices.canonical(value) for key, value in location.items()}
+    return lambda saved_on: known.get(saved_on, saved_on)
 
 
 # the nest, as JSON
@@ -101,15 +119,20 @@ def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     """`obj` with every array moved to `arrays`, and said what it was."""
     if isinstance(obj, Tensor | np.ndarray):
         name = _unused(path or "value", arrays)
-        arrays[name] = obj.numpy() if isinstance(obj, Tensor) else obj
-        return [_kind(obj), name]
+        if not isinstance(obj, Tensor):
+            arrays[name] = obj
+            return ["array", name]
+        arrays[name] = obj.numpy()
+        return ["parameter" if isinstance(obj, Parameter) else "tensor", name, obj._device]
     if isinstance(obj, dict):
         return ["dict", [[_key(k, path), _pack(v, _join(path, k), arrays)] for k, v in obj.items()]]
     if isinstance(obj, list | tuple):
         return [type(obj).__name__, [_pack(v, _join(path, i), arrays) for i, v in enumerate(obj)]]
-    value = obj.item() if isinstance(obj, np.generic) else obj
+    value = obj.item() if isinstance(obj, np.generic) else str(obj) if isinstance(obj, str) else obj
     if type(value) not in _PLAIN:
-        raise TypeError(f"cannot save {path or 'this'}: a {type(obj).__name__} is no tensor and no number")
+        remedy = "; save its state_dict()" if hasattr(obj, "state_dict") else ""
+        kind = type(obj).__name__
+        raise TypeError(f"cannot save {path or 'this'}: a {kind} is no tensor and no number{remedy}")
     return ["plain", value]
 
 
@@ -118,12 +141,6 @@ def _unused(path: str, arrays: dict[str, Any]) -> str:
     while path in arrays or path == _METADATA:
         path += "'"
     return path
-
-
-def _kind(array: Any) -> str:
-    if isinstance(array, np.ndarray):
-        return "array"
-    return "parameter" if isinstance(array, Parameter) else "tensor"
 
 
 def _key(key: Any, path: str) -> str | int:
@@ -137,17 +154,20 @@ def _join(path: str, key: Any) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _unpack(tree: Any, arrays: dict[str, np.ndarray[Any, Any]], device: str | None) -> Any:
-    kind, content = tree
+def _unpack(tree: Any, arrays: dict[str, np.ndarray[Any, Any]], place: Callable[[str], str | None]) -> Any:
+    kind, content, *saved_on = tree
     if kind == "plain":
         return content
     if kind == "dict":
-        return {key: _unpack(value, arrays, device) for key, value in content}
+        return {key: _unpack(value, arrays, place) for key, value in content}
     if kind in ("list", "tuple"):
-        items = [_unpack(value, arrays, device) for value in content]
+        items = [_unpack(value, arrays, place) for value in content]
         return items if kind == "list" else tuple(items)
     array = arrays[content]
-    return array if kind == "array" else _KINDS[kind](array, dtype=array.dtype, device=device)
+    if kind == "array":
+        return array
+    (device,) = saved_on or [devices.HOST]  # files were written without it once
+    return _KINDS[kind](array, dtype=array.dtype, device=place(device))
 
 
 # the file

@@ -30,7 +30,7 @@ class Builder:
             return self._nodes[tensor._index]
         if tensor._data is None:
             raise ForeignTensorError("this tensor belongs to another trace, which has not finished")
-        return const_node(tensor._data, tensor.dtype, tensor.device)
+        return const_node(tensor._data, tensor.dtype, tensor._device)
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         return None
@@ -55,6 +55,9 @@ class Builder:
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         """Nothing to do, likewise."""
+
+    def shapes_follow(self, tensor: Tensor) -> None:
+        """Nothing to do: no value is read here."""
 
     def watched(self, tensor: Tensor) -> None:
         """Nothing to do, likewise."""

@@ -224,3 +224,16 @@ def test_run_needs_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     (tmp_path / "bad.onnx").write_bytes(b"\xff\xff\xff")
     assert main(["run", str(tmp_path / "bad.onnx")]) == 2
     assert "mgb run:" in capsys.readouterr().err
+
+
+def test_a_number_may_be_drawn_as_one_of_length_1(tmp_path: Path) -> None:
+    @trace(symbolic=True, capture_as_const=True)
+    def double(x):
+        return x * 2
+
+    double(Tensor(1.0))
+    double.dump(tmp_path / "number.onnx", input_data=["#rand(0, 255, 1)", "#rand(0, 255)"])
+    cases = cases_of(tmp_path / "number.onnx")
+    assert [inputs["arg_0"].shape for inputs in cases.inputs] == [(), ()]
+    with pytest.raises(FileCaseError, match="the input has 0 axes"):
+        double.dump(tmp_path / "wrong.onnx", input_data=["#rand(0, 255, 2)"])

@@ -43,6 +43,7 @@ class Divmod(Function):
 
     def backward(self, d_product, d_quotient):
         a, b = self.kept
+        d_product, d_quotient = (0 if d is None else d for d in (d_product, d_quotient))
         return d_product * b + d_quotient / b, d_product * a - d_quotient * a / (b * b)
 
 
@@ -68,7 +69,7 @@ def test_function_second_order(function, second):
 
 def test_function_with_two_results():
     check(lambda a, b: (lambda r: r[0] * r[1] + r[0])(Divmod()(a, b)), A, B)
-    check(lambda a, b: Divmod()(a, b)[1], A, B)  # the other has gradient zero
+    check(lambda a, b: Divmod()(a, b)[1], A, B)  # the other has none
 
 
 def test_function_outside_a_tape_and_on_constants():
@@ -161,3 +162,100 @@ def test_function_leaves_no_cycle(no_cyclic_gc):
         gm.backward(z)
         del z
     assert array() is None
+
+
+def test_an_output_that_is_not_used_has_no_gradient():
+    seen = []
+
+    class Twice(Function):
+        def forward(self, a, b):
+            return a * 2, b * 2, a + 1
+
+        def backward(self, *grads):
+            seen.append([g is None for g in grads])
+            return None if grads[0] is None else grads[0] * 2, None if grads[1] is None else grads[1] * 2
+
+    a, b = float64(A), float64(B)
+    for place, want in ((0, [False, True, True]), (1, [True, False, True])):
+        gm = GradManager().attach([a, b])
+        with gm:
+            gm.backward(Twice()(a, b)[place])
+        assert seen.pop() == want
+        x, other = (a, b)[place], (b, a)[place]
+        np.testing.assert_array_equal(x.grad.numpy(), np.full(x.shape, 2.0))
+        assert other.grad is None
+        a.grad = b.grad = None
+
+
+def test_backward_runs_on_the_object_itself():
+    class Counted(Function):
+        calls = 0
+
+        def __init__(self):
+            self.log, self.owner = [], None
+
+        def forward(self, x):
+            self.x = x
+            return x * x
+
+        def backward(self, dy):
+            self.calls += 1
+            self.log.append(float(self.x))
+            self.owner = self
+            return 2 * dy * self.x
+
+    square = Counted()
+    for value in (3.0, 4.0):
+        x = float64(value)
+        gm = GradManager().attach(x)
+        with gm:
+            gm.backward(square(x))
+        assert x.grad.item() == 2 * value and float(square.x) == value
+    assert (square.calls, square.log, square.owner) == (2, [3.0, 4.0], square)
+
+
+def test_each_call_has_what_its_own_forward_kept():
+    """Also where a later call set the same number, and one in between another."""
+
+    class Power(Function):
+        def forward(self, x):
+            self.x, self.n = x, numbers.pop(0)
+            return x**self.n
+
+        def backward(self, dy):
+            return dy * self.n * self.x ** (self.n - 1)
+
+    numbers = [3, 2, 2, 3]
+    power, x = Power(), float64(1.5)
+    gm = GradManager().attach(x)
+    with gm:
+        gm.backward(power(power(power(power(x)))))
+    np.testing.assert_allclose(x.grad.numpy(), 36 * 1.5**35)
+
+
+def test_backward_may_drop_what_was_kept():
+    class Dropping(Square):
+        def backward(self, dy):
+            grad = super().backward(dy)
+            del self.x, self.y
+            return grad
+
+    square, x = Dropping(), float64(2.0)
+    gm = GradManager().attach(x)
+    with gm:
+        gm.backward(square(x))
+    assert x.grad.item() == 4.0 and not vars(square)
+
+
+def test_an_error_in_backward_leaves_the_object_as_it_was():
+    class Failing(Square):
+        def backward(self, dy):
+            raise ZeroDivisionError
+
+    square, x = Failing(), float64(2.0)
+    gm = GradManager().attach(x)
+    with pytest.raises(ZeroDivisionError), gm:
+        y = square(x)
+        square(float64(5.0))
+        gm.backward(y)
+    assert square.x.item() == 5.0

@@ -46,7 +46,7 @@ ONE: list[tuple[Callable[..., Tensor], Callable[..., Any], Any]] = [
 TWO: list[tuple[Callable[..., Tensor], Callable[..., Any], Any]] = [
     (F.add, np.add, X), (F.sub, np.subtract, X), (F.mul, np.multiply, X), (F.div, np.divide, X),
     (F.floor_div, np.floor_divide, X), (F.mod, np.fmod, X), (F.pow, np.power, POSITIVE),
-    (F.maximum, np.maximum, X), (F.minimum, np.minimum, X), (F.atan2, np.arctan2, X),
+    (F.maximum, np.maximum, X), (F.minimum, np.minimum, X),
     (F.logaddexp, np.logaddexp, X), (F.hypot, np.hypot, X), (F.copysign, np.copysign, X),
     (F.logical_and, np.logical_and, X > 0), (F.logical_or, np.logical_or, X > 0),
     (F.logical_xor, np.logical_xor, X > 0), (F.equal, np.equal, X > 0), (F.not_equal, np.not_equal, X > 0),
@@ -283,9 +283,10 @@ def test_rearrangement_and_its_gradient(name: str, check_gradient: Any) -> None:
     check_gradient(function, X)
 
 
-@pytest.mark.parametrize("cuts", [2, 4, [1], [1, 3], [2, 2, 9]])
+@pytest.mark.parametrize("cuts", [2, 3, 4, [1], [1, 3], [2, 2, 9]])
 def test_split(cuts: Any) -> None:
-    for got, want in zip(F.split(T, cuts, axis=2), np.split(X, cuts, axis=2), strict=True):
+    """Into numbers of parts that do not divide the axis too: the first ones are longer."""
+    for got, want in zip(F.split(T, cuts, axis=2), np.array_split(X, cuts, axis=2), strict=True):
         same(got, want)
 
 
@@ -308,7 +309,7 @@ def test_cast_and_copy() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: F.split(T, 3, axis=2), ShapeError, "no 3 equal parts"),
+        (lambda: F.split(T, 5, axis=2), ShapeError, "no 5 parts"),
         (lambda: F.stack([T, T[0]]), ShapeError, "not one and the same"),
         (lambda: F.concat([]), ShapeError, "nothing to join"),
         (lambda: F.concat([T, T[:, 1:]]), ShapeError, "differ beside axis 0"),
@@ -330,3 +331,42 @@ def test_cast_and_copy() -> None:
 def test_errors_name_the_thing(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_broadcast_to_keeps_the_lengths_that_are_none() -> None:
+    x = np.arange(6.0).reshape(2, 1, 3)
+    same(F.broadcast_to(wide(x), (4, None, 5, None)), np.broadcast_to(x, (4, 2, 5, 3)))
+    same(F.broadcast_to(wide(x[0]), (2, None, 3)), np.broadcast_to(x[0], (2, 1, 3)))
+    with pytest.raises(ShapeError, match="None keeps a length"):
+        F.broadcast_to(wide(x[0]), (None, 1, 3))
+    with pytest.raises(ShapeError, match="does not broadcast"):
+        F.broadcast_to(wide(x), (None, None))
+
+
+def test_full_has_the_dtype_of_its_value() -> None:
+    for value, dtype in ((True, "bool"), (4, "int32"), (2.5, "float32"), (np.float64(1), "float32")):
+        got = F.full((2,), value)
+        assert (got.dtype.name, got.tolist()) == (dtype, [value] * 2)
+    assert F.full((2,), 4, "float16").dtype == F.full((2,), Tensor([1.0], dtype="float16")).dtype == "float16"
+
+
+def test_eye_takes_its_shape_as_one() -> None:
+    for shape in ([3, 4], (3, 4), Tensor([3, 4]), np.array([3, 4])):
+        same(F.eye(shape), np.eye(3, 4))
+    same(F.eye([3], dtype="bool"), np.eye(3).astype(bool))
+    same(F.eye(3, 4), np.eye(3, 4))
+    with pytest.raises(ShapeError, match=r"eye: rows and columns are two numbers, got \(1, 2, 3\)"):
+        F.eye((1, 2, 3))
+
+
+def test_where_of_a_mask_alone_is_where_it_holds() -> None:
+    for got, want in zip(F.where(Tensor(X > 0)), np.nonzero(X > 0), strict=True):
+        same(got, want)
+
+
+def test_atan2_and_its_keywords() -> None:
+    y = X[:, ::-1]
+    same(F.atan2(wide(X), wide(y)), np.arctan2(X, y))
+    same(F.atan2(x=wide(y), y=wide(X)), np.arctan2(X, y))
+    same(F.isnan(inp=Tensor([1.0, np.nan])), [False, True])
+    same(F.isinf(inp=Tensor([1.0, np.inf])), [False, True])

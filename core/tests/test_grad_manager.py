@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -389,3 +391,15 @@ def test_threads_are_independent():
             thread.join()
         assert any_open()
     assert results == {k: (100.0 * k, False) for k in range(4)}
+
+
+def test_a_manager_is_in_no_cycle(no_cyclic_gc):
+    x, y = Tensor([1.0]), Tensor([2.0])
+    manager = GradManager().attach([x, y])
+    gone = weakref.ref(manager)
+    del y
+    assert [t is x for t in manager.attached_tensors()] == [True] and len(manager._attached) == 1
+    del manager
+    assert gone() is None
+    assert gc.collect() == 0
+    del x  # and its end finds nobody to tell

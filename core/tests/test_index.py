@@ -31,8 +31,9 @@ def shapes_and_keys(draw: Any) -> tuple[tuple[int, ...], Any]:
     key: list[Any] = []
     axis, dots = 0, False
     while axis < len(shape) and draw(st.integers(0, 9)) < 9:
-        length, kind = shape[axis], draw(st.sampled_from(["int", "slice", "array", "mask", "none", "dots"]))
-        axis += kind not in ("none", "dots")
+        kinds = ["int", "slice", "array", "tuple", "mask", "bool", "none", "dots"]
+        length, kind = shape[axis], draw(st.sampled_from(kinds))
+        axis += kind not in ("bool", "none", "dots")
         if kind == "int":
             key.append(draw(st.integers(-length, length - 1)))
         elif kind == "slice":
@@ -40,6 +41,10 @@ def shapes_and_keys(draw: Any) -> tuple[tuple[int, ...], Any]:
         elif kind == "array":
             form = draw(st.sampled_from([(), (2,), (3, 1), (0,)]))
             key.append(draw(hnp.arrays(np.int32, form, elements=st.integers(-length, length - 1))))
+        elif kind == "tuple":
+            key.append(tuple(draw(st.lists(st.integers(-length, length - 1), max_size=2))))
+        elif kind == "bool":
+            key.append(draw(st.booleans()))
         elif kind == "mask":
             key.append(draw(hnp.arrays(bool, (length,))))
         elif kind == "none":
@@ -115,7 +120,7 @@ def test_an_index_may_be_a_tensor() -> None:
         (1.0, "float is no index"),
         ([0.5], "integer or boolean type"),
         (np.ones(3, bool), "a mask of length 3 does not match axis 0 of length 4"),
-        (True, "a single bool is no index"),
+        (Tensor(True), "a 0-d mask is no index"),
     ],
 )
 def test_what_is_no_index_raises(key: Any, message: str) -> None:

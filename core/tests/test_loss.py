@@ -243,3 +243,23 @@ def test_labels_are_integers(dtype: str) -> None:
 
 def test_no_label_at_all() -> None:
     assert F.cross_entropy(Tensor(A[:0]), Tensor(np.zeros(0), "int32"), reduction="sum").item() == 0
+
+
+def test_ctc_loss_of_a_label_that_does_not_fit_is_finite():
+    """Of 2 times, 3 equal classes and (1, 1), which needs 3 times: four ways from the least probability."""
+    pred = np.full((2, 2, 3), 1 / 3)
+    label, lengths = Tensor([[1, 1], [1, 0]]), Tensor([2, 1])
+    losses = F.ctc_loss(double(pred), Tensor([2, 2]), label, lengths, 0, "none").numpy()
+    least = float(np.finfo(np.float32).tiny)
+    np.testing.assert_allclose(losses, [-np.log(4 * least / 3), -np.log(3 / 9)], rtol=1e-12)
+    assert losses[0] == pytest.approx(87.0489, abs=1e-4)  # as MegEngine's own reference has it
+
+
+def test_topk_accuracy():
+    logits = Tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2], [0.1, 0.2, 0.7], [0.3, 0.4, 0.2]])
+    target = Tensor([1, 1, 0, 0])
+    assert F.topk_accuracy(logits, target).item() == 0.25
+    assert [a.item() for a in F.topk_accuracy(logits, target, (1, 2))] == [0.25, 0.75]
+    assert F.topk_accuracy(logits, target, topk=(5,)).item() == 1
+    with pytest.raises(ShapeError, match=r"topk_accuracy: a label for each row of \(4, 3\), got \(2,\)"):
+        F.topk_accuracy(logits, target[:2])

@@ -78,6 +78,8 @@ CALLS: dict[Callable[..., Any], tuple[tuple[Any, ...], dict[str, Any]]] = {
     np.ndim: ((X,), {}),
     np.size: ((X,), {}),
     np.array_equal: ((X, X), {}),
+    np.iscomplexobj: ((X,), {}),
+    np.isrealobj: ((X,), {}),
     np.allclose: ((X, Y), {}),
 }
 

@@ -64,7 +64,11 @@ DISTRIBUTIONS = {
     "uniform from -2 to 3": (lambda r, n: r.uniform(-2, 3, n), stats.uniform(-2, 5)),
     "normal": (lambda r, n: r.normal(size=n), stats.norm()),
     "normal of mean 3": (lambda r, n: r.normal(3, 0.5, n), stats.norm(3, 0.5)),
-    "exponential": (lambda r, n: r.exponential(2.0, n), stats.expon(scale=2)),
+    "exponential": (lambda r, n: r.exponential(4.0, n), stats.expon(scale=0.25)),
+    "exponential with a Tensor of rates": (
+        lambda r, n: r.exponential(Tensor([0.5, 4.0]), n)[:, 0],
+        stats.expon(scale=2),
+    ),
     "gamma": (lambda r, n: r.gamma(2.5, 1.5, n), stats.gamma(2.5, scale=1.5)),
     "gamma of shape 1": (lambda r, n: r.gamma(size=n), stats.gamma(1)),
     "gamma of a small shape": (lambda r, n: r.gamma(0.3, 2.0, n), stats.gamma(0.3, scale=2.0)),
@@ -351,3 +355,22 @@ def test_bad_parameters_of_gamma_and_beta():
         with pytest.raises(ShapeError, match=r"shapes \(2,\) and \(3,\) do not broadcast"):
             draw(Tensor([1.0, 2.0]), Tensor([1.0, 2.0, 3.0]))
         assert draw(Tensor([1.0, 2.0], "float64"), 1.0).dtype == np.float32
+
+
+def test_exponential_takes_a_rate():
+    rng = RNG(3)
+    assert abs(rng.exponential(4.0, 100_000).numpy().mean() - 0.25) < 0.25 * 4 / 100_000**0.5
+    rates = Tensor([[0.5], [8.0]])
+    drawn = rng.exponential(rates, (50_000,)).numpy()
+    assert drawn.shape == (50_000, 2, 1)
+    np.testing.assert_allclose(drawn.mean(axis=0), [[2], [0.125]], rtol=4 / 50_000**0.5)
+    assert rng.exponential(rates).shape == (2, 1) and rng.exponential(size=3).shape == (3,)
+    with pytest.raises(ValueError, match=r"random: rate is above 0, got 0"):
+        rng.exponential(0)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float32"])
+def test_permutation_in_another_dtype(dtype):
+    drawn = RNG(1).permutation(50, dtype=dtype)
+    assert drawn.dtype == dtype
+    assert drawn.tolist() == RNG(1).permutation(50).tolist() and sorted(drawn.tolist()) == list(range(50))

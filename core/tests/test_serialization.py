@@ -7,6 +7,7 @@ import json
 import math
 import os
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mgb import dtypes
-from mgb.errors import FileFormatError
+from mgb.errors import DeviceError, FileFormatError
+from mgb.module import Linear
 from mgb.serialization import load, save
 from mgb.tensor import Parameter, Tensor
 
@@ -188,3 +190,43 @@ def test_the_file_has_the_usual_permissions(tmp_path):
     save({"a": 1}, tmp_path / "x")
     (tmp_path / "y").touch()
     assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
+
+
+def test_where_tensors_go():
+    file = io.BytesIO()
+    save({"a": Tensor([1.0], device="cpu1"), "b": [Parameter([2.0], device="xpu3:1"), np.ones(2)]}, f=file)
+
+    def found(map_location):
+        file.seek(0)
+        nest = load(file, map_location=map_location)
+        assert isinstance(nest["b"][0], Parameter) and isinstance(nest["b"][1], np.ndarray)
+        return nest["a"].device, nest["b"][0].device
+
+    asked = []
+    assert found(None) == ("xpux:0", "xpux:0")
+    assert found("cpu2") == ("cpu2:0", "cpu2:0")
+    assert found({"cpu1": "cpu5", "cpu7": "cpu8"}) == ("cpu5:0", "xpu3:1")
+    assert found(lambda name: asked.append(name) or "cpux") == ("cpux:0", "cpux:0")
+    assert asked == ["cpu1:0", "xpu3:1"]
+    for wrong in ("tpu0", {"cpu1": "tpu0"}, {"tpu0": "cpu1"}, lambda _: "tpu0"):
+        with pytest.raises(DeviceError, match="'tpu0' is not a device"):
+            found(wrong)
+
+
+def test_a_file_that_does_not_say_where_tensors_were():
+    """As they were written before: the tree of a Tensor had two entries."""
+    array = np.arange(3, dtype=np.float32)
+    header = {"w": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
+    tree = json.dumps(["tensor", "w"])
+    crc = zlib.crc32(array.tobytes(), zlib.crc32((json.dumps(header) + tree).encode()))
+    text = json.dumps(header | {"__metadata__": {"mgb": tree, "crc32": str(crc)}}).encode()
+    file = struct.pack("<Q", len(text)) + text + array.tobytes()
+    got = load(io.BytesIO(file), {"xpux": "cpu4"})
+    assert (got.device, got.tolist()) == ("cpu4:0", [0, 1, 2])
+
+
+def test_a_module_is_saved_by_its_state():
+    with pytest.raises(
+        TypeError, match=r"cannot save net: a Linear is no tensor and no number; save its state_dict"
+    ):
+        save({"net": Linear(2, 3)}, io.BytesIO())

@@ -27,7 +27,7 @@ ARRAYS = hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4), elemen
 @given(ARRAYS, st.booleans(), st.data())
 def test_sort(x: Any, descending: bool, data: Any) -> None:
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
-    values, places = F.sort(Tensor(x), descending=descending, axis=axis)
+    values, places = F.sort(Tensor(x), descending=descending, dim=axis)
     want = np.sort(x, axis=axis)
     np.testing.assert_array_equal(values.numpy(), np.flip(want, axis) if descending else want)
     assert places.dtype == np.int32
@@ -79,7 +79,7 @@ def test_many_elements_are_in_the_stable_order_of_numpy(dtype: str, kind: str, d
         ranks = np.unique(x, return_inverse=True)[1].reshape(shape)  # NaN is one rank, the greatest
         want = np.argsort(-ranks if descending else ranks, axis=axis, kind="stable")
         for laid in (x, np.asfortranarray(x), np.flip(np.flip(x, axis).copy(), axis)):
-            values, places = F.sort(Tensor(laid, dtype=dtype), descending=descending, axis=axis)
+            values, places = F.sort(Tensor(laid, dtype=dtype), descending=descending, dim=axis)
             np.testing.assert_array_equal(places.numpy(), want)
             assert places.dtype == np.int32 and values.dtype == x.dtype
             np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, want, axis))
@@ -128,21 +128,36 @@ def test_topk(x: Any, descending: bool, data: Any) -> None:
     want = (want[..., ::-1] if descending else want)[..., :k]
     np.testing.assert_array_equal(values.numpy(), want)
     np.testing.assert_array_equal(np.take_along_axis(x, places.numpy(), -1), want)
-    kth = F.topk(Tensor(x), k, descending=descending, kth_only=True)
-    assert isinstance(kth, Tensor)
-    np.testing.assert_array_equal(kth.numpy(), want[..., -1])
+    value, place = F.topk(Tensor(x), k, descending=descending, kth_only=True)
+    np.testing.assert_array_equal(value.numpy(), want[..., -1])
+    np.testing.assert_array_equal(np.take_along_axis(x, place.numpy()[..., None], -1)[..., 0], want[..., -1])
+
+
+def test_topk_is_of_the_greatest_unless_asked_otherwise() -> None:
+    x = [3.0, 1.0, 2.0]
+    assert F.topk(Tensor(x), 2)[0].tolist() == [3, 2]
+    assert F.topk(Tensor(x), 2, False)[0].tolist() == [1, 2]
+    assert [t.item() for t in F.topk(Tensor(x), 2, kth_only=True)] == [2, 2]
+
+
+def test_topk_of_more_than_there_are_is_of_all() -> None:
+    values, places = F.topk(Tensor([[3.0, 1.0, 2.0]]), 7)
+    assert (values.tolist(), places.tolist()) == ([[3, 2, 1]], [[0, 2, 1]])
+    assert [t.tolist() for t in F.topk(Tensor([[3.0, 1.0, 2.0]]), 7, kth_only=True)] == [[1], [1]]
 
 
 @pytest.mark.parametrize("kth_only", [False, True])
-@pytest.mark.parametrize("k", [4, -1, -3])
-def test_topk_of_too_many_or_a_negative_number(k: int, kth_only: bool) -> None:
+@pytest.mark.parametrize("k", [-1, -3])
+def test_topk_of_a_negative_number(k: int, kth_only: bool) -> None:
     with pytest.raises(ShapeError, match=f"k = {k} of an axis of length 3"):
         F.topk(Tensor([1.0, 2.0, 3.0]), k, kth_only=kth_only)
 
 
 def test_there_is_no_kth_element_of_none() -> None:
-    with pytest.raises(ShapeError, match="topk: k = 0, so there is no k-th element"):
+    with pytest.raises(ShapeError, match=r"topk: no k-th element of \(3,\)"):
         F.topk(Tensor([1.0, 2.0, 3.0]), 0, kth_only=True)
+    with pytest.raises(ShapeError, match=r"topk: no k-th element of \(0,\)"):
+        F.topk(Tensor(np.zeros(0)), 1, kth_only=True)
     values, places = F.topk(Tensor([1.0, 2.0, 3.0]), 0)
     assert values.shape == places.shape == (0,)
 
@@ -187,7 +202,7 @@ def test_cumsum(axis: int, check_gradient: Any) -> None:
 
 def test_gradients_of_sort_and_topk(check_gradient: Any) -> None:
     x = np.random.default_rng(0).permutation(12).reshape(3, 4) * 0.5
-    check_gradient(lambda t: F.sort(t, axis=0)[0], x)
+    check_gradient(lambda t: F.sort(t, dim=0)[0], x)
     check_gradient(lambda t: F.topk(t, 2, descending=True)[0], x)
 
 

@@ -344,3 +344,24 @@ def test_a_value_that_nobody_kept_is_no_argument_of_a_replay() -> None:
         triple(x)
     with pytest.raises(TraceMismatchError, match="data unreadable"):
         triple(lost[0])
+
+
+@pytest.mark.parametrize("imperative", [False, True])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_to_return_a_value_that_was_dead_is_a_mismatch_of_the_call(symbolic: bool, imperative: bool) -> None:
+    """As in MegEngine, in each mode; a later call that returns what the recorded one did goes on."""
+    place = 1
+
+    @trace(symbolic=symbolic, imperative=imperative)
+    def function(a, b, c):
+        results = a + b, b + c
+        return results[place], {"all": [results[place]]}
+
+    a, b, c = (tensor([float(i)]) for i in range(3))
+    for place in (1, 0, 1, 0, 1):
+        if place:
+            first, nest = function(a, b, c)
+            assert first.tolist() == nest["all"][0].tolist() == [3]
+        else:
+            with pytest.raises(TraceMismatchError, match="data unreadable"):
+                function(a, b, c)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..apply import recording_tapes
 from ..errors import ShapeError
 from ..ir import Spec
-from ..ops.creation import zeros_like
 from ..ops.primitives import add
 from ..tensor import Tensor
 from .tape import Tape, open_tapes, snapshot, while_paused
@@ -20,8 +19,9 @@ from .tape import Tape, open_tapes, snapshot, while_paused
 class Function(ABC):
     """A differentiable operation given by its own `forward` and `backward`.
 
-    What `backward` needs is kept on ``self``. For derivatives of higher order, keep only inputs and outputs
-    and compute the rest from them in `backward`; other tensors are constants there.
+    What `backward` needs is kept on ``self``: it finds what its own `forward` set there, however often the
+    object was called since. For derivatives of higher order, keep only inputs and outputs and compute the
+    rest from them in `backward`; other tensors are constants there.
 
     Examples
     --------
@@ -43,55 +43,75 @@ class Function(ABC):
         """The result, computed without being recorded."""
 
     @abstractmethod
-    def backward(self, *output_grads: Tensor) -> Tensor | Sequence[Tensor | None] | None:
-        """The gradient of each input, None where there is none. An unused output has the gradient zero."""
+    def backward(self, *output_grads: Any) -> Tensor | Sequence[Tensor | None] | None:
+        """The gradient of each input, None where there is none; it gets None for outputs without use."""
 
     def __call__(self, *inputs: Tensor) -> Any:
         for tensor in inputs:
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"op Function expect type Tensor as inputs, got {type(tensor).__name__}")
         tapes = recording_tapes(inputs)
+        before = dict(vars(self)) if tapes else {}
         results = while_paused((*tapes, *open_tapes()), lambda: self.forward(*inputs))
+        if tapes:
+            self._note_changes(before)
         values = (results,) if isinstance(results, Tensor) else tuple(results)
         outputs = tuple(value._alias() for value in values)
         for tape in tapes:
             self._record(tape, inputs, values, outputs)
         return outputs[0] if isinstance(results, Tensor) else outputs
 
+    def _note_changes(self, before: dict[str, Any]) -> None:
+        """Add what `forward` has changed since `before` to what it sets."""
+        changed = {name for name, value in vars(self).items() if before.get(name, before) is not value}
+        known = _set_by_forward.get(type(self))
+        if known is None or not changed <= known:
+            _set_by_forward[type(self)] = changed.union(known or ())
+
     def _record(
         self, tape: Tape, inputs: Sequence[Tensor], values: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> None:
-        """Put the call on `tape`, with a copy of this object whose tensors only outer tapes see."""
+        """Put the call on `tape`, with what `forward` has set, in tensors that only outer tapes see."""
         seen = zip((*inputs, *values), (*inputs, *outputs), strict=True)
         snapshots = {id(original): snapshot(t, tape.level) for original, t in seen}
-        kept = copy(self)
+        names, kept = _set_by_forward[type(self)], {}
         for name, value in vars(self).items():
-            setattr(kept, name, _replaced(value, snapshots))
+            replaced = _replaced(value, snapshots)
+            if replaced is not value or name in names:
+                kept[name] = replaced
         sources = tuple(t._tape.get(tape) if t._tape else None for t in inputs)
-        call = _Call(kept, sources, tuple(t.spec for t in inputs), tuple(t.spec for t in outputs))
+        call = _Call(self, kept, sources, tuple(t.spec for t in inputs), len(outputs))
         for place, output in enumerate(outputs):
             if output.dtype.kind in "fV":
                 tape.attach(output, Output(call, place))
 
 
+#: Which attributes `forward` sets: those of a call are its own, in which its `backward` runs.
+_set_by_forward: WeakKeyDictionary[type[Function], set[str]] = WeakKeyDictionary()
+
+
 class _Call:
     """A call of a Function, as one tape remembers it; its gradient is ``{place of an output: gradient}``."""
 
-    __slots__ = ("__weakref__", "function", "given", "inputs", "results")
+    __slots__ = ("__weakref__", "function", "given", "inputs", "kept", "results")
 
     def __init__(
-        self, function: Function, inputs: tuple[Any, ...], given: tuple[Spec, ...], results: tuple[Spec, ...]
+        self,
+        function: Function,
+        kept: dict[str, Any],
+        inputs: tuple[Any, ...],
+        given: tuple[Spec, ...],
+        results: int,
     ) -> None:
         self.function: Function | None = function
-        self.inputs, self.given, self.results = inputs, given, results
+        self.kept, self.inputs, self.given, self.results = kept, inputs, given, results
 
     merge = staticmethod(operator.or_)
 
     def pull(self, grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
         """The gradient of each input."""
         assert self.function is not None
-        arrived = (grads[i] if i in grads else zeros_like(spec) for i, spec in enumerate(self.results))
-        parts = self.function.backward(*arrived)
+        parts = _backward(self.function, self.kept, map(grads.get, range(self.results)))
         parts = [parts] if parts is None or isinstance(parts, Tensor) else list(parts)
         name = type(self.function).__name__
         if len(parts) != len(self.given):
@@ -104,7 +124,24 @@ class _Call:
     def clear(self) -> None:
         """Let go of the inputs and of what `forward` kept."""
         self.inputs = ()
+        self.kept = {}
         self.function = None
+
+
+def _backward(function: Function, kept: dict[str, Any], grads: Iterable[Tensor | None]) -> Any:
+    """What `function` gives with the attributes `kept`; what it leaves of them is as before afterwards."""
+    now = vars(function)
+    left = {name: now[name] for name in kept if name in now}
+    now.update(kept)
+    try:
+        return function.backward(*grads)
+    finally:
+        for name, value in kept.items():
+            if name in now and now[name] is value:
+                if name in left:
+                    now[name] = left[name]
+                else:
+                    del now[name]
 
 
 class Output:
@@ -140,5 +177,6 @@ def _replaced(value: Any, snapshots: dict[int, Tensor]) -> Any:
     if isinstance(value, Tensor):
         return snapshots.get(id(value), value)
     if type(value) in (list, tuple):
-        return type(value)(_replaced(v, snapshots) for v in value)
+        parts = [_replaced(v, snapshots) for v in value]
+        return value if all(map(operator.is_, parts, value)) else type(value)(parts)
     return value

@@ -26,8 +26,8 @@ class _Attached:
 
     __slots__ = ("__weakref__", "callbacks", "reference")
 
-    def __init__(self, tensor: Tensor, forget: Callable[[Any], object]) -> None:
-        self.reference = weakref.ref(tensor, forget)
+    def __init__(self, tensor: Tensor, forget: Callable[[weakref.KeyedRef[int, Tensor]], object]) -> None:
+        self.reference = weakref.KeyedRef(tensor, forget, id(tensor))
         self.callbacks: list[Callback] = []
 
     def arrived(self, grad: Tensor) -> None:
@@ -127,7 +127,7 @@ class GradManager(_Recorder):
             attached = self._attached.get(id(tensor))
             changes = changes or attached is None or bool(added)
             if attached is None:
-                attached = self._attached[id(tensor)] = _Attached(tensor, self._forget(id(tensor)))
+                attached = self._attached[id(tensor)] = _Attached(tensor, self._forgetting())
                 if self._tape is not None:
                     self._tape.watch(tensor, attached.arrived)
             attached.callbacks += added
@@ -222,9 +222,16 @@ class GradManager(_Recorder):
             self.release()
             raise
 
-    def _forget(self, key: int) -> Callable[[Any], object]:
-        attached = self._attached
-        return lambda _reference: attached.pop(key, None)
+    def _forgetting(self) -> Callable[[weakref.KeyedRef[int, Tensor]], object]:
+        """Forgets a tensor that is gone; it does not hold the manager, which holds it."""
+        manager = weakref.ref(self)
+
+        def forget(reference: weakref.KeyedRef[int, Tensor]) -> None:
+            alive = manager()
+            if alive is not None:
+                alive._attached.pop(reference.key, None)
+
+        return forget
 
 
 class GradManagerGroup(_Recorder):

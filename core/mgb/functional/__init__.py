@@ -5,10 +5,12 @@ from . import loss as loss
 from . import nn as nn
 from . import numpy_functions as numpy_functions
 from .activation import *
+from .convolution import *
 from .einstein import *
 from .elemwise import *
 from .math import *
 from .matrices import *
+from .metric import *
 from .nn import *
 from .normalization import *
 from .rearrange import *

@@ -12,6 +12,7 @@ from ..ops.declare import op_of
 from ..ops.layout import transpose
 from ..ops.operators import product
 from ..tensor import Tensor
+from .options import COMPUTE_MODES, choice
 
 __all__ = [
     "celu", "dot", "elu", "gelu", "gelu_tanh", "hardtanh", "hsigmoid", "hswish", "leaky_relu",
@@ -73,7 +74,13 @@ def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
     return a.leaky_relu(inp, negative_slope=negative_slope)
 
 
-def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+def matmul(
+    inp1: Tensor,
+    inp2: Tensor,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    compute_mode: str = "default",
+) -> Tensor:
     """The matrix product; leading axes are batches and broadcast, vectors are rows or columns as in NumPy.
 
     Parameters
@@ -81,12 +88,18 @@ def matmul(inp1: Tensor, inp2: Tensor, transpose_a: bool = False, transpose_b: b
     inp1, inp2 : Tensor
     transpose_a, transpose_b : bool
         Swap the last two axes of that operand first.
+    compute_mode : str
+        ``"default"`` or ``"float32"``: 16-bit floats are summed in float32 by either.
 
     Raises
     ------
     ShapeError
         The inner lengths differ; the message names both shapes.
+    ValueError
+        There is no such mode.
     """
+    if compute_mode != "default":
+        choice("matmul, compute_mode", compute_mode, COMPUTE_MODES)
     inp1, inp2 = tensors("matmul", (inp1, inp2))
     if inp1.ndim >= 2 and inp2.ndim >= 2:
         return matmul_op(inp1, inp2, transpose_a=transpose_a, transpose_b=transpose_b)

@@ -5,6 +5,7 @@ What has a shape that depends on values reads them, as `nonzero` does: inside a 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -16,7 +17,7 @@ from .. import dtypes
 from ..apply import literal, tensors
 from ..errors import ShapeError
 from ..ops import elementwise as e
-from ..ops.creation import along
+from ..ops.creation import along, is_single
 from ..ops.declare import normalize_axis
 from ..ops.index import gather_, index_get
 from ..ops.layout import cut_along, reshape, transpose
@@ -149,6 +150,14 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
     return tensor.concat(parts, axis or 0)
 
 
+def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """`functional.split` that takes no parts of unequal lengths."""
+    (place,) = normalize_axis("split", axis, ary.ndim)
+    if is_single(indices_or_sections) and ary.shape[place] % operator.index(indices_or_sections):
+        raise ShapeError(f"split: axis {place} of {ary.shape} has no {indices_or_sections} equal parts")
+    return tensor.split(ary, indices_or_sections, place)
+
+
 def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """What stands in the middle; of two, their mean. NaN if there is one."""
     axes = normalize_axis("median", axis, a.ndim)
@@ -160,7 +169,7 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     rows = reshape(rows, shape=(*(a.shape[i] for i in kept), length))
     rows = rows if a.dtype in dtypes.FLOATS else cast(rows, dtype=dtypes.float32)
     last = rows.ndim - 1
-    ordered = math.sort(rows, axis=last)[0]
+    ordered = math.sort(rows, dim=last)[0]
     middle = math.mean(cut_along(ordered, last, (length - 1) // 2, length // 2 + 1), last)
     greatest = reshape(cut_along(ordered, last, length - 1, length), shape=middle.shape)
     out = where(e.isnan(greatest), greatest, middle)
@@ -405,7 +414,7 @@ def histogram(a: Tensor, bins: Any = 10, range: Any = None, density: bool = Fals
 
 def sort(a: Tensor, axis: int | None = -1) -> Tensor:
     """In order; without an axis, the flattened `a`."""
-    return math.sort(flatten(a) if axis is None else a, axis=-1 if axis is None else axis)[0]
+    return math.sort(flatten(a) if axis is None else a, dim=-1 if axis is None else axis)[0]
 
 
 def argsort(a: Tensor, axis: int | None = -1) -> Tensor:

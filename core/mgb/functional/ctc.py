@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .. import dtypes
@@ -19,10 +21,8 @@ from .softmaxes import logsumexp
 
 __all__ = ["ctc_loss"]
 
-#: Stands for the logarithm of 0: finite, so that gradients through what cannot happen are 0 and not NaN.
-NEVER = -1e30
-#: Smaller probabilities count as this one.
-LEAST = 1e-37
+#: Smaller probabilities count as this one, 0 too: what cannot happen has a finite loss and a gradient.
+LEAST = float(np.finfo(np.float32).tiny)
 
 
 def ctc_loss(
@@ -31,7 +31,6 @@ def ctc_loss(
     label: Tensor,
     label_lengths: Tensor,
     blank: int = 0,
-    *,
     reduction: str = "mean",
 ) -> Tensor:
     """Minus the logarithm of the probability that `pred` spells `label`, summed over all ways to align them.
@@ -54,7 +53,8 @@ def ctc_loss(
     Returns
     -------
     Tensor
-        One number, or of shape (N,) with ``reduction="none"``.
+        One number, or of shape (N,) with ``reduction="none"``. A label that is too long for its times has the
+        loss of a start of the least probability, 1.2e-38, as in MegEngine; it is not infinite.
 
     Raises
     ------
@@ -98,15 +98,16 @@ def _log_likelihood(
     rows = along(states.shape, (0,), dtypes.int32, states.device)
     column = along(states.shape, (1,), dtypes.int32, states.device)
     emitted = log(maximum(index_get(pred, rows, states, axes=(1, 2), place=1), LEAST))
-    skips = logical_and(ne(states, blank), ne(states, _shifted(states, 2, blank)))
+    steps = le(1, column)
+    skips = logical_and(le(2, column), ne(states, _shifted(states, 2, blank)))
     lengths, ends = (reshape(t, shape=(t.size, 1)) for t in (pred_lengths, label_lengths * 2))
-    alpha = where(lt(column, 2), _at(emitted, 0), NEVER)
+    alpha = where(lt(column, 2), _at(emitted, 0), math.log(LEAST))
     for time in range(1, pred.shape[0]):
-        before = logaddexp(alpha, _shifted(alpha, 1, NEVER))
-        before = logaddexp(before, where(skips, _shifted(alpha, 2, NEVER), NEVER))
+        before = where(steps, logaddexp(alpha, _shifted(alpha, 1, 0)), alpha)
+        before = where(skips, logaddexp(before, _shifted(alpha, 2, 0)), before)
         alpha = where(lt(time, lengths), before + _at(emitted, time), alpha)
     final = logical_and(le(column, ends), le(ends - 1, column))
-    return logsumexp(where(final, alpha, NEVER), axis=1)
+    return logsumexp(where(final, alpha, -math.inf), axis=1)
 
 
 def _at(x: Tensor, time: int) -> Tensor:

@@ -63,7 +63,6 @@ div       = _binary("div", p.div, "``x / y``, always a float.")
 floor_div = _binary("floor_div", p.floor_div, "``x // y``: the quotient rounded down.")
 maximum   = _binary("maximum", p.maximum, "The greater one; NaN if either is. A tie gives `x` the gradient.")
 minimum   = _binary("minimum", p.minimum, "The lesser one; NaN if either is. A tie gives `x` the gradient.")
-atan2     = _binary("atan2", t.atan2, "The angle of the point ``(y, x)``: `x` is the height.")
 logaddexp = _binary("logaddexp", e.logaddexp, "``log(exp(x) + exp(y))`` without overflow.")
 hypot     = _binary("hypot", e.hypot, "``sqrt(x**2 + y**2)`` without overflow.")
 copysign  = _binary("copysign", e.copysign, "The magnitude of `x` with the sign of `y`.")
@@ -100,8 +99,6 @@ asinh = _unary("asinh", h.asinh, "The inverse of `sinh`.")
 acosh = _unary("acosh", h.acosh, "The inverse of `cosh`; NaN below 1.")
 atanh = _unary("atanh", h.atanh, "The inverse of `tanh`.")
 
-isnan       = _unary("isnan", e.isnan, "Is it NaN?")
-isinf       = _unary("isinf", e.isinf, "Is it an infinity?")
 isfinite    = _unary("isfinite", e.isfinite, "Is it neither NaN nor an infinity?")
 logical_not = _unary("logical_not", p.logical_not, "The opposite truth value.")
 logical_and = _binary("logical_and", p.logical_and, "Are both true?")
@@ -122,6 +119,21 @@ _floor = _unary("floor", p.floor, "")
 _ceil  = _unary("ceil", e.ceil, "")
 _round = _unary("round", e.round_away, "")
 # fmt: on
+
+
+def atan2(y: Any, x: Any) -> Tensor:
+    """The angle of the point ``(x, y)``: `y` is the height."""
+    return t.atan2(y, x)
+
+
+def isnan(inp: Any) -> Tensor:
+    """Is it NaN?"""
+    return e.isnan(inp)
+
+
+def isinf(inp: Any) -> Tensor:
+    """Is it an infinity?"""
+    return e.isinf(inp)
 
 
 def _whole(x: Any) -> bool:

@@ -77,7 +77,7 @@ FUNCTIONS.update({
     np.vstack: c.stacked(2, 0),
     np.hstack: c.stacked(1, 1),
     np.dstack: c.stacked(3, 2),
-    np.split: lambda ary, indices_or_sections, axis=0: tensor.split(ary, indices_or_sections, axis),
+    np.split: c.split,
     np.repeat: lambda a, repeats, axis=None: rearrange.repeat(a, repeats, axis),
     np.tile: lambda A, reps: rearrange.tile(A, reps),
     np.flip: lambda m, axis=None: rearrange.flip(m, axis),
@@ -109,5 +109,7 @@ FUNCTIONS.update({
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,
     np.size: lambda a: a.size,
+    np.iscomplexobj: lambda x: False,
+    np.isrealobj: lambda x: True,
 })
 # fmt: on

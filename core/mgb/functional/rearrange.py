@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ..ops.layout import broadcast_to, concat, cut_along, reshape, reverse, unsl
 from ..ops.methods import flatten
 from ..ops.primitives import where
 from ..tensor import Tensor
+from .options import choice
 
 __all__ = ["flip", "pad", "repeat", "roll", "tile"]
 
@@ -94,7 +95,7 @@ def roll(inp: Tensor, shift: Shape, axis: Shape | None = None) -> Tensor:
 def pad(
     src: Tensor,
     pad_width: Sequence[Sequence[int]],
-    mode: Literal["constant", "edge", "replicate", "reflect"] = "constant",
+    mode: str = "constant",
     constant_value: float = 0.0,
 ) -> Tensor:
     """`src` with a border.
@@ -107,7 +108,7 @@ def pad(
         How many elements go before and after, for each axis.
     mode : str
         ``constant``: `constant_value`. ``edge`` or ``replicate``: the nearest element. ``reflect``:
-        the mirror image, whose mirror stands on the outermost element.
+        the mirror image, whose mirror stands on the outermost element. In letters of any case.
     constant_value : float
         What a ``constant`` border is made of.
 
@@ -118,6 +119,7 @@ def pad(
     ShapeError
         A border for each axis is wanted; ``reflect`` needs an axis longer than its borders.
     """
+    mode = choice("pad", mode, ("constant", "edge", "replicate", "reflect"))
     widths = [(int(a), int(b)) for a, b in pad_width]
     if len(widths) != src.ndim:
         raise ShapeError(f"pad: {len(widths)} pairs for the {src.ndim} axes of {src.shape}")
@@ -125,8 +127,6 @@ def pad(
         raise ShapeError(f"pad: a border of {widths} elements has negative lengths")
     if mode == "constant":
         return _pad_constant(src, widths, constant_value)
-    if mode not in ("edge", "replicate", "reflect"):
-        raise ValueError(f"pad: {mode!r} is no mode; choose constant, edge, replicate or reflect")
     for axis, (before, after) in enumerate(widths):
         if before or after:
             rows = _border(src.shape[axis], before, after, mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from .. import dtypes
 from ..apply import tensors
@@ -63,7 +63,12 @@ def reshape(inp: Tensor, target_shape: Shape) -> Tensor:
 
 
 def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
-    """`inp` repeated along new and length-1 axes until it has `shape`."""
+    """`inp` repeated along new and length-1 axes until it has `shape`, where None keeps a length."""
+    if isinstance(shape, Sequence):
+        own = (*(None,) * (len(shape) - inp.ndim), *inp.shape[-len(shape) :])
+        shape = [d if wanted is None else wanted for d, wanted in zip(own, shape)]
+        if any(d is None for d in shape):
+            raise ShapeError(f"broadcast_to: None keeps a length, and {inp.shape} has no axis there")
     return layout.broadcast_to(inp, shape=as_shape(shape))
 
 
@@ -189,22 +194,24 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
     inp : Tensor
         The elements.
     nsplits_or_sections : int, sequence of int, or an integer Tensor of 0 axes or 1
-        Into how many equal parts, or at which places.
+        Into how many parts, of which the first are longer by one where they cannot be equal; or at which
+        places.
     axis : int
         Which axis is cut.
 
     Raises
     ------
     ShapeError
-        There are no such equal parts.
+        There are fewer elements than parts.
     """
     place = _axis("split", axis, inp.ndim)
     length = inp.shape[place]
     if is_single(nsplits_or_sections):
         parts = operator.index(nsplits_or_sections)
-        if parts < 1 or length % parts:
-            raise ShapeError(f"split: axis {place} of {inp.shape} has no {parts} equal parts")
-        cuts = [i * (length // parts) for i in range(1, parts)]
+        if not 1 <= parts <= length:
+            raise ShapeError(f"split: axis {place} of {inp.shape} has no {parts} parts")
+        each, longer = divmod(length, parts)
+        cuts = [i * each + (i if i < longer else longer) for i in range(1, parts)]
     else:
         cuts = [slice(int(c)).indices(length)[1] for c in nsplits_or_sections]
     return [cut_along(inp, place, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, length])]
@@ -213,14 +220,20 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
 # choosing
 
 
-def where(mask: Any, x: Any, y: Any) -> Tensor:
-    """`x` where `mask` holds, `y` elsewhere.
+@overload
+def where(mask: Any) -> tuple[Tensor, ...]: ...
+@overload
+def where(mask: Any, x: Any, y: Any) -> Tensor: ...
+def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...]:
+    """`x` where `mask` holds, `y` elsewhere; of a `mask` alone, ``non_zero(mask, as_tuple=True)``.
 
     Raises
     ------
     ConversionError
         `mask` is not of bools.
     """
+    if x is None and y is None:
+        return nonzero(mask)
     if isinstance(mask, Tensor) and mask.dtype != dtypes.bool_:
         raise ConversionError(f"where: the mask must be of bools, got {mask.dtype}; write mask != 0")
     return primitives.where(mask, x, y)

@@ -91,7 +91,7 @@ def _draw(node: Node, inputs: tuple[Tensor, ...], shape: Shape) -> Tensor:
     """The first numbers of a draw, in this shape."""
     _, counter, *rest = inputs
     words = node.inputs[0].spec.size
-    place = iota(shape=shape, dtype=counter.dtype, device=counter.device)
+    place = iota(shape=shape, dtype=counter.dtype, device=counter._device)
     out: Tensor = apply(
         node.op, bit_and(place, words - 1), shr(place, words.bit_length() - 1), *rest, **node.params
     )

@@ -43,7 +43,7 @@ class Captured:
         leaves, _ = flatten((args, kwargs))
         names = [*(None for _ in flatten(args)[0]), *_keyword_names(kwargs)]
         inputs = [
-            (place, name, Spec(t.shape, t.dtype, t.device))
+            (place, name, Spec(t.shape, t.dtype, t._device))
             for place, (t, name) in enumerate(zip(leaves, names, strict=True))
             if isinstance(t, Tensor)
         ]

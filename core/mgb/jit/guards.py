@@ -52,7 +52,7 @@ class Arguments:
         self._pick = picker(positions)
         self._outside = frozenset(outside)
         self._classes = [type(leaf) for leaf in self._pick(leaves)]
-        self._devices = [leaf.device for leaf in self._pick(leaves)]
+        self._devices = [leaf._device for leaf in self._pick(leaves)]
         self._seen = Seen()
 
     def __call__(self, leaves: Sequence[Any]) -> bool:

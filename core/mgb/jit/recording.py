@@ -48,7 +48,15 @@ class Recording(Observing):
         The body will not run again: refuse what it alone could supply.
     symbolic_shape : bool
         Shapes are Tensors in the body.
+
+    Attributes
+    ----------
+    is_call : bool
+        Is this a call that gives values, and not a note of one? Then what a shape depends on is computed
+        although nothing else is.
     """
+
+    is_call = False
 
     def __init__(
         self,
@@ -107,6 +115,11 @@ class Recording(Observing):
         if not self.paused and tensor._index not in self._readable:
             self._cut(READ, (tensor._index,))
         return tensor._data
+
+    def shapes_follow(self, tensor: Tensor) -> None:
+        if self._symbolic and self.is_call and tensor._data is None and not self.paused:
+            self.evaluate((tensor._index,))
+            tensor._data = self.values[tensor._index]
 
     def seen(self, tensor: Tensor) -> None:
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
@@ -291,7 +304,7 @@ class Recording(Observing):
             self._unknown = caller()
         owner = None if made_here else weakref.ref(tensor)
         self._remember(tensor)
-        spec = Spec(array.shape, array.dtype, tensor.device)
+        spec = Spec(array.shape, array.dtype, tensor._device)
         source = caller()
         self.record.externals.append(External(input_node(spec, source), leaf, owner, origin, source))
         self.fed.append(array)

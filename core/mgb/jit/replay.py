@@ -208,17 +208,31 @@ class Replay(CallSession):
         """Leave `exclude_from_trace`."""
         self.paused = self.left
 
-    def finish(self) -> None:
-        """The body is done: check that nothing is missing and run what has not run."""
+    def finish(self, result: Any) -> None:
+        """The body is done, with `result`: check that nothing is missing and run what has not run."""
         entry = self._entries[self._cursor]
         try:
             if entry.op is not END:
                 self._mismatch("mismature end", entry, "the end of the function")
             if not self.left:
+                self._check_returned(result, self.variant.kept)
                 self._run_to_cut()
         except _OtherOps:
             self._leave()
         self.settle()
+
+    def _check_returned(self, result: Any, kept: frozenset[int]) -> None:
+        """Refuse to return a value that was dead at the end of the recorded call."""
+        if isinstance(result, Tensor):
+            if result._index not in kept and result._session is self:
+                if result._index not in self.record.statics and not self._may_leave:
+                    raise self.unreadable(result)
+        elif isinstance(result, (list, tuple)):
+            for part in result:
+                self._check_returned(part, kept)
+        elif isinstance(result, dict):
+            for part in result.values():
+                self._check_returned(part, kept)
 
     def _run_to_cut(self) -> None:
         self._looked = True

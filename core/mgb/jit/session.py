@@ -64,6 +64,9 @@ class CallSession(ABC):
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`, whose value is wanted inside the body."""
 
+    def shapes_follow(self, tensor: Tensor) -> None:  # noqa: B027 - most read any value
+        pass
+
     def seen(self, tensor: Tensor) -> None:  # noqa: B027 - a replay need not know
         pass
 

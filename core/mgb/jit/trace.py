@@ -210,7 +210,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             ACTIVE.set(session)
             result = self.__wrapped__(*args, **kwargs)
             ACTIVE.set(before)
-            session.finish()
+            session.finish(result)
         except BaseException as error:
             ACTIVE.set(before)
             session.abandon(error)
@@ -311,6 +311,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         leaves, arrangement = flatten((args, kwargs))
         session = self._recording(leaves, without_host=False)
+        session.is_call = True
         session.record.arrangement = arrangement
         try:
             result = run_in(session, self.__wrapped__, *args, **kwargs)
@@ -326,6 +327,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     ) -> tuple[Any, Variant, HostlessCall | None]:
         found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
         session = self._recording(leaves, without_host=True)
+        session.is_call = True
         session.found_elsewhere = found
         try:
             box = [run_in(session, self.__wrapped__, *args, **kwargs)]

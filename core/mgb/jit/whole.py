@@ -384,4 +384,4 @@ def _without_values(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[A
 
 
 def _type_of(leaf: Any) -> Any:
-    return Spec(leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else leaf
+    return Spec(leaf.shape, leaf.dtype, leaf._device) if isinstance(leaf, Tensor) else leaf

@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import functional as F
 from ..errors import ShapeError
-from ..functional.nn import Pair, pair
+from ..functional.convolution import Pair, pair
+from ..functional.options import check_conv_modes, choice
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
@@ -20,6 +21,7 @@ class _Convolution(Module):
     """What all of them share: sizes, initial values, text. `axes` says how many axes a window has."""
 
     axes = 2
+    conv_mode, compute_mode = "cross_correlation", "default"
 
     def __init__(
         self,
@@ -31,9 +33,13 @@ class _Convolution(Module):
         dilation: Pair,
         groups: int,
         bias: bool,
+        conv_mode: str,
+        compute_mode: str,
         name: str | None,
     ) -> None:
         super().__init__(name)
+        check_conv_modes(type(self).__name__, conv_mode, compute_mode)
+        self.conv_mode, self.compute_mode = conv_mode, compute_mode
         in_channels, out_channels = size("in_channels", in_channels), size("out_channels", out_channels)
         if size("groups", groups) < 1:
             raise ShapeError(f"groups = {groups}: there is at least 1")
@@ -76,6 +82,7 @@ class _Convolution(Module):
             ("dilation", self.dilation, (1,) * self.axes),
             ("groups", self.groups, 1),
             ("bias", self.bias is not None, True),
+            ("padding_mode", getattr(self, "padding_mode", "zeros"), "zeros"),
         )
         return sizes + "".join(f", {name}={value}" for name, value, usual in options if value != usual)
 
@@ -90,6 +97,10 @@ class Conv2d(_Convolution):
     groups : int
         Channels are split into this many groups that do not see each other.
     bias : bool
+    conv_mode, compute_mode : str
+        See `functional.conv2d`.
+    padding_mode : str
+        What the border is made of: ``"zeros"``, ``"reflect"`` or ``"replicate"``; see `functional.pad`.
     name : str, optional
 
     Attributes
@@ -104,7 +115,11 @@ class Conv2d(_Convolution):
     ------
     ShapeError
         `groups` does not divide the channels.
+    ValueError
+        A mode is none.
     """
+
+    padding_mode = "zeros"
 
     def __init__(
         self,
@@ -116,18 +131,30 @@ class Conv2d(_Convolution):
         dilation: Pair = 1,
         groups: int = 1,
         bias: bool = True,
+        conv_mode: str = "cross_correlation",
+        compute_mode: str = "default",
+        padding_mode: str = "zeros",
         name: str | None = None,
     ) -> None:
         window = (kernel_size, stride, padding, dilation)
-        super().__init__(in_channels, out_channels, *window, groups, bias, name)
+        super().__init__(in_channels, out_channels, *window, groups, bias, conv_mode, compute_mode, name)
+        known = ("zeros", "reflect", "replicate")
+        self.padding_mode = choice(f"{type(self).__name__}, padding_mode", padding_mode, known)
 
     def _weight_shape(self) -> tuple[int, ...]:
         return self._grouped(self.out_channels, self.in_channels)
 
+    def _padded(self, inp: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+        """`inp` with a border that is not of zeros, and what is left to pad."""
+        if self.padding_mode == "zeros":
+            return inp, self.padding
+        border = [(0, 0), (0, 0), *((p, p) for p in self.padding)]
+        return F.pad(inp, border, self.padding_mode), (0,) * self.axes
+
     def forward(self, inp: Tensor) -> Tensor:
         """Map ``(batch, in_channels, height, width)`` to ``(batch, out_channels, ...)``."""
-        window = (self.stride, self.padding, self.dilation)
-        return F.conv2d(inp, self.weight, self.bias, *window, groups=self.groups)
+        inp, padding = self._padded(inp)
+        return F.conv2d(inp, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(Conv2d):
@@ -144,7 +171,8 @@ class Conv1d(Conv2d):
 
     def forward(self, inp: Tensor) -> Tensor:
         """Map ``(batch, in_channels, length)`` to ``(batch, out_channels, ...)``."""
-        (stride,), (padding,), (dilation,) = self.stride, self.padding, self.dilation
+        inp, (padding,) = self._padded(inp)
+        (stride,), (dilation,) = self.stride, self.dilation
         return F.conv1d(inp, self.weight, self.bias, stride, padding, dilation, self.groups)
 
 
@@ -154,11 +182,14 @@ class ConvTranspose2d(_Convolution):
     Parameters
     ----------
     in_channels, out_channels : int
-    kernel_size, stride, padding, dilation : int or pair of int
+    kernel_size, stride, padding : int or pair of int
     output_padding : int or pair of int
         Rows and columns added at the end of the result, to choose among the sizes that a stride leaves open.
+    dilation : int or pair of int
     groups : int
     bias : bool
+    conv_mode, compute_mode : str
+        See `functional.conv2d`.
     name : str, optional
 
     Attributes
@@ -180,14 +211,16 @@ class ConvTranspose2d(_Convolution):
         kernel_size: Pair,
         stride: Pair = 1,
         padding: Pair = 0,
+        output_padding: Pair = 0,
         dilation: Pair = 1,
         groups: int = 1,
         bias: bool = True,
-        output_padding: Pair = 0,
+        conv_mode: str = "cross_correlation",
+        compute_mode: str = "default",
         name: str | None = None,
     ) -> None:
         window = (kernel_size, stride, padding, dilation)
-        super().__init__(in_channels, out_channels, *window, groups, bias, name)
+        super().__init__(in_channels, out_channels, *window, groups, bias, conv_mode, compute_mode, name)
         self.output_padding = pair("output_padding", output_padding)
 
     def _weight_shape(self) -> tuple[int, ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 
 from .. import functional as F
+from ..errors import ShapeError
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
@@ -20,20 +23,73 @@ class Embedding(Module):
         Integers from 0 to ``num_embeddings - 1`` are looked up.
     embedding_dim : int
         Length of a vector.
+    padding_idx, max_norm, norm_type : None
+        As in MegEngine, nothing else can be chosen.
+    initial_weight : Tensor, optional
+        Copied; standard normal numbers where it is not given.
+    freeze : bool
+        No gradient reaches the vectors.
     name : str, optional
 
     Attributes
     ----------
     weight : Parameter of shape (num_embeddings, embedding_dim)
-        Standard normal.
+
+    Raises
+    ------
+    ShapeError
+        `initial_weight` has another shape.
+    ValueError
+        `padding_idx`, `max_norm` or `norm_type` is given.
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, name: str | None = None) -> None:
+    freeze = False
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: None = None,
+        max_norm: None = None,
+        norm_type: None = None,
+        initial_weight: Tensor | None = None,
+        freeze: bool = False,
+        name: str | None = None,
+    ) -> None:
         super().__init__(name)
+        options = {"padding_idx": padding_idx, "max_norm": max_norm, "norm_type": norm_type}
+        for option, value in options.items():
+            if value is not None:
+                raise ValueError(f"Embedding: {option}={value!r} is not supported, here and in MegEngine")
         self.num_embeddings = size("num_embeddings", num_embeddings)
         self.embedding_dim = size("embedding_dim", embedding_dim)
-        self.weight = Parameter(np.zeros((self.num_embeddings, self.embedding_dim)))
-        self.reset_parameters()
+        self.freeze = freeze
+        shape = (self.num_embeddings, self.embedding_dim)
+        if initial_weight is None:
+            self.weight = Parameter(np.zeros(shape))
+            self.reset_parameters()
+        elif initial_weight.shape != shape:
+            raise ShapeError(f"Embedding: a weight of shape {initial_weight.shape} is not of {shape}")
+        else:
+            self.weight = Parameter(initial_weight.numpy(), initial_weight.dtype, initial_weight.device)
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **options: Any) -> Self:
+        """A layer that looks up in `embeddings`, of shape (num_embeddings, embedding_dim).
+
+        Parameters
+        ----------
+        embeddings : Tensor
+            Copied.
+        freeze : bool
+            No gradient reaches the vectors.
+        **options
+            The other ones of the class.
+        """
+        if embeddings.ndim != 2:
+            raise ShapeError(f"Embedding.from_pretrained: {embeddings.shape} is not (number, length)")
+        number, length = embeddings.shape
+        return cls(number, length, initial_weight=embeddings, freeze=freeze, **options)
 
     def reset_parameters(self) -> None:
         """Draw the initial values anew."""
@@ -41,7 +97,7 @@ class Embedding(Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map integers of any shape to that shape and ``(embedding_dim,)``."""
-        return F.embedding(inputs, self.weight)
+        return F.embedding(inputs, self.weight.detach() if self.freeze else self.weight)
 
     def _describe(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"

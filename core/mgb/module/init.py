@@ -109,7 +109,8 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
     """How many inputs one output of this weight reads, and how many outputs one input feeds.
 
-    Weights are ``(out, in)``, ``(out, in, height, width)`` or ``(groups, out, in, height, width)``.
+    Weights are ``(out, in)``, ``(out, in, length)``, ``(out, in, height, width)``, or ``(groups, out, in,
+    height, width)``. As in MegEngine, that of a grouped convolution of rows passes for one of images.
 
     Raises
     ------
@@ -117,13 +118,19 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
         The tensor has another number of axes.
     """
     shape = tensor.shape
-    if len(shape) == 2:
-        return float(shape[1]), float(shape[0])
-    if len(shape) in (4, 5):
-        outputs, inputs, *window = shape[-4:]
-        field = math.prod(window)
-        return float(inputs * field), float(outputs * field)
-    raise ValueError(f"fan_in and fan_out are defined for weights of 2, 4 or 5 axes, got shape {shape}")
+    if not 2 <= len(shape) <= 5:
+        raise ValueError(f"fan_in and fan_out are defined for weights of 2 to 5 axes, got shape {shape}")
+    outputs, inputs, *window = shape[-4:]
+    field = math.prod(window)
+    return float(inputs * field), float(outputs * field)
+
+
+def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
+    """The one of `calculate_fan_in_and_fan_out` that `mode` names, ``"fan_in"`` or ``"fan_out"``."""
+    modes = ("fan_in", "fan_out")
+    if mode.lower() not in modes:
+        raise ValueError(f"mode {mode!r} is not one of {', '.join(modes)}")
+    return calculate_fan_in_and_fan_out(tensor)[modes.index(mode.lower())]
 
 
 def _xavier_std(tensor: Tensor, gain: float) -> float:
@@ -131,11 +138,7 @@ def _xavier_std(tensor: Tensor, gain: float) -> float:
 
 
 def _msra_std(tensor: Tensor, slope: float, mode: str, nonlinearity: str) -> float:
-    modes = ("fan_in", "fan_out")
-    if mode.lower() not in modes:
-        raise ValueError(f"mode {mode!r} is not one of {', '.join(modes)}")
-    fan = calculate_fan_in_and_fan_out(tensor)[modes.index(mode.lower())]
-    return calculate_gain(nonlinearity, slope) / math.sqrt(fan)
+    return calculate_gain(nonlinearity, slope) / math.sqrt(calculate_correct_fan(tensor, mode))
 
 
 def _become(tensor: Tensor, drawn: Tensor) -> None:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .. import functional as F
+from ..functional.options import COMPUTE_MODES, choice
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
@@ -20,6 +21,8 @@ class Linear(Module):
     ----------
     in_features, out_features : int
     bias : bool
+    compute_mode : str
+        See `functional.linear`.
     name : str, optional
 
     Attributes
@@ -30,10 +33,18 @@ class Linear(Module):
         0.
     """
 
+    compute_mode = "default"
+
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, name: str | None = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        compute_mode: str = "default",
+        name: str | None = None,
     ) -> None:
         super().__init__(name)
+        self.compute_mode = choice("Linear, compute_mode", compute_mode, COMPUTE_MODES)
         self.in_features = size("in_features", in_features)
         self.out_features = size("out_features", out_features)
         self.weight = Parameter(np.zeros((self.out_features, self.in_features)))

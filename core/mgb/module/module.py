@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from reprlib import recursive_repr
 from typing import Any
 
 import numpy as np
@@ -134,14 +135,25 @@ class Module(Holder, ABC):
         """The modules directly inside this one, with their names."""
         return _named(self._walk(is_module, None, recursive=False))
 
-    def modules(self) -> Iterator[Module]:
-        """The module itself, then every module inside it."""
-        return (module for _, module in self.named_modules())
+    def modules(self, with_parent: bool = False) -> Iterator[Any]:
+        """The module itself, then every module inside it; `with_parent`, each in a pair with its owner."""
+        return (found[1:] if with_parent else found[1] for found in self.named_modules(with_parent=True))
 
-    def named_modules(self, prefix: str | None = None) -> Iterator[tuple[str, Module]]:
-        """The module itself under the name `prefix`, then every module inside it with its dotted name."""
-        yield prefix or "", self
-        yield from ((n, m) for n, m in _named(self._walk(is_module, prefix, recursive=True)) if m is not self)
+    def named_modules(
+        self, prefix: str | None = None, with_parent: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """The module itself under the name `prefix`, then every module inside it with its dotted name.
+
+        Parameters
+        ----------
+        prefix : str, optional
+            Starts every name.
+        with_parent : bool
+            Give the module as a third, whose attribute each is; None for the first.
+        """
+        inside = self._walk(is_module, prefix, recursive=True)
+        for found in ((prefix or "", self, None), *inside):
+            yield found if with_parent else found[:2]
 
     def _walk(
         self, wanted: Predicate, prefix: str | None, recursive: bool, seen: set[int] | None = None
@@ -233,8 +245,10 @@ class Module(Holder, ABC):
         """What stands between the brackets of the repr, beside the submodules."""
         return ""
 
+    @recursive_repr("...")
     def __repr__(self) -> str:
-        children = [f"({name}): {module!r}" for name, module in self.named_children()]
+        inside = (found for name, value in vars(self).items() for found in expand(name, value))
+        children = [f"({name}): {value!r}" for name, value in inside if isinstance(value, Module)]
         if not children:
             return f"{type(self).__name__}({self._describe()})"
         described = [self._describe()] if self._describe() else []

@@ -74,13 +74,16 @@ class _BatchNorm(_Normalization):
         """Normalise; in training the running statistics follow."""
         if inp.ndim not in self.axes:
             raise ShapeError(f"{type(self).__name__} takes {self._takes()} axes, got {inp.shape}")
+        tracks = self.freeze or self.track_running_stats
+        if tracks and self.running_mean is None:
+            raise ValueError(f"{type(self).__name__} was made with track_running_stats=False: it has none")
+        affine = (t.detach() if self.freeze and t is not None else t for t in (self.weight, self.bias))
         out = F.batch_norm(
             inp,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            training=self.running_mean is None or (self.training and not self.freeze),
+            self.running_mean if tracks else None,
+            self.running_var if tracks else None,
+            *affine,
+            training=not tracks or (self.training and not self.freeze),
             momentum=self.momentum,
             eps=self.eps,
         )
@@ -111,9 +114,11 @@ class BatchNorm2d(_BatchNorm):
     affine : bool
         Learn a scale and a shift for each channel.
     track_running_stats : bool
-        Keep running statistics and use them in eval mode; without them the batch's own are used always.
+        Keep running statistics and use them in eval mode; without them the batch's own are used always. Where
+        this is False later, they stay as they are and are not used.
     freeze : bool
-        Use the running statistics in training too, and do not change them; needs `track_running_stats`.
+        Use the running statistics in training too, and change neither them nor weight and bias, which no
+        gradient reaches; needs `track_running_stats`.
     name : str, optional
 
     Attributes

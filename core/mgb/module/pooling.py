@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import functional as F
-from ..functional.nn import Pair, pair
+from ..functional.convolution import Pair, pair
 from ..tensor import Tensor
 from .module import Module
 from .sizes import size
@@ -25,9 +25,10 @@ class _Pool(Module):
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, name: str | None = None
     ) -> None:
         super().__init__(name)
-        self.kernel_size = pair("kernel_size", kernel_size)
-        self.stride = self.kernel_size if stride is None else pair("stride", stride)
-        self.padding = pair("padding", padding)
+        self.kernel_size, self.padding = kernel_size, padding
+        self.stride = kernel_size if stride is None else stride
+        for option in ("kernel_size", "stride", "padding"):
+            pair(option, getattr(self, option))  # refused now, not at the first call
 
     def _describe(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

@@ -253,7 +253,6 @@ class RNN(_Recurrent):
     input_size, hidden_size : int
     num_layers : int
         Each layer reads the hidden states of the one below.
-    nonlinearity : {"tanh", "relu"}
     bias : bool
     batch_first : bool
         Sequences are of shape (batch, time, ...).
@@ -261,6 +260,7 @@ class RNN(_Recurrent):
         The probability to drop a hidden state between layers.
     bidirectional : bool
         A second cell in each layer reads backwards; the hidden states of both stand side by side.
+    nonlinearity : {"tanh", "relu"}
     name : str, optional
     """
 
@@ -271,11 +271,12 @@ class RNN(_Recurrent):
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
-        nonlinearity: str = "tanh",
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        *,
+        nonlinearity: str = "tanh",
         name: str | None = None,
     ) -> None:
         shape = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, name)

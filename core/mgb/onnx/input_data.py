@@ -174,7 +174,9 @@ def _random(text: str, spec: Spec, whole: str) -> Array:
         low, high = (float(w) for w in words[:2])
         lengths = [s if w == "..." else int(w) for w, s in zip(words[2:], spec.shape)]
         _check_range(low, high, spec.dtype)
-        if len(words) - 2 > len(spec.shape):
+        if len(words) - 2 > len(spec.shape) and (
+            spec.shape or words[2:] != ["1"]
+        ):  # one number: MegEngine's (1,)
             raise ValueError(f"the input has {len(spec.shape)} axes")
         if any(not 0 <= length <= most for length, most in zip(lengths, spec.shape)):
             raise ValueError(f"the input has shape {spec.shape}")

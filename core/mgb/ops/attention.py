@@ -27,8 +27,8 @@ from .transcendental import exp
 def below(x: Tensor, diagonal: int = 0) -> Tensor:
     """Which elements of the matrices in `x` stand on or below a diagonal."""
     rows, columns = x.shape[-2:]
-    row = iota(shape=(rows, 1), dtype=dtypes.int32, device=x.device)
-    return le(iota(shape=(1, columns), dtype=dtypes.int32, device=x.device), row + diagonal)
+    row = iota(shape=(rows, 1), dtype=dtypes.int32, device=x._device)
+    return le(iota(shape=(1, columns), dtype=dtypes.int32, device=x._device), row + diagonal)
 
 
 # shapes
@@ -144,7 +144,7 @@ attention_grad = declare(
 
 def is_served(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
     """Do the operands fit each other, and does a library take `attention` of them?"""
-    specs = [Spec(t.shape, t.dtype, t.device) for t in (q, k, v)]
+    specs = [Spec(t.shape, t.dtype, t._device) for t in (q, k, v)]
     op = op_of(attention)
     try:
         op.infer(*specs, causal=causal)

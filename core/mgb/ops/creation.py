@@ -38,7 +38,7 @@ def _device(device: str | None) -> str:
     return devices.canonical(device or "xpux")
 
 
-def full(shape: Shape, value: Any, dtype: Any = "float32", device: str | None = None) -> Tensor:
+def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
     """`value` everywhere.
 
     Parameters
@@ -47,27 +47,26 @@ def full(shape: Shape, value: Any, dtype: Any = "float32", device: str | None = 
         Of the result.
     value : scalar or Tensor
         Broadcasts to `shape`.
-    dtype : dtype
-        Of the result.
+    dtype : dtype, optional
+        Of the result; None is that of ``tensor(value)``: float32, int32 or bool for a scalar.
     device : str, optional
         None is the default device.
     """
-    wanted = dtypes.as_dtype(dtype)
     if not isinstance(value, Tensor):
-        value = literal(value, wanted, _device(device))
-    elif value.dtype != wanted:
-        value = cast(value, dtype=wanted)
+        value = literal(value, dtype, _device(device))
+    elif dtype is not None and value.dtype != dtypes.as_dtype(dtype):
+        value = cast(value, dtype=dtypes.as_dtype(dtype))
     return broadcast_to(value, shape=as_shape(shape))
 
 
 def zeros(shape: Shape, dtype: Any = "float32", device: str | None = None) -> Tensor:
     """0 everywhere; see `full`."""
-    return full(shape, 0, dtype, device)
+    return full(shape, 0, dtypes.as_dtype(dtype), device)
 
 
 def ones(shape: Shape, dtype: Any = "float32", device: str | None = None) -> Tensor:
     """1 everywhere; see `full`."""
-    return full(shape, 1, dtype, device)
+    return full(shape, 1, dtypes.as_dtype(dtype), device)
 
 
 def full_like(inp: Tensor | Spec, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
@@ -152,15 +151,31 @@ def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: st
     return cast(start * (1 - part) + stop * part, dtype=wanted)
 
 
-def eye(N: int, M: int | None = None, dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """1 on the main diagonal of an ``(N, M)`` matrix, 0 beside it; `M` is `N` when it is not given."""
+def eye(N: Shape, M: int | None = None, dtype: Any = "float32", device: str | None = None) -> Tensor:
+    """1 on the main diagonal of a matrix, 0 beside it.
+
+    Parameters
+    ----------
+    N : int, or a sequence of one or two
+        The rows, or rows and columns.
+    M : int, optional
+        The columns; as many as rows when they are not given.
+    dtype : dtype
+        Of the result.
+    device : str, optional
+        None is the default device.
+    """
+    given = as_shape(N) if M is None else (N, M)
+    if len(given) not in (1, 2):
+        raise ShapeError(f"eye: rows and columns are two numbers, got {given}")
+    height, width = (_length("eye", n) for n in (given[0], given[-1]))
     where = _device(device)
-    rows = iota(shape=(_length("eye", N), 1), dtype=dtypes.int32, device=where)
-    columns = iota(shape=(1, _length("eye", N if M is None else M)), dtype=dtypes.int32, device=where)
+    rows = iota(shape=(height, 1), dtype=dtypes.int32, device=where)
+    columns = iota(shape=(1, width), dtype=dtypes.int32, device=where)
     return cast(eq(rows, columns), dtype=dtypes.as_dtype(dtype))
 
 
 def along(shape: Sequence[int], axis: Sequence[int], dtype: Any, device: str) -> Tensor:
     """Each element's row-major place among the axes in `axis`; length 1 along the others."""
     places = tuple(d if i in axis else 1 for i, d in enumerate(shape))
-    return iota(shape=places, dtype=dtypes.as_dtype(dtype), device=device)
+    return iota(shape=places, dtype=dtypes.as_dtype(dtype), device=str(device))

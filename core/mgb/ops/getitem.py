@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,14 +18,15 @@ from .layout import Window, broadcast_to, reshape, slice_
 from .primitives import cast, where
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A key, worked out for one shape.
 
     Attributes
     ----------
+    wide : tuple of int or None
+        The shape that is indexed, where a single bool in the key indexes an axis of its own.
     window : Window
-        A range along each axis: what slices and integers say.
+        A range along each of its axes: what slices and integers say.
     axes, arrays : tuple
         The integer arrays and the axes that they index, ascending.
     place : int
@@ -40,6 +40,7 @@ class Plan:
         says so, not the lengths: a trace must do the same ops for every shape.
     """
 
+    wide: tuple[int, ...] | None
     window: Window
     axes: tuple[int, ...]
     arrays: tuple[Tensor, ...]
@@ -57,8 +58,9 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     ----------
     x : Tensor
         What is indexed.
-    key : int, slice, None, Ellipsis, integer or boolean array-like, or a tuple of these
-        A boolean array makes a shape that depends on its values: inside a trace they are read.
+    key : int, bool, slice, None, Ellipsis, integer or boolean array-like, or a tuple of these
+        A boolean array makes a shape that depends on its values: inside a trace they are read. In a tuple, a
+        tuple is an array. A single bool is an axis of length 1, or 0, as in NumPy.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         Too many indices, an index out of range, or something that is no index.
     """
     plan = _plan(x, key)
-    out = x
+    out = x if plan.wide is None else reshape(x, shape=plan.wide)
     if plan.slices:
         out = slice_(out, window=plan.window)
     if plan.arrays:
@@ -95,6 +97,13 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
         return where(mask, value, x)
     plan = _plan(x, key)
     value = _fitted(value, plan)
+    if plan.wide is None:
+        return _written(x, value, plan)
+    return reshape(_written(reshape(x, shape=plan.wide), value, plan), shape=x.shape)
+
+
+def _written(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
+    """`x`, of the shape that is indexed, with `value`, which has that of the place."""
     if not plan.arrays:  # `x` is not `value`
         return slice_set(x, value, window=plan.window) if plan.slices else +value
     if not plan.slices:
@@ -106,13 +115,15 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
 
 def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
     """The indices of what is not 0, an int32 Tensor for each axis; inside a trace the values are read."""
+    if condition._session is not None:
+        condition._session.shapes_follow(condition)
     found = condition._array().nonzero()
     return tuple(Tensor(i, dtypes.int32, condition.device) for i in found)
 
 
 def _mask_alone(x: Tensor, key: Any, value: Tensor) -> Tensor | None:
     """A mask that can choose between `value` and `x` without a look at its values."""
-    mask = _index_array(x, key)
+    mask = None if isinstance(key, tuple) else _index_array(x, key)
     if mask is None or mask.dtype != dtypes.bool_ or mask.shape != x.shape[: mask.ndim] or not mask.ndim:
         return None
     rest = x.shape[mask.ndim :]
@@ -140,31 +151,37 @@ def _plan(x: Tensor, key: Any) -> Plan:
     fixed: list[tuple[int, int]] = []  # for each integer or array: its position in the key, its axis
     lengths: list[tuple[int, int]] = []  # for each axis of the result that no array makes: position, length
     slices = reshapes = False
+    given, wide = x.shape, None
     for position, item in _items(x, key):
         axis = len(window)
+        if type(item) is bool:
+            given = wide = (*given[:axis], 1, *given[axis:])
+            item = literal(np.zeros(int(item), np.int32), device=x.device)
         if item is None:
             reshapes = True
             lengths.append((position, 1))
         elif isinstance(item, slice):
             bounded = item.start is not None or item.stop is not None or item.step is not None
             slices = slices or bounded
-            chosen = _range(item, x.shape[axis])
+            chosen = _range(item, given[axis])
             window.append(chosen)
             lengths.append((position, len(range(*chosen))))
         elif isinstance(item, Tensor):
             arrays[axis] = item
-            window.append((0, x.shape[axis], 1))
+            window.append((0, given[axis], 1))
             fixed.append((position, axis))
         else:
             slices = reshapes = True
-            start = _checked(item, axis, x.shape[axis])
+            start = _checked(item, axis, given[axis])
             window.append((start, start + 1, 1))
             fixed.append((position, axis))
     if not arrays:
         inner = tuple(len(range(*w)) for w in window)
-        return Plan(tuple(window), (), (), 0, inner, tuple(d for _, d in lengths), slices, reshapes)
+        shape = tuple(d for _, d in lengths)
+        return Plan(wide, tuple(window), (), (), 0, inner, shape, slices, reshapes)
     place, inner, shape = _with_arrays(tuple(window), arrays, fixed, lengths)
-    return Plan(tuple(window), tuple(arrays), tuple(arrays.values()), place, inner, shape, slices, reshapes)
+    found = tuple(arrays), tuple(arrays.values())
+    return Plan(wide, tuple(window), *found, place, inner, shape, slices, reshapes)
 
 
 def _with_arrays(
@@ -206,7 +223,7 @@ def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:
             axis += part.ndim
         else:
             yield position, part
-            axis += part is not None
+            axis += _axes_taken(part)
 
 
 def _part(x: Tensor, part: Any) -> Any:
@@ -215,11 +232,13 @@ def _part(x: Tensor, part: Any) -> Any:
         return part
     if type(part) is int:
         return part
+    if isinstance(part, Tensor):
+        return _index_array(x, part)
+    if type(part) is bool or isinstance(part, np.bool_) or _is_mask_of_one(part):
+        return bool(part)
     array = _index_array(x, part)
     if array is not None:
         return array
-    if isinstance(part, (bool, np.bool_)):
-        raise IndexError("a single bool is no index here; x[None] adds an axis, an array of bools is a mask")
     try:
         return operator.index(part)
     except TypeError:
@@ -229,9 +248,13 @@ def _part(x: Tensor, part: Any) -> Any:
         ) from None
 
 
+def _is_mask_of_one(part: Any) -> bool:
+    return isinstance(part, np.ndarray) and not part.ndim and part.dtype == np.bool_
+
+
 def _index_array(x: Tensor, part: Any) -> Tensor | None:
     """`part` as a Tensor of integers or bools when it is an array-like, else None."""
-    if isinstance(part, (list, range)):
+    if isinstance(part, (list, range, tuple)):
         part = np.asarray(part) if len(part) else np.zeros(0, np.int32)
     if isinstance(part, np.ndarray):
         part = literal(part, device=x.device)
@@ -243,7 +266,7 @@ def _index_array(x: Tensor, part: Any) -> Tensor | None:
 
 
 def _axes_taken(part: Any) -> int:
-    if part is None or part is Ellipsis:
+    if part is None or part is Ellipsis or type(part) is bool:
         return 0
     return part.ndim if isinstance(part, Tensor) and part.dtype == dtypes.bool_ else 1
 

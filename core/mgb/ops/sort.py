@@ -6,6 +6,7 @@ NaN counts as greater than every number, as in NumPy.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -82,33 +83,33 @@ def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
     return argsort_(inp, axis=normalize_axis("argsort", axis, inp.ndim)[0], descending=bool(descending))
 
 
-def sort(inp: Tensor, descending: bool = False, axis: int = -1) -> tuple[Tensor, Tensor]:
-    """`inp` in order along `axis`.
+def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, Tensor]:
+    """`inp` in order along the axis `dim`.
 
     Returns
     -------
     values, indices : Tensor
-        ``values = gather(inp, axis, indices)``; the indices are int32. The two zeros are equal: among the
+        ``values = gather(inp, dim, indices)``; the indices are int32. The two zeros are equal: among the
         values they may stand in another order than the indices say.
     """
-    place = normalize_axis("sort", axis, inp.ndim)[0]
+    place = normalize_axis("sort", operator.index(dim), inp.ndim)[0]
     values = sort_(inp, axis=place, descending=bool(descending))
     return values, argsort_(inp, axis=place, descending=bool(descending))
 
 
 def topk(
-    inp: Tensor, k: int, descending: bool = False, kth_only: bool = False, no_sort: bool = False
-) -> Tensor | tuple[Tensor, Tensor]:
-    """The `k` least elements of the last axis, or the greatest.
+    inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The `k` greatest elements of the last axis, or the least.
 
     Parameters
     ----------
     inp : Tensor of shape (..., n)
         The elements.
     k : int
-        At most n.
+        Of more than n there are n.
     descending : bool
-        The greatest ones, the greatest of all first.
+        The greatest ones, the greatest of all first; False: the least ones, the least of all first.
     kth_only : bool
         Only the `k`-th, of shape (...).
     no_sort : bool
@@ -116,23 +117,24 @@ def topk(
 
     Returns
     -------
-    values, indices : Tensor of shape (..., k)
-        The indices are int32. With `kth_only`, a single Tensor of values.
+    values, indices : Tensor of shape (..., min(k, n)), or (...) with `kth_only`
+        The indices are int32.
 
     Raises
     ------
     ShapeError
-        `k` is negative or more than n, or 0 with `kth_only`.
+        `k` is negative, or with `kth_only` there is no element that it counts to.
     """
     axis = normalize_axis("topk", -1, inp.ndim)[0]
-    k = int(k)
+    k = min(int(k), inp.shape[axis])
     indices = argtopk(inp, k=k, axis=axis, descending=bool(descending))
-    if kth_only:
-        if k == 0:
-            raise ShapeError("topk: k = 0, so there is no k-th element: kth_only=True takes k from 1 on")
-        last = cut_along(indices, axis, k - 1, k)
-        return reshape(gather_(inp, last, axis=axis), shape=inp.shape[:-1])
-    return gather_(inp, indices, axis=axis), indices
+    if not kth_only:
+        return gather_(inp, indices, axis=axis), indices
+    if k == 0:
+        raise ShapeError(f"topk: no k-th element of {inp.shape}: kth_only=True takes k from 1 on, of some")
+    last = cut_along(indices, axis, k - 1, k)
+    value, shape = gather_(inp, last, axis=axis), inp.shape[:-1]
+    return reshape(value, shape=shape), reshape(last, shape=shape)
 
 
 # where the extreme stands

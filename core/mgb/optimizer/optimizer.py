@@ -86,7 +86,7 @@ class Optimizer(Holder, ABC):
             for param in group["params"]:
                 if param.grad is not None:
                     _check_grad(param, param.grad)
-                    where = param.device, wide(param)
+                    where = param._device, wide(param)
                     if where not in numbers:
                         numbers[where] = {n: live(s, where[1], where[0]) for n, s in sources.items()}
                     self._update(param, param.grad, self._state[param], group, numbers[where])

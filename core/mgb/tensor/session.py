@@ -38,6 +38,9 @@ class Session(Protocol):
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`, whose value is wanted inside the body."""
 
+    def shapes_follow(self, tensor: Tensor) -> None:
+        """Told that the value of `tensor`, a place in this trace, is about to be read for a shape."""
+
     def seen(self, tensor: Tensor) -> None:
         """Told that the value of `tensor`, which is no place in this trace, is wanted inside the body."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from .session import ACTIVE, Session
 #: never feeds it.
 CONSTANT = -2
 
+_FORMATS = ("default", "nchw", "nhwc")
+
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -32,9 +35,11 @@ class Tensor:
     dtype : dtype, optional
     device : str, optional
         ``"xpux"`` (the default device), ``"cpux"``, ``"gpu0"``, ...; not asked when `data` is a Tensor.
-    is_const, no_cache, format
+    is_const, no_cache
         Accepted for MegEngine's sake; they change nothing.
     name : str, optional
+    format : str
+        ``"default"``, ``"nchw"`` or ``"nhwc"``: a note on the order of the axes, which nothing in mgb reads.
 
     Raises
     ------
@@ -42,9 +47,14 @@ class Tensor:
         `data` has a dtype that mgb does not know, or is ragged.
     RuntimeError
         `data` is a Tensor of another dtype than `dtype`, or on another device than `device`.
+    ValueError
+        `format` is none.
     """
 
-    __slots__ = ("__weakref__", "_data", "_device", "_grad", "_index", "_session", "_spec", "_tape", "name")
+    __slots__ = (
+        "__weakref__",
+        "_data", "_device", "_format", "_grad", "_index", "_name", "_session", "_spec", "_tape",
+    )  # fmt: skip
     __array_priority__ = 1000
 
     _data: Any
@@ -54,7 +64,8 @@ class Tensor:
     _spec: Spec | None
     _tape: dict[Any, Any] | None
     _grad: Tensor | None
-    name: str | None
+    _name: str  # this and the next are set in few Tensors: the others lack them
+    _format: str
 
     def __init__(
         self,
@@ -68,11 +79,14 @@ class Tensor:
     ) -> None:
         self._session = self._spec = self._tape = self._grad = None
         self._index = -1
-        self.name = name
+        if name:
+            self._name = name
+        if format != "default":
+            self.format = format
         if isinstance(data, Tensor):
             if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
                 raise RuntimeError(f"a Tensor of {data.dtype} cannot be rebuilt as {dtype}: use astype")
-            if device is not None and devices.canonical(device) != data.device:
+            if device is not None and devices.canonical(device) != data._device:
                 raise RuntimeError(f"a Tensor on {data.device} cannot be rebuilt on {device}: use .to")
             self._share(data)
             return
@@ -108,8 +122,9 @@ class Tensor:
         return self._data.dtype if self._data is not None else self.spec.dtype
 
     @property
-    def device(self) -> str:
-        return self._device
+    def device(self) -> devices.Device:
+        """Where it lies; equal to each name of that device."""
+        return devices.named(self._device)
 
     @property
     def ndim(self) -> int:
@@ -126,9 +141,24 @@ class Tensor:
         return self.size * self.dtype.itemsize
 
     @property
+    def name(self) -> str:
+        """What it is called, or nothing."""
+        return getattr(self, "_name", "")
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+
+    @property
     def format(self) -> str:
-        """Always ``"default"``: data is row-major."""
-        return "default"
+        """``"default"``, or what was set: a note, which no op reads. Data is row-major in any case."""
+        return getattr(self, "_format", "default")
+
+    @format.setter
+    def format(self, format: str) -> None:
+        if format not in _FORMATS:
+            raise ValueError(f"{format!r} is no format of a Tensor: choose one of {', '.join(_FORMATS)}")
+        self._format = format
 
     @property
     def qparams(self) -> None:
@@ -224,11 +254,14 @@ class Tensor:
     __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.numpy().copy(), self.dtype, self._device, False, False, self.name)
+        given = self.numpy().copy(), self.dtype, self._device, False, False, self.name, self.format
+        return type(self), given, getattr(self, "__dict__", None) or None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        copy = type(self)(self._array(), self.dtype, self._device, name=self.name)
+        copy = type(self)(self._array(), self.dtype, self._device, name=self.name, format=self.format)
         memo[id(self)] = copy
+        for name, value in getattr(self, "__dict__", {}).items():
+            setattr(copy, name, deepcopy(value, memo))
         return copy
 
     if TYPE_CHECKING:
@@ -291,7 +324,7 @@ class Tensor:
         alias = Tensor.__new__(Tensor)
         alias._data, alias._session, alias._index = self._data, self._session, self._index
         alias._spec, alias._tape, alias._device = self._spec, tape, self._device
-        alias._grad = alias.name = None
+        alias._grad = None
         session = alias._session or ACTIVE.get()
         if session is not None:
             session.adopt(alias, self)
@@ -322,9 +355,7 @@ class Tensor:
 
 
 class Parameter(Tensor):
-    """A Tensor that a Module trains; results of ops are plain Tensors."""
-
-    __slots__ = ()
+    """A Tensor that a Module trains; results of ops are plain Tensors. It takes attributes of any name."""
 
 
 def _called_by_mgb() -> bool:
@@ -338,7 +369,7 @@ def wrap(array: Any, device: str) -> Tensor:
     tensor = Tensor.__new__(Tensor)
     tensor._data = array
     tensor._device = device
-    tensor._session = tensor._spec = tensor._tape = tensor._grad = tensor.name = None
+    tensor._session = tensor._spec = tensor._tape = tensor._grad = None
     tensor._index = -1
     return tensor
 
@@ -346,7 +377,7 @@ def wrap(array: Any, device: str) -> Tensor:
 def place(session: Session, index: int, spec: Spec) -> Tensor:
     """A Tensor that stands for step `index` of a trace and has no value yet."""
     tensor = Tensor.__new__(Tensor)
-    tensor._data = tensor._tape = tensor._grad = tensor.name = None
+    tensor._data = tensor._tape = tensor._grad = None
     tensor._device = spec.device
     tensor._index = index
     tensor._spec = spec
@@ -379,8 +410,5 @@ def from_dlpack(data: Any) -> Tensor:
     return tensor
 
 
-def tensor(
-    data: Any, dtype: Any = None, device: str | None = None, is_const: bool = False, name: str | None = None
-) -> Tensor:
-    """Make a `Tensor` of `data`; see there."""
-    return Tensor(data, dtype=dtype, device=device, is_const=is_const, name=name)
+#: How programs make a Tensor, and ask whether something is one.
+tensor = Tensor

@@ -163,6 +163,9 @@ class AutoSession:
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         pass
 
+    def shapes_follow(self, tensor: Tensor) -> None:
+        pass
+
     def watched(self, tensor: Tensor) -> None:
         pass
 

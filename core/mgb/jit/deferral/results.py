@@ -29,6 +29,9 @@ class Failed:
         """Raise the error again."""
         raise self._error
 
+    def shapes_follow(self, tensor: Tensor) -> None:
+        """The read that follows raises it."""
+
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         """The alias raises it as well."""
 

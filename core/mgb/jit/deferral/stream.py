@@ -217,6 +217,9 @@ class Stream:
     def seen(self, tensor: Tensor) -> None:
         pass
 
+    def shapes_follow(self, tensor: Tensor) -> None:
+        pass
+
     def watched(self, tensor: Tensor) -> None:
         pass
 

@@ -172,7 +172,7 @@ def pad(
     if mode == "wrap":
         return _wrapped(x, widths)
     value = 0 if constant_value is None or not np.size(constant_value) else number(constant_value)
-    return rearrange.pad(x, widths, mode, value)  # type: ignore[arg-type]
+    return rearrange.pad(x, widths, mode, value)
 
 
 def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
@@ -227,7 +227,7 @@ def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_ax
     along_time[time_axis] = steps
     along_batch = [1] * x.ndim
     along_batch[batch_axis] = x.shape[batch_axis]
-    time = iota(shape=tuple(along_time), dtype=lengths.dtype, device=x.device)
+    time = iota(shape=tuple(along_time), dtype=lengths.dtype, device=x._device)
     length = reshape(lengths, shape=tuple(along_batch))
     return gather_(
         x, broadcast_to(where(lt(time, length), length - 1 - time, time), shape=x.shape), axis=time_axis
