@@ -11,13 +11,13 @@ from enum import Enum
 from typing import Any
 
 from . import config, dtypes
-from .errors import BackendTraitsError
+from .errors import BackendTraitsError, VariableError
 from .ir import Graph, Kind
 from .ownership import Adopted, Seen, adopt, adopter
 
 __all__ = [
     "ALL_DTYPES", "API_VERSION", "MOST_THREADS", "Adopted", "Backend", "Kernel", "Scope", "Seen",
-    "Specialize", "Strided", "Traits", "adopt", "adopter", "num_threads",
+    "Specialize", "Strided", "Traits", "VariableError", "adopt", "adopter", "num_threads",
 ]  # fmt: skip
 
 #: The version of this API. A backend built for another one is refused before any of its graphs is compiled.

@@ -215,7 +215,7 @@ class _Lives:
         if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
             return False
         at, step, readers = self.start[new], self.step[new], self.readers.get(old, [])
-        if self.last_to_fail > at or (readers and readers[-1] > at) or not self.calls[at].is_atomic:
+        if self.last_to_fail >= at or (readers and readers[-1] > at) or not self.calls[at].is_atomic:
             return False
         if not readers or readers[-1] < at:
             return True

@@ -10,6 +10,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from mgb.backend import VariableError
+
 #: The variable that turns donation off.
 DONATE = "MGB_XLA_DONATE"
 
@@ -24,7 +26,7 @@ def donates() -> bool:
     """May a result take the memory of a parameter that it replaces? ``MGB_XLA_DONATE=0`` says no."""
     value = os.environ.get(DONATE, "").strip() or "1"
     if value not in ("0", "1"):
-        raise ValueError(f"{DONATE}={value!r}: wanted 0 or 1; unset it or set it to 1 for the default")
+        raise VariableError(f"{DONATE}={value!r}: wanted 0 or 1; unset it or set it to 1 for the default")
     return value == "1"
 
 
