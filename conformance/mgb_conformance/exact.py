@@ -15,7 +15,8 @@ FLOATS, INTEGERS = frozenset(d.name for d in dtypes.FLOATS), frozenset(d.name fo
 
 def numbers(array: np.ndarray) -> list[Any]:
     """The elements as Python's numbers, exactly."""
-    found: list[Any] = (array.astype(np.float64) if array.dtype in dtypes.FLOATS else array).tolist()
+    with np.errstate(invalid="ignore"):  # of NaN
+        found: list[Any] = (array.astype(np.float64) if array.dtype in dtypes.FLOATS else array).tolist()
     return found
 
 
@@ -52,7 +53,8 @@ def converted(array: np.ndarray, target: str) -> np.ndarray:
     """`array` in another dtype, to whose integers its values `fits`; integers wrap."""
     values, wanted = numbers(array), dtypes.as_dtype(target)
     if target in FLOATS:
-        return np.array([nearest(v, target) for v in values], np.float64).astype(wanted)
+        with np.errstate(invalid="ignore"):
+            return np.array([nearest(v, target) for v in values], np.float64).astype(wanted)
     if target == "bool":
         return np.array([v != 0 for v in values])
     mask = (1 << 8 * wanted.itemsize) - 1

@@ -26,8 +26,39 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Float to integer truncates; a value that does not fit, or NaN, gives what the machine gives."""
+    """Float to integer truncates; a value that does not fit, or NaN, gives what the machine gives.
+
+    A float is rounded once. NumPy makes a float32 on the way to bfloat16: what that has no room for is
+    rounded to odd, and a second rounding is then as good as one (Boldo and Melquiond, "When double rounding
+    is odd", 2005).
+    """
+    if dtype.kind == "V" and x.dtype.name in _LONGER:
+        x = _single_to_odd(x)
     return x.astype(dtype)
+
+
+#: Dtypes with numbers that float32 has no room for.
+_LONGER = frozenset({"float64", "int32", "int64", "uint32", "uint64"})
+
+
+def _single_to_odd(x: Any) -> Any:
+    """`x` as float32; where that is not exact, the last bit is 1."""
+    if x.dtype.kind != "f":
+        x = _long_to_odd(x).astype(np.float64)
+    near = x.astype(np.float32)
+    back, bits = near.astype(np.float64), near.view(np.int32)
+    inexact = (back != x) & (x == x) & (bits & 1 == 0)
+    step = np.where(np.abs(back) > np.abs(x), np.int32(-1), np.int32(1))
+    return np.where(inexact, bits + step, bits).view(np.float32)
+
+
+def _long_to_odd(x: Any) -> Any:
+    """Integers as float64 has room for them: of longer ones 53 bits stay, the last is 1 if any is lost."""
+    if x.dtype.itemsize < 8:
+        return x
+    low = x & 0x7FF
+    kept = (x - low) | ((low != 0).astype(x.dtype) << 11)
+    return np.where(np.abs(x) >> 53 == 0, x, kept)
 
 
 def bitcast(x: Any, dtype: np.dtype[Any]) -> Any:

@@ -11,6 +11,7 @@ FLOAT = ir.FloatType()
 DOUBLE = ir.DoubleType()
 I16 = ir.IntType(16)
 I32 = ir.IntType(32)
+I64 = ir.IntType(64)
 
 
 def widen(builder: Any, bits: Any, dtype: str) -> Any:
@@ -49,3 +50,17 @@ def to_odd(builder: Any, value: Any) -> Any:
 
 def _magnitude(builder: Any, value: Any) -> Any:
     return builder.call(builder.module.declare_intrinsic("llvm.fabs", [DOUBLE]), [value])
+
+
+def long_to_odd(builder: Any, value: Any, signed: bool) -> Any:
+    """An integer as a float64; one of 64 bits is cut off to 53 where it has more, and then is odd if any bit
+    is lost.
+    """
+    if value.type.width == 64:
+        low = builder.and_(value, I64(0x7FF))
+        lost = builder.zext(builder.icmp_unsigned("!=", low, I64(0)), I64)
+        kept = builder.or_(builder.sub(value, low), builder.shl(lost, I64(11)))
+        size = builder.select(builder.icmp_signed("<", value, I64(0)), builder.neg(value), value)
+        short = builder.icmp_unsigned("==", builder.lshr(size if signed else value, I64(53)), I64(0))
+        value = builder.select(short, value, kept)
+    return (builder.sitofp if signed else builder.uitofp)(value, DOUBLE)

@@ -17,7 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from . import memory
-from .halves import DOUBLE, narrow, to_odd, widen
+from .halves import DOUBLE, long_to_odd, narrow, to_odd, widen
 from .memory import STORED
 
 #: ``emit(builder, type, *operands) -> value``; `type` is Numba's type of the operands.
@@ -271,7 +271,9 @@ def cast(dtype: str) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             if dtype not in ("float16", "bfloat16"):
                 return _convert(builder, x, held, args[0])
-            if x == types.float64:
+            if isinstance(x, types.Integer) and x.bitwidth >= 32:
+                single = to_odd(builder, long_to_odd(builder, args[0], x.signed))
+            elif x == types.float64:
                 single = to_odd(builder, args[0])
             else:
                 single = _convert(builder, x, held, args[0])

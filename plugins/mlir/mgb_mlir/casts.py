@@ -8,6 +8,8 @@ from .body import BITS, Body, element, is_float, is_signed
 def convert(body: Body, x: str, source: str, target: str) -> str:
     """`x` of dtype `source` in dtype `target`; what is rounded to 16 bits is held in 32 again."""
     if target in ("float16", "bfloat16"):
+        if not is_float(source) and BITS[source] >= 32:
+            x, source = _long_to_odd(body, x, source), "float64"
         single = _to_odd(body, x) if source == "float64" else convert(body, x, source, "float32")
         return widen(body, narrow(body, single, target), target)
     source = "float32" if source in ("float16", "bfloat16") else source
@@ -78,6 +80,25 @@ def _to_odd(body: Body, x: str) -> str:
     odd = body.select(above, down, up, word)
     moved = body.op("arith.andi", (inexact, even), boolean)
     return body.change("arith.bitcast", body.select(moved, odd, bits, word), "i32", "f32")
+
+
+def _long_to_odd(body: Body, x: str, source: str) -> str:
+    """An integer as a float64; one of 64 bits is cut off to 53 where it has more, and then is odd if any bit
+    is lost.
+    """
+    if BITS[source] == 64:
+        word, zero, number = body.type(source), body.literal("0", "i64"), body.literal
+        low = body.op("arith.andi", (x, number("2047", "i64")), word)
+        some = body.op("arith.cmpi ne,", (low, zero), word)
+        odd = body.select(some, number("2048", "i64"), zero, word)
+        kept = body.op("arith.ori", (body.op("arith.subi", (x, low), word), odd), word)
+        size = x
+        if is_signed(source):
+            below = body.op("arith.cmpi slt,", (x, zero), word)
+            size = body.select(below, body.op("arith.subi", (zero, x), word), x, word)
+        high = body.op("arith.shrui", (size, number("53", "i64")), word)
+        x = body.select(body.op("arith.cmpi eq,", (high, zero), word), x, kept, word)
+    return convert(body, x, source, "float64")
 
 
 def to_memory(body: Body, x: str, dtype: str) -> str:

@@ -145,7 +145,41 @@ def _mulhi_64(a: Value, b: Value) -> Value:
 
 
 def _cast(node: Node, x: Value) -> Value:
-    return lax.convert_element_type(x, node.spec.dtype)
+    """Rounded once: XLA makes a float32 on the way to 16 bits."""
+    wanted = node.spec.dtype
+    if wanted.kind in "fV" and wanted.itemsize == 2 and x.dtype.name in _LONGER:
+        x = _single_to_odd(x)
+    return lax.convert_element_type(x, wanted)
+
+
+#: Dtypes with numbers that float32 has no room for.
+_LONGER = frozenset({"float64", "int32", "int64", "uint32", "uint64"})
+
+
+def _single_to_odd(x: Value) -> Value:
+    """`x` as a float32 whose last bit is 1 where it is not exact: rounding again is then as good as once.
+
+    S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
+    """
+    x = lax.convert_element_type(x if is_float(x) else _long_to_odd(x), np.float64)
+    near = lax.convert_element_type(x, np.float32)
+    back, bits = lax.convert_element_type(near, np.float64), lax.bitcast_convert_type(near, np.int32)
+    even = lax.eq(lax.bitwise_and(bits, like(bits, 1)), like(bits, 0))
+    inexact = lax.bitwise_and(lax.bitwise_and(lax.ne(back, x), lax.eq(x, x)), even)
+    step = lax.select(lax.gt(lax.abs(back), lax.abs(x)), like(bits, -1), like(bits, 1))
+    moved = lax.select(inexact, lax.add(bits, step), bits)
+    return lax.bitcast_convert_type(moved, np.float32)
+
+
+def _long_to_odd(x: Value) -> Value:
+    """Integers as float64 has room for them: of longer ones 53 bits stay, the last is 1 if any is lost."""
+    if x.dtype.itemsize < 8:
+        return x
+    low = lax.bitwise_and(x, like(x, 0x7FF))
+    odd = lax.select(lax.eq(low, like(low, 0)), low, like(low, 0x800))
+    kept = lax.bitwise_or(lax.sub(x, low), odd)
+    high = lax.shift_right_logical(_abs_integer(x), like(x, 53))
+    return lax.select(lax.eq(high, like(high, 0)), x, kept)
 
 
 def _bitcast(node: Node, x: Value) -> Value:
