@@ -17,6 +17,7 @@ import pytest
 from mgb import dtypes
 from mgb.backend import Traits
 from mgb.ops.primitives import bitcast, cast
+from mgb.ops.reduce import reduce_sum
 
 from .cases import DTYPES, FLOATS, INTEGERS, check, missing, of, require, samples
 from .drive import Driver
@@ -190,7 +191,8 @@ def _small(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     if x.dtype not in dtypes.FLOATS or dtype not in dtypes.FLOATS:
         return np.zeros(x.shape, bool)
     normal = dtypes.float32 if dtype == dtypes.float16 else dtype
-    size = abs(x.astype(np.float64))
+    with np.errstate(invalid="ignore"):  # of NaN
+        size = abs(x.astype(np.float64))
     return (size > 0) & (size < float(ml_dtypes.finfo(normal).smallest_normal))
 
 
@@ -250,6 +252,36 @@ class TestCasts:
         """Each does what it says, whatever a compiler makes of both."""
         ways = [(a, DTYPES[(k + DTYPES.index(source)) % len(DTYPES)]) for k, a in enumerate(DTYPES)]
         ask(driver, [case for way in ways for case in chosen(source, way)])
+
+    @pytest.mark.parametrize("source", ["float32", "float64"])
+    def test_what_does_not_fit_harms_nothing_else(self, driver: Driver, source: str) -> None:
+        traits = driver.backend.traits
+        cases = [Case(source, (target,), "c + 1") for target in INTEGERS if target in traits.dtypes]
+        arrays = [fitting(source, case.through, 0).copy() for case in cases]
+        for x in arrays:
+            x[::3] = np.resize([np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9, -3e9], x[::3].shape)
+        graph = of(lambda *xs: [case.of(x) for case, x in zip(cases, xs, strict=True)], *arrays)
+        require(driver, graph)
+        rest = np.arange(SIZE) % 3 > 0
+        got = driver.run(graph, arrays)
+        found = [wrong(c, g[rest], x[rest], traits) for c, g, x in zip(cases, got, arrays, strict=True)]
+        assert not any(found), found
+
+    @pytest.mark.parametrize("source", ["float32", "float64"])
+    def test_sums_of_them(self, driver: Driver, source: str) -> None:
+        """The sum of a row of integers wraps."""
+        targets = [target for target in INTEGERS if target in driver.backend.traits.dtypes]
+        arrays = [fitting(source, (target,), 0).reshape(8, -1) for target in targets]
+
+        def sums(*xs: Any) -> list[Any]:
+            made = [cast(x, dtype=dtypes.as_dtype(t)) for x, t in zip(xs, targets, strict=True)]
+            return [reduce_sum(x, axis=(1,)) for x in made]
+
+        graph = of(sums, *arrays)
+        require(driver, graph)
+        for got, x, target in zip(driver.run(graph, arrays), arrays, targets, strict=True):
+            whole = converted(x.ravel(), target).reshape(x.shape)
+            assert np.array_equal(got, whole.sum(axis=1, keepdims=True, dtype=target)), target
 
     @pytest.mark.slow
     @pytest.mark.parametrize("target", DTYPES)

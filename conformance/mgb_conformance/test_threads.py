@@ -22,7 +22,7 @@ from .cases import check, of, require, samples
 from .drive import FILL, Driver
 
 #: Calls that must have written all when they return, or as many as these seconds hold.
-CALLS, SECONDS = 20, 5.0
+CALLS, SECONDS = 40, 5.0
 
 
 def program(x: Any) -> list[Any]:
@@ -38,7 +38,7 @@ def busy() -> Iterator[None]:
         while not stop.is_set():
             hashlib.sha256(block)
 
-    threads = [threading.Thread(target=work) for _ in range(os.cpu_count() or 1)]
+    threads = [threading.Thread(target=work) for _ in range(2 * (os.cpu_count() or 1))]
     for thread in threads:
         thread.start()
     try:
@@ -82,7 +82,7 @@ class TestThreads:
 
     def test_all_is_written_when_it_returns(self, driver: Driver) -> None:
         x = np.resize(samples("float32", (4093,)), (1 << 12, 1 << 10))
-        graph = of(lambda x: [x + 1, x * x], x)
+        graph = of(lambda x: x * x, x)
         require(driver, graph)
         kernel, given, end = driver.compile(graph), driver.place.put(x), time.monotonic() + SECONDS
         with busy():
