@@ -26,30 +26,27 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Float to integer truncates; a value that does not fit, or NaN, gives what the machine gives.
-
-    A float is rounded once. NumPy makes a float32 on the way to bfloat16: what that has no room for is
-    rounded to odd, and a second rounding is then as good as one (Boldo and Melquiond, "When double rounding
-    is odd", 2005).
-    """
-    if dtype.kind == "V" and x.dtype.name in _LONGER:
-        x = _single_to_odd(x)
+    """Float to integer truncates; a value that does not fit, or NaN, gives what the machine gives."""
+    if dtype is _BFLOAT16 and x.dtype in _LONGER:
+        x = _to_single(x)
     return x.astype(dtype)
 
 
-#: Dtypes with numbers that float32 has no room for.
-_LONGER = frozenset({"float64", "int32", "int64", "uint32", "uint64"})
+_BFLOAT16 = dtypes.bfloat16
+
+#: Dtypes with numbers that float32 has no room for: NumPy rounds them to that on the way to bfloat16.
+_LONGER = frozenset({dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64})
 
 
-def _single_to_odd(x: Any) -> Any:
-    """`x` as float32; where that is not exact, the last bit is 1."""
-    if x.dtype.kind != "f":
-        x = _long_to_odd(x).astype(np.float64)
-    near = x.astype(np.float32)
-    back, bits = near.astype(np.float64), near.view(np.int32)
-    inexact = (back != x) & (x == x) & (bits & 1 == 0)
-    step = np.where(np.abs(back) > np.abs(x), np.int32(-1), np.int32(1))
-    return np.where(inexact, bits + step, bits).view(np.float32)
+def _to_single(x: Any) -> Any:
+    """`x` as float32, but the number beside it where that lies between two bfloat16 and `x` does not."""
+    exact = x if x.dtype.kind == "f" else _long_to_odd(x).astype(np.float64)
+    near = exact.astype(np.float32)
+    bits = near.view(np.int32)
+    tie = (bits & 0xFFFF) == 0x8000
+    size, found = np.abs(exact[tie]), np.abs(near[tie])
+    bits[tie] += (size > found).astype(np.int32) - (size < found)
+    return near
 
 
 def _long_to_odd(x: Any) -> Any:
