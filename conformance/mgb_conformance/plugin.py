@@ -34,7 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: long sweeps, run with `pytest -m slow`")
-    watch = config.stash[WATCH] = Watch(config.getoption("--mgb-hang-seconds"))
+    limit = 0.0 if config.getoption("usepdb") else config.getoption("--mgb-hang-seconds")
+    watch = config.stash[WATCH] = Watch(limit)
     if config.getoption("--mgb-report"):
         config.pluginmanager.register(Reporter(config, watch), "mgb_conformance_report")
 
@@ -59,7 +60,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[WATCH].close(hung=bool(_hung(config)))
+    if (watch := config.stash.get(WATCH, None)) is not None:
+        watch.close(hung=bool(_hung(config)))
 
 
 def _hung(config: pytest.Config) -> str:

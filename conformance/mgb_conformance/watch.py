@@ -27,7 +27,7 @@ class Watch:
     Parameters
     ----------
     seconds : float
-        How long one test may take.
+        How long one test may take; 0: for ever.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -76,6 +76,7 @@ def _lines(found: queue.Queue[dict[str, Any] | None]) -> None:
 
 def main(watched: int) -> None:
     """Read what the tests tell until they end, or until one of them takes too long."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the tests end by it, and say so
     said: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_lines, args=(said,), daemon=True).start()
     known: dict[str, Any] = {"tests": []}
@@ -104,7 +105,11 @@ def main(watched: int) -> None:
 def _report(known: dict[str, Any]) -> None:
     what = known["test"] or "the process, where a kernel hung before,"
     text = f"{what} of backend {known['backend']} has not ended in {known['seconds']} s"
-    print(f"\n\nHANG: {text}\nat {known['doing'] or 'no kernel'}\n", file=sys.stderr, flush=True)
+    print(
+        f"\n\nHANG: {text}\nat {known['doing'] or 'no kernel that the test called'}\n",
+        file=sys.stderr,
+        flush=True,
+    )
     if known["test"] and "folder" in known:
         from .report import record, write
 
