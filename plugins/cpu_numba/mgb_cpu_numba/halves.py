@@ -11,7 +11,6 @@ FLOAT = ir.FloatType()
 DOUBLE = ir.DoubleType()
 I16 = ir.IntType(16)
 I32 = ir.IntType(32)
-I64 = ir.IntType(64)
 
 
 def widen(builder: Any, bits: Any, dtype: str) -> Any:
@@ -52,15 +51,14 @@ def _magnitude(builder: Any, value: Any) -> Any:
     return builder.call(builder.module.declare_intrinsic("llvm.fabs", [DOUBLE]), [value])
 
 
-def long_to_odd(builder: Any, value: Any, signed: bool) -> Any:
-    """An integer as a float64; one of 64 bits is cut off to 53 where it has more, and then is odd if any bit
-    is lost.
-    """
-    if value.type.width == 64:
-        low = builder.and_(value, I64(0x7FF))
-        lost = builder.zext(builder.icmp_unsigned("!=", low, I64(0)), I64)
-        kept = builder.or_(builder.sub(value, low), builder.shl(lost, I64(11)))
-        size = builder.select(builder.icmp_signed("<", value, I64(0)), builder.neg(value), value)
-        short = builder.icmp_unsigned("==", builder.lshr(size if signed else value, I64(53)), I64(0))
-        value = builder.select(short, value, kept)
-    return (builder.sitofp if signed else builder.uitofp)(value, DOUBLE)
+def float_of_integer(builder: Any, value: Any, signed: bool) -> Any:
+    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
+    word, digits, size = (value.type, 24, FLOAT) if value.type.width == 32 else (value.type, 53, DOUBLE)
+    cut = value.type.width - digits
+    low = builder.and_(value, word((1 << cut) - 1))
+    lost = builder.zext(builder.icmp_unsigned("!=", low, word(0)), word)
+    kept = builder.or_(builder.sub(value, low), builder.shl(lost, word(cut)))
+    below = builder.icmp_signed("<", value, word(0))
+    magnitude = builder.select(below, builder.neg(value), value) if signed else value
+    short = builder.icmp_unsigned("==", builder.lshr(magnitude, word(digits)), word(0))
+    return (builder.sitofp if signed else builder.uitofp)(builder.select(short, value, kept), size)

@@ -211,24 +211,25 @@ def _to_odd(value: Expr) -> Expr:
     return hl.reinterpret(hl.Float(32), hl.select(change, moved, bits))
 
 
-def _long_to_odd(x: Expr) -> Expr:
-    """An integer of 64 bits, cut off to 53 where it has more; what is cut off leaves an odd number."""
-    word, low = _unsigned(x), literal(0x7FF, "uint64")
-    zero, one = literal(0, "uint64"), literal(1, "uint64")
-    kept = word & ~low | hl.select((word & low) == zero, zero, low + one)
+def _float_of_integer(x: Expr) -> Expr:
+    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
+    bits, digits = (32, 24) if x.type().bits() == 32 else (64, 53)
+    zero, unit, one = (literal(n, f"uint{bits}") for n in (0, 1 << bits - digits, 1))
+    word, low = _unsigned(x), unit - one
+    kept = word & ~low | hl.select((word & low) == zero, zero, unit)
     size = hl.select(x < hl.cast(x.type(), hl.u8(0)), zero - word, word)
-    return hl.reinterpret(x.type(), hl.select(size >> literal(53, "uint64") == zero, word, kept))
+    short = size >> literal(digits, f"uint{bits}") == zero
+    return _changed(hl.reinterpret(x.type(), hl.select(short, word, kept)), hl.Float(bits))
 
 
 def convert(x: Expr, target: str) -> Expr:
     """`x` in the dtype that `target` is held in, rounded once to `target`."""
     type_ = x.type()
     if target in HELD:
-        if type_.is_float() and type_.bits() == 64:
-            x = _to_odd(x)
-        elif not type_.is_float() and type_.bits() >= 32:
-            x = _to_odd(_changed(_long_to_odd(x) if type_.bits() == 64 else x, hl.Float(64)))
-        return widen(narrow(hl.cast(hl.Float(32), x), target), target)
+        if not type_.is_float() and type_.bits() >= 32:
+            x = _float_of_integer(x)
+        x = _to_odd(x) if x.type().bits() == 64 else hl.cast(hl.Float(32), x)
+        return widen(narrow(x, target), target)
     if target == "bool":
         return x if type_.is_bool() else x != hl.cast(type_, hl.u8(0))
     return _changed(x, halide_type(target))

@@ -148,7 +148,10 @@ def _cast(node: Node, x: Value) -> Value:
     """Rounded once: XLA makes a float32 on the way to 16 bits."""
     wanted = node.spec.dtype
     if wanted.kind in "fV" and wanted.itemsize == 2 and x.dtype.name in _LONGER:
-        x = _single_to_odd(x)
+        x = x if is_float(x) else _float_of_integer(x)
+        x = _to_odd(x) if x.dtype == np.float64 else x
+    if wanted == np.float64 and x.dtype.name in ("int64", "uint64"):
+        return _double_of_halves(x)
     return lax.convert_element_type(x, wanted)
 
 
@@ -156,12 +159,18 @@ def _cast(node: Node, x: Value) -> Value:
 _LONGER = frozenset({"float64", "int32", "int64", "uint32", "uint64"})
 
 
-def _single_to_odd(x: Value) -> Value:
-    """`x` as a float32 whose last bit is 1 where it is not exact: rounding again is then as good as once.
+def _double_of_halves(x: Value) -> Value:
+    """An integer of 64 bits as a float64: XLA takes a cast to that and one to float32 for one rounding."""
+    high = lax.convert_element_type(_shr(x, like(x, 32)), np.float64)
+    low = lax.convert_element_type(lax.bitwise_and(x, like(x, 0xFFFFFFFF)), np.float64)
+    return lax.add(lax.mul(high, like(high, 2.0**32)), low)
+
+
+def _to_odd(x: Value) -> Value:
+    """A float64 as a float32, rounded to odd: a second rounding, to 16 bits, is then as good as one.
 
     S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
     """
-    x = lax.convert_element_type(x if is_float(x) else _long_to_odd(x), np.float64)
     near = lax.convert_element_type(x, np.float32)
     back, bits = lax.convert_element_type(near, np.float64), lax.bitcast_convert_type(near, np.int32)
     even = lax.eq(lax.bitwise_and(bits, like(bits, 1)), like(bits, 0))
@@ -171,15 +180,16 @@ def _single_to_odd(x: Value) -> Value:
     return lax.bitcast_convert_type(moved, np.float32)
 
 
-def _long_to_odd(x: Value) -> Value:
-    """Integers as float64 has room for them: of longer ones 53 bits stay, the last is 1 if any is lost."""
-    if x.dtype.itemsize < 8:
-        return x
-    low = lax.bitwise_and(x, like(x, 0x7FF))
-    odd = lax.select(lax.eq(low, like(low, 0)), low, like(low, 0x800))
-    kept = lax.bitwise_or(lax.sub(x, low), odd)
-    high = lax.shift_right_logical(_abs_integer(x), like(x, 53))
-    return lax.select(lax.eq(high, like(high, 0)), x, kept)
+def _float_of_integer(x: Value) -> Value:
+    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
+    bits = 8 * x.dtype.itemsize
+    wanted = np.finfo(f"float{bits}")
+    unit = 1 << bits - wanted.nmant - 1
+    low = lax.bitwise_and(x, like(x, unit - 1))
+    lost = lax.select(lax.eq(low, like(low, 0)), low, like(low, unit))
+    kept = lax.bitwise_or(lax.sub(x, low), lost)
+    high = lax.shift_right_logical(_abs_integer(x), like(x, wanted.nmant + 1))
+    return lax.convert_element_type(lax.select(lax.eq(high, like(high, 0)), x, kept), wanted.dtype)
 
 
 def _bitcast(node: Node, x: Value) -> Value:
