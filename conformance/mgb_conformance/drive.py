@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from mgb.ir import Graph
 from mgb.passes import lower
 
 from .places import Host, place_of
+from .watch import Watch
 
 #: Bytes on both sides of an output that a kernel must leave alone.
 GUARD = 4096
@@ -35,17 +34,22 @@ class Driver:
     backend : Backend
     timeout : float
         Seconds that one compilation or one run may take.
+    watch : Watch, optional
+        Who is told what is being done, lest it hang.
 
     Attributes
     ----------
+    hang : str
+        What has taken longer, if anything has.
     place : Host
         Where the arrays lie that the backend is given.
     """
 
     backend: Backend
     timeout: float = 60.0
+    watch: Watch | None = None
+    hang: str = ""
     _kernels: dict[str, Kernel] = field(default_factory=dict)
-    _hang: str = ""
 
     def __post_init__(self) -> None:
         self.place = place_of(self.backend.traits)
@@ -56,7 +60,7 @@ class Driver:
         by_shape = self.backend.traits.specialize is Specialize.SHAPE
         key = lowered.key if by_shape else structure_key(lowered)
         if key not in self._kernels:
-            self._kernels[key] = self._limited("compile", lambda: self.backend.compile(lowered))
+            self._kernels[key] = self._limited("compile", lowered, lambda: self.backend.compile(lowered))
         return self._kernels[key]
 
     def run(
@@ -86,7 +90,7 @@ class Driver:
         ]
         fresh = [guarded(o.spec.shape, o.spec.dtype, place) for o in graph.outputs]
         out = [given[over[k]] if k in over else pair for k, pair in enumerate(fresh)]
-        self._limited("run", lambda: kernel.run(*(a for _, a in given), out=tuple(a for _, a in out)))
+        self._limited("run", graph, lambda: kernel.run(*(a for _, a in given), out=tuple(a for _, a in out)))
         for k, (base, array) in enumerate(out):
             start = place.address(array) - place.address(base)
             _check_guards(k, place.get(base), start, place.get(array))
@@ -98,13 +102,27 @@ class Driver:
     def fill(self, kernel: Kernel, graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs of a kernel of `graph`, with nothing around them; for several threads at once."""
         out = tuple(guarded(o.spec.shape, o.spec.dtype, self.place)[1] for o in graph.outputs)
+        self._tell("run", graph)
         kernel.run(*map(self.place.put, arrays), out=out)
         return [self.place.get(array) for array in out]
 
-    def _limited(self, what: str, action: Callable[[], Any]) -> Any:
-        """The result of `action`, in a thread of its own so that a hang is a failure and not the end."""
-        if self._hang:
-            raise ConformanceError(f"not tried, for the backend hung before: {self._hang}")
+    def at_once(self, kernel: Kernel, graph: Graph, arrays: Sequence[Any], step: int) -> list[np.ndarray]:
+        """Every `step`-th element of the outputs, as it is when the kernel returns; `FILL` if unwritten."""
+        out = tuple(guarded(o.spec.shape, o.spec.dtype, self.place)[1].reshape(-1) for o in graph.outputs)
+        shaped = tuple(a.reshape(o.spec.shape) for a, o in zip(out, graph.outputs, strict=True))
+        self._tell("run", graph)
+        kernel.run(*arrays, out=shaped)
+        return [self.place.get(a[::step]).copy() for a in out]
+
+    def _tell(self, what: str, graph: Graph) -> None:
+        if self.watch is not None:
+            self.watch.tell(doing=f"{what} of\n{graph}")
+
+    def _limited(self, what: str, graph: Graph, action: Callable[[], Any]) -> Any:
+        """The result of `action`, in a thread of its own so that a hang is a failure of this test."""
+        if self.hang:
+            raise ConformanceError(f"not tried, for the backend hung before: {self.hang}")
+        self._tell(what, graph)
         result: list[Any] = []
 
         def work() -> None:
@@ -114,16 +132,11 @@ class Driver:
                 result.append((None, error))
 
         thread = threading.Thread(target=work, daemon=True)
-        # A hang that holds Python's lock ends here only.
-        faulthandler.dump_traceback_later(4 * self.timeout, exit=True, file=sys.__stderr__)
-        try:
-            thread.start()
-            thread.join(self.timeout)
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+        thread.start()
+        thread.join(self.timeout)
         if not result:
-            self._hang = f"{what} took more than {self.timeout} s"
-            raise ConformanceError(f"the backend hangs: {self._hang}")
+            self.hang = f"{what} took more than {self.timeout} s"
+            raise ConformanceError(f"the backend hangs: {self.hang}, of\n{graph}")
         value, error = result[0]
         if error is not None:
             raise error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from .report import Reporter, describe, short_id
 from .summary import pytest_terminal_summary  # noqa: F401 - a hook
+from .watch import Watch
 
 #: A test module that sets this variable tests that backend, whatever the command line says.
 MODULE_VARIABLE = "MGB_BACKEND"
@@ -22,12 +24,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--mgb-report", metavar="FOLDER", help="write conformance.json and conformance.md there")
     group.addoption("--mgb-known-failures", metavar="FILE", help='TOML: "test id" = "reason"; each must fail')
     group.addoption("--mgb-timeout", metavar="SECONDS", type=float, default=60.0, help="for one kernel")
+    group.addoption(
+        "--mgb-hang-seconds",
+        metavar="SECONDS",
+        type=float,
+        default=300.0,
+        help="for one test; then the run ends",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: long sweeps, run with `pytest -m slow`")
+    limit = 0.0 if config.getoption("usepdb") else config.getoption("--mgb-hang-seconds")
+    watch = config.stash[WATCH] = Watch(limit)
     if config.getoption("--mgb-report"):
-        config.pluginmanager.register(Reporter(config), "mgb_conformance_report")
+        config.pluginmanager.register(Reporter(config, watch), "mgb_conformance_report")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test of ours is watched; where a backend hangs, the run ends: its threads compute on."""
+    if not _is_ours(item):
+        return (yield)
+    watch, config = item.config.stash[WATCH], item.config
+    if not watch.started:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            watch.start()
+    watch.begin(short_id(item.nodeid), str(_backend_name(item)))
+    try:
+        return (yield)
+    finally:
+        watch.end()
+        if hung := _hung(config):
+            item.session.shouldfail = f"backend {hung} hangs in {item.nodeid}, and what follows is not tried"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (watch := config.stash.get(WATCH, None)) is not None:
+        watch.close(hung=bool(_hung(config)))
+
+
+def _hung(config: pytest.Config) -> str:
+    """The backends that hung, or nothing."""
+    return ", ".join(name for name, driver in config.stash.get(DRIVERS, {}).items() if driver.hang)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -73,14 +113,22 @@ def driver(request: pytest.FixtureRequest) -> Iterator[Any]:
     from .drive import Driver
 
     config = request.config
-    name = getattr(request.module, MODULE_VARIABLE, None) or config.getoption("--mgb-backend")
+    name = _backend_name(request.node)
     if not name:
         here = ", ".join(sorted(installed()))
         raise pytest.UsageError(f"name a backend: --mgb-backend NAME (installed: {here})")
     drivers = config.stash.setdefault(DRIVERS, {})
     if name not in drivers:
-        drivers[name] = Driver(load_backend(name), config.getoption("--mgb-timeout"))
+        watch = config.stash[WATCH]
+        drivers[name] = Driver(load_backend(name), config.getoption("--mgb-timeout"), watch)
     return drivers[name]
 
 
+def _backend_name(node: pytest.Item | pytest.Collector) -> str | None:
+    module = node.getparent(pytest.Module)
+    name: str | None = getattr(getattr(module, "obj", None), MODULE_VARIABLE, None)
+    return name or node.config.getoption("--mgb-backend")
+
+
 DRIVERS: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
+WATCH: pytest.StashKey[Watch] = pytest.StashKey()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from .watch import Watch
+
 #: The traits that the header shows.
 SHOWN = "kinds dtypes devices scope specialize strided max_inputs ieee api_version".split()
 
@@ -40,37 +42,47 @@ def _text(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-class Reporter:
-    """Collects outcomes and writes ``conformance.json`` and ``conformance.md``."""
+def record(name: str, outcome: str, reason: str, seconds: float) -> dict[str, Any]:
+    """What the report says of one test."""
+    tier = name.partition("::")[0]
+    return {"id": name, "tier": tier, "outcome": outcome, "reason": reason, "seconds": round(seconds, 4)}
 
-    def __init__(self, config: pytest.Config) -> None:
+
+def write(folder: Path, head: dict[str, str], tests: list[dict[str, Any]]) -> None:
+    """Write ``conformance.json`` and ``conformance.md``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {"backend": head, "tests": tests}
+    (folder / "conformance.json").write_text(json.dumps(data, indent=1) + "\n")
+    (folder / "conformance.md").write_text(_markdown(head, tests))
+
+
+class Reporter:
+    """Collects outcomes and writes them down; `watch` does so when a test hangs."""
+
+    def __init__(self, config: pytest.Config, watch: Watch) -> None:
         self._folder = Path(config.getoption("--mgb-report"))
         self._backend = config.getoption("--mgb-backend")
+        self._watch = watch
+        self._head: dict[str, str] | None = None
         self._tests: list[dict[str, Any]] = []
+
+    def pytest_runtest_logstart(self) -> None:
+        """Before the first test: it may hang."""
+        if self._head is None:
+            self._head = describe(self._backend) if self._backend else {}
+            self._watch.tell(folder=str(self._folder.resolve()), head=self._head)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the call of each test, or whatever ended it earlier."""
         if report.when != "call" and report.outcome == "passed":
             return
-        name = short_id(report.nodeid)
         outcome = "known failure" if hasattr(report, "wasxfail") else report.outcome
-        self._tests.append(
-            {
-                "id": name,
-                "tier": name.partition("::")[0],
-                "outcome": outcome,
-                "reason": _reason(report),
-                "seconds": round(report.duration, 4),
-            }
-        )
+        self._tests.append(record(short_id(report.nodeid), outcome, _reason(report), report.duration))
+        self._watch.tell(record=self._tests[-1])
 
     def pytest_sessionfinish(self) -> None:
         """Write both files."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        head = describe(self._backend) if self._backend else {}
-        data = {"backend": head, "tests": self._tests}
-        (self._folder / "conformance.json").write_text(json.dumps(data, indent=1) + "\n")
-        (self._folder / "conformance.md").write_text(_markdown(head, self._tests))
+        write(self._folder, self._head or {}, self._tests)
 
 
 def _reason(report: pytest.TestReport) -> str:

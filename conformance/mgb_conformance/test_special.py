@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from mgb import dtypes
+from mgb.ops.primitives import cast, div, floor_div, mod
 
 from .cases import FLOATS, Batches, check, combinations, elementwise, of
 from .drive import Driver
@@ -47,3 +48,16 @@ class TestSpecialValues:
         values = [v for v in special(dtypes.as_dtype(dtype)) if not np.isnan(v)]
         x = np.array([1.0, -1.0, 0.0], dtypes.as_dtype(dtype))
         check(driver, of(lambda x: [x * float(v) for v in values], x), [x], signed_zero=True)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_division_by_a_zero_that_a_compiler_finds(self, driver: Driver, dtype: str) -> None:
+        if not driver.backend.traits.ieee:
+            pytest.skip("traits.ieee is False")
+        x, i = np.array([-2.5, -0.0, 0.0, 7.0, np.inf, np.nan], dtype), np.arange(6, dtype=np.int32)
+
+        def quotients(x: Any, i: Any) -> list[Any]:
+            zeros = [cast(zero, dtype=np.dtype(dtype)) for zero in (i < i, i - i, i * 0)]
+            words = (div, lambda x, zero: div(x, -zero), floor_div, mod)
+            return [word(x, zero) for word in words for zero in zeros]
+
+        check(driver, of(quotients, x, i), [x, i])

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,12 +18,35 @@ from mgb.ir import Kind
 from mgb.ops.reduce import reduce_sum
 from mgb.ops.transcendental import tanh
 
-from .cases import check, of, samples
-from .drive import Driver
+from .cases import check, of, require, samples
+from .drive import FILL, Driver
+
+#: Calls that must have written all when they return, or as many as these seconds hold.
+CALLS, SECONDS = 40, 5.0
 
 
 def program(x: Any) -> list[Any]:
     return [tanh(x * 0.5) + x, x * x]
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Other threads keep the processors busy, so that a worker for which nobody waits is late."""
+    stop, block = threading.Event(), bytes(1 << 20)
+
+    def work() -> None:
+        while not stop.is_set():
+            hashlib.sha256(block)
+
+    threads = [threading.Thread(target=work) for _ in range(2 * (os.cpu_count() or 1))]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 class TestThreads:
@@ -50,3 +79,16 @@ class TestThreads:
             results.append(check(driver, graph, [x]))
         for other in results[1:]:
             assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+    def test_all_is_written_when_it_returns(self, driver: Driver) -> None:
+        x = np.resize(samples("float32", (4093,)), (1 << 12, 1 << 10))
+        graph = of(lambda x: x * x, x)
+        require(driver, graph)
+        kernel, given, end = driver.compile(graph), driver.place.put(x), time.monotonic() + SECONDS
+        with busy():
+            for call in range(CALLS):
+                for part in driver.at_once(kernel, graph, [given], 509):
+                    late = (part.view(np.uint32) == FILL * 0x01010101).mean()
+                    assert not late, f"call {call} returned with {late:.0%} of an output unwritten"
+                if time.monotonic() > end:
+                    break

@@ -49,3 +49,16 @@ def to_odd(builder: Any, value: Any) -> Any:
 
 def _magnitude(builder: Any, value: Any) -> Any:
     return builder.call(builder.module.declare_intrinsic("llvm.fabs", [DOUBLE]), [value])
+
+
+def float_of_integer(builder: Any, value: Any, signed: bool) -> Any:
+    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
+    word, digits, size = (value.type, 24, FLOAT) if value.type.width == 32 else (value.type, 53, DOUBLE)
+    cut = value.type.width - digits
+    low = builder.and_(value, word((1 << cut) - 1))
+    lost = builder.zext(builder.icmp_unsigned("!=", low, word(0)), word)
+    kept = builder.or_(builder.sub(value, low), builder.shl(lost, word(cut)))
+    below = builder.icmp_signed("<", value, word(0))
+    magnitude = builder.select(below, builder.neg(value), value) if signed else value
+    short = builder.icmp_unsigned("==", builder.lshr(magnitude, word(digits)), word(0))
+    return (builder.sitofp if signed else builder.uitofp)(builder.select(short, value, kept), size)

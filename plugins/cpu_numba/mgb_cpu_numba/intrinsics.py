@@ -17,7 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from . import memory
-from .halves import DOUBLE, narrow, to_odd, widen
+from .halves import DOUBLE, float_of_integer, narrow, to_odd, widen
 from .memory import STORED
 
 #: ``emit(builder, type, *operands) -> value``; `type` is Numba's type of the operands.
@@ -271,10 +271,12 @@ def cast(dtype: str) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             if dtype not in ("float16", "bfloat16"):
                 return _convert(builder, x, held, args[0])
-            if x == types.float64:
-                single = to_odd(builder, args[0])
+            if isinstance(x, types.Integer) and x.bitwidth >= 32:
+                single = float_of_integer(builder, args[0], x.signed)
             else:
-                single = _convert(builder, x, held, args[0])
+                single = args[0] if x == types.float64 else _convert(builder, x, held, args[0])
+            if single.type == DOUBLE:
+                single = to_odd(builder, single)
             return widen(builder, narrow(builder, single, dtype), dtype)
 
         return held(x), codegen

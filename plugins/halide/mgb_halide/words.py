@@ -171,10 +171,13 @@ def _where(node: Node, condition: Expr, a: Expr, b: Expr) -> Expr:
 # dtypes
 
 
-def _opaque(bits: Expr) -> Expr:
-    """The same 32 bits, of which Halide's simplifier concludes nothing; LLVM sees through."""
-    some = literal(0x5A5A5A5A, "uint32")
-    return bits ^ some ^ some
+def _opaque(x: Expr) -> Expr:
+    """The same number, of which Halide's simplifier concludes nothing; LLVM sees through."""
+    type_ = x.type()
+    if type_.is_float():
+        return hl.reinterpret(type_, _opaque(_unsigned(x)))
+    some = hl.cast(type_, hl.u8(0x5A))
+    return x ^ some ^ some
 
 
 def widen(bits: Expr, dtype: str) -> Expr:
@@ -188,8 +191,7 @@ def narrow(value: Expr, dtype: str) -> Expr:
     """The 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
     bits, half = hl.reinterpret(hl.UInt(32), value), literal(16, "uint32")
     if dtype == "float16":
-        same = hl.reinterpret(hl.Float(32), _opaque(bits))  # lest Halide make one rounding of two
-        return hl.reinterpret(hl.UInt(16), hl.cast(hl.Float(16), same))
+        return hl.reinterpret(hl.UInt(16), hl.cast(hl.Float(16), _opaque(value)))
     odd = bits >> half & literal(1, "uint32")
     rounded = bits + odd + literal(0x7FFF, "uint32") >> half
     quiet = bits >> half | literal(0x40, "uint32")
@@ -209,18 +211,40 @@ def _to_odd(value: Expr) -> Expr:
     return hl.reinterpret(hl.Float(32), hl.select(change, moved, bits))
 
 
+def _float_of_integer(x: Expr) -> Expr:
+    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
+    bits, digits = (32, 24) if x.type().bits() == 32 else (64, 53)
+    zero, unit, one = (literal(n, f"uint{bits}") for n in (0, 1 << bits - digits, 1))
+    word, low = _unsigned(x), unit - one
+    kept = word & ~low | hl.select((word & low) == zero, zero, unit)
+    size = hl.select(x < hl.cast(x.type(), hl.u8(0)), zero - word, word)
+    short = size >> literal(digits, f"uint{bits}") == zero
+    return _changed(hl.reinterpret(x.type(), hl.select(short, word, kept)), hl.Float(bits))
+
+
 def convert(x: Expr, target: str) -> Expr:
-    """`x` in the dtype that `target` is held in, rounded to `target`."""
+    """`x` in the dtype that `target` is held in, rounded once to `target`."""
     type_ = x.type()
     if target in HELD:
-        if type_.is_float() and type_.bits() == 64:
-            x = _to_odd(x)
-        elif not type_.is_float() and type_.bits() >= 32:
-            x = _to_odd(hl.cast(hl.Float(64), x))
-        return widen(narrow(hl.cast(hl.Float(32), x), target), target)
+        if not type_.is_float() and type_.bits() >= 32:
+            x = _float_of_integer(x)
+        x = _to_odd(x) if x.type().bits() == 64 else hl.cast(hl.Float(32), x)
+        return widen(narrow(x, target), target)
     if target == "bool":
         return x if type_.is_bool() else x != hl.cast(type_, hl.u8(0))
-    return hl.cast(halide_type(target), x)
+    return _changed(x, halide_type(target))
+
+
+def _changed(x: Expr, type_: Any) -> Expr:
+    """`x` in another type.
+
+    Between integers and floats the result is opaque. Halide 21 takes two casts to one kind in a row for one,
+    whatever the first was made of: of a float that becomes an int32 and then, to wrap, a uint32 it makes a
+    uint32 at once. And a constant integer that becomes a float becomes a constant, by which, if it is 0,
+    Halide does not divide.
+    """
+    changed = hl.cast(type_, x)
+    return changed if type_.is_float() == x.type().is_float() else _opaque(changed)
 
 
 def load(x: Expr, dtype: str) -> Expr:

@@ -8,6 +8,8 @@ from .body import BITS, Body, element, is_float, is_signed
 def convert(body: Body, x: str, source: str, target: str) -> str:
     """`x` of dtype `source` in dtype `target`; what is rounded to 16 bits is held in 32 again."""
     if target in ("float16", "bfloat16"):
+        if not is_float(source) and BITS[source] >= 32:
+            x, source = _float_of_integer(body, x, source), f"float{BITS[source]}"
         single = _to_odd(body, x) if source == "float64" else convert(body, x, source, "float32")
         return widen(body, narrow(body, single, target), target)
     source = "float32" if source in ("float16", "bfloat16") else source
@@ -78,6 +80,23 @@ def _to_odd(body: Body, x: str) -> str:
     odd = body.select(above, down, up, word)
     moved = body.op("arith.andi", (inexact, even), boolean)
     return body.change("arith.bitcast", body.select(moved, odd, bits, word), "i32", "f32")
+
+
+def _float_of_integer(body: Body, x: str, source: str) -> str:
+    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
+    bits, digits = BITS[source], 24 if BITS[source] == 32 else 53
+    word, unit = body.type(source), 1 << bits - digits
+    zero, places, mask, odd = (body.literal(str(n), f"i{bits}") for n in (0, digits, unit - 1, unit))
+    low = body.op("arith.andi", (x, mask), word)
+    lost = body.select(body.op("arith.cmpi eq,", (low, zero), word), zero, odd, word)
+    kept = body.op("arith.ori", (body.op("arith.subi", (x, low), word), lost), word)
+    size = x
+    if is_signed(source):
+        below = body.op("arith.cmpi slt,", (x, zero), word)
+        size = body.select(below, body.op("arith.subi", (zero, x), word), x, word)
+    high = body.op("arith.shrui", (size, places), word)
+    x = body.select(body.op("arith.cmpi eq,", (high, zero), word), x, kept, word)
+    return convert(body, x, source, f"float{bits}")
 
 
 def to_memory(body: Body, x: str, dtype: str) -> str:

@@ -162,7 +162,51 @@ def _mulhi_64(a: Value, b: Value) -> Value:
 
 
 def _cast(node: Node, x: Value) -> Value:
-    return lax.convert_element_type(x, node.spec.dtype)
+    """Rounded once: XLA makes a float32 on the way to 16 bits."""
+    wanted = node.spec.dtype
+    if wanted.kind in "fV" and wanted.itemsize == 2 and x.dtype.name in _LONGER:
+        x = x if is_float(x) else _float_of_integer(x)
+        x = _to_odd(x) if x.dtype == np.float64 else x
+    if wanted == np.float64 and x.dtype.name in ("int64", "uint64"):
+        return _double_of_halves(x)
+    return lax.convert_element_type(x, wanted)
+
+
+#: Dtypes with numbers that float32 has no room for.
+_LONGER = frozenset({"float64", "int32", "int64", "uint32", "uint64"})
+
+
+def _double_of_halves(x: Value) -> Value:
+    """An integer of 64 bits as a float64: XLA takes a cast to that and one to float32 for one rounding."""
+    high = lax.convert_element_type(_shr(x, like(x, 32)), np.float64)
+    low = lax.convert_element_type(lax.bitwise_and(x, like(x, 0xFFFFFFFF)), np.float64)
+    return lax.add(lax.mul(high, like(high, 2.0**32)), low)
+
+
+def _to_odd(x: Value) -> Value:
+    """A float64 as a float32, rounded to odd: a second rounding, to 16 bits, is then as good as one.
+
+    S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
+    """
+    near = lax.convert_element_type(x, np.float32)
+    back, bits = lax.convert_element_type(near, np.float64), lax.bitcast_convert_type(near, np.int32)
+    even = lax.eq(lax.bitwise_and(bits, like(bits, 1)), like(bits, 0))
+    inexact = lax.bitwise_and(lax.bitwise_and(lax.ne(back, x), lax.eq(x, x)), even)
+    step = lax.select(lax.gt(lax.abs(back), lax.abs(x)), like(bits, -1), like(bits, 1))
+    moved = lax.select(inexact, lax.add(bits, step), bits)
+    return lax.bitcast_convert_type(moved, np.float32)
+
+
+def _float_of_integer(x: Value) -> Value:
+    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
+    bits = 8 * x.dtype.itemsize
+    wanted = np.finfo(f"float{bits}")
+    unit = 1 << bits - wanted.nmant - 1
+    low = lax.bitwise_and(x, like(x, unit - 1))
+    lost = lax.select(lax.eq(low, like(low, 0)), low, like(low, unit))
+    kept = lax.bitwise_or(lax.sub(x, low), lost)
+    high = lax.shift_right_logical(_abs_integer(x), like(x, wanted.nmant + 1))
+    return lax.convert_element_type(lax.select(lax.eq(high, like(high, 0)), x, kept), wanted.dtype)
 
 
 def _bitcast(node: Node, x: Value) -> Value:
