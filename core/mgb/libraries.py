@@ -95,12 +95,12 @@ class OpLibrary(ABC):
     ops : frozenset of str
         Names of the ops that it may implement.
     api_version : int
-        The `API_VERSION` it was written for.
+        The `API_VERSION` it was written for, as a number: `API_VERSION` itself is that of the running core.
     """
 
     name: str
     ops: frozenset[str]
-    api_version: int = API_VERSION
+    api_version: int
 
     def probe(self) -> str | None:
         """Why it cannot run here, with the command that mends it; None when it can."""
@@ -323,6 +323,9 @@ def _loaded(point: EntryPoint) -> OpLibrary:
 
 
 def _problem(library: OpLibrary) -> str:
-    if library.api_version != API_VERSION:
-        return f"written for version {library.api_version} of this API, this mgb has version {API_VERSION}"
+    version = getattr(library, "api_version", None)
+    if version is None:
+        return f"not written for any version of this API: give it api_version = {API_VERSION}"
+    if version != API_VERSION:
+        return f"written for version {version} of this API, this mgb has version {API_VERSION}"
     return library.probe() or ""

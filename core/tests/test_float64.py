@@ -231,3 +231,15 @@ def test_optimizers(mode: str | None, made: Callable[..., Any], rule: Callable[.
     for _ in range(4):
         run()
     same(parameter, rule(V, X[0], 4))
+
+
+def test_bfloat16_of_longer_numbers_is_rounded_once():
+    bits = np.array([0x3F80, 0x4049, 0x0080, 0x7F00, 0xC2C8], np.uint16)  # of some bfloat16
+    value = (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    above = ((bits.astype(np.uint32) + 1) << 16).view(np.float32).astype(np.float64)
+    middle = (value + above) / 2
+    beyond = middle * (1 + np.finfo(np.float64).eps)  # nearer to the larger of both, but not in float32
+    got = Tensor(beyond, dtype="bfloat16").numpy().astype(np.float64)
+    np.testing.assert_array_equal(got, above)
+    whole = np.array([2**24 + 2**16 + 1], np.int64)
+    assert Tensor(whole, dtype="bfloat16").numpy().astype(np.float64)[0] == 2**24 + 2**17

@@ -17,6 +17,7 @@ class Fake(OpLibrary):
     """Answers with a constant, and remembers what it was asked."""
 
     ops = frozenset({"double"})
+    api_version = 1
 
     def __init__(self, name="fake", value=7.0, problem=None, takes=True):
         self.name, self.value, self.problem, self.takes = name, value, problem, takes
@@ -207,3 +208,11 @@ def test_the_error_of_a_library_is_ours(install):
     install(fake)
     with pytest.raises(mgb.errors.MgbError, match="double: out of memory"):
         rule()(np.ones(2))
+
+
+def test_a_library_that_names_no_version_of_the_api_is_told_so(install, monkeypatch):
+    monkeypatch.delattr(Fake, "api_version")
+    install(Fake("versionless"))
+    (found,) = libraries.status()
+    assert "give it api_version = 1" in found.problem
+    np.testing.assert_array_equal(rule()(np.ones(3, np.float32)), np.full(3, 2))

@@ -11,6 +11,7 @@ from .. import device as devices
 from .. import dtypes, memory
 from ..errors import ConversionError
 from .float_errors import quietly
+from .rounding import ready_to_round
 
 _KNOWN = frozenset(dtypes.DTYPES)
 
@@ -63,6 +64,7 @@ def _cast(array: Any, dtype: np.dtype[Any], own: bool) -> Any:
             return array.astype(dtype, order="C", copy=True)
     if array.dtype == dtype:
         return array if own else _copied(array, dtype)
+    array = quietly(ready_to_round, (array, dtype), {})
     return quietly(array.astype if own else partial(_copied, array), (dtype,), {})
 
 

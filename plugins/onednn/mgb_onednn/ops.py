@@ -32,7 +32,7 @@ class OneDnn(OpLibrary):
     Its OpenMP threads are as many as ``MGB_NUM_THREADS`` says when an op first meets a layout.
     """
 
-    name = "onednn"
+    name, api_version = "onednn", 1
     ops = frozenset({"matmul", *ROLES, *POOLING, *ATTENTION})
 
     def probe(self) -> str | None:
