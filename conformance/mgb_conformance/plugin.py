@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     limit = 0.0 if config.getoption("usepdb") else config.getoption("--mgb-hang-seconds")
     watch = config.stash[WATCH] = Watch(limit)
     if config.getoption("--mgb-report"):
-        config.pluginmanager.register(Reporter(config, watch), "mgb_conformance_report")
+        config.pluginmanager.register(Reporter(config, watch.tell), "mgb_conformance_report")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .watch import Watch
 
 #: The traits that the header shows.
 SHOWN = "kinds dtypes devices scope specialize strided max_inputs ieee api_version".split()
@@ -57,12 +56,12 @@ def write(folder: Path, head: dict[str, str], tests: list[dict[str, Any]]) -> No
 
 
 class Reporter:
-    """Collects outcomes and writes them down; `watch` does so when a test hangs."""
+    """Collects outcomes and writes them down; who watches for hangs is told of each by `tell`."""
 
-    def __init__(self, config: pytest.Config, watch: Watch) -> None:
+    def __init__(self, config: pytest.Config, tell: Callable[..., None]) -> None:
         self._folder = Path(config.getoption("--mgb-report"))
         self._backend = config.getoption("--mgb-backend")
-        self._watch = watch
+        self._tell = tell
         self._head: dict[str, str] | None = None
         self._tests: list[dict[str, Any]] = []
 
@@ -70,7 +69,7 @@ class Reporter:
         """Before the first test: it may hang."""
         if self._head is None:
             self._head = describe(self._backend) if self._backend else {}
-            self._watch.tell(folder=str(self._folder.resolve()), head=self._head)
+            self._tell(folder=str(self._folder.resolve()), head=self._head)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the call of each test, or whatever ended it earlier."""
@@ -78,7 +77,7 @@ class Reporter:
             return
         outcome = "known failure" if hasattr(report, "wasxfail") else report.outcome
         self._tests.append(record(short_id(report.nodeid), outcome, _reason(report), report.duration))
-        self._watch.tell(record=self._tests[-1])
+        self._tell(record=self._tests[-1])
 
     def pytest_sessionfinish(self) -> None:
         """Write both files."""
