@@ -31,13 +31,18 @@ def is_ours(frame: FrameType) -> bool:
     return name.startswith((PACKAGE, "<mgb")) or name == "<string>"
 
 
-def at_line(place: int, error: type[BaseException], function: Callable[[], Any]) -> bool:
-    """Call `function` with `error` at line number `place` of those the core runs; False if they are fewer."""
+def at_line(
+    place: int,
+    error: type[BaseException],
+    function: Callable[[], Any],
+    within: Callable[[FrameType], bool] = is_ours,
+) -> bool:
+    """Call `function` with `error` at line number `place` of those `within`; False if they are fewer."""
     count = 0
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal count
-        if event == "line" and is_ours(frame):
+        if event == "line" and within(frame):
             count += 1
             if count == place:
                 sys.settrace(None)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from interrupting import at_line
 from mgb.autodiff import Function, GradManager
 from mgb.autodiff.tape import any_open, open_tapes
 from mgb.tensor import Tensor
@@ -15,27 +15,10 @@ AUTODIFF = str(Path("mgb") / "autodiff")
 
 def _interrupted_at(place: int, function) -> bool:
     """Call `function` with an interrupt at the line number `place` of the package; was there such a line?"""
-    count = 0
-
-    def trace_line(frame, event, _argument):
-        nonlocal count
-        if AUTODIFF not in frame.f_code.co_filename:
-            return trace_line if frame.f_code is function.__code__ else None
-        if event == "line":
-            count += 1
-            if count == place:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return trace_line
-
-    before = sys.gettrace()
-    sys.settrace(trace_line)
     try:
-        function()
+        at_line(place, KeyboardInterrupt, function, lambda frame: AUTODIFF in frame.f_code.co_filename)
     except KeyboardInterrupt:
         return True
-    finally:
-        sys.settrace(before)
     return False
 
 

@@ -135,6 +135,18 @@ def test_memory_that_is_refused_at_each_request_in_turn(mode, optimizer):
     assert place > 1
 
 
+def _signals_while(add, weight, count):
+    """Signals at random moments of `add`, which adds 1 to each element of `weight`."""
+    start = time.perf_counter()
+    add()
+    longest = time.perf_counter() - start
+    for _ in range(count):
+        before = weight.numpy()[:1].copy()
+        with pytest.raises(KeyboardInterrupt):
+            by_signal(2 * longest, add)
+        assert np.unique(weight.numpy() - before) in (0, 1)
+
+
 @pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True}])
 def test_a_signal_in_a_kernel_that_updates_in_place(options):
     size = 1 << 20
@@ -147,14 +159,7 @@ def test_a_signal_in_a_kernel_that_updates_in_place(options):
 
     for _ in range(3):
         add(x)
-    start = time.perf_counter()
-    add(x)
-    longest = time.perf_counter() - start
-    for _ in range(30):
-        before = weight.numpy()[:1].copy()
-        with pytest.raises(KeyboardInterrupt):
-            by_signal(2 * longest, lambda: add(x))
-        assert np.unique(weight.numpy() - before) in (0, 1)
+    _signals_while(lambda: add(x), weight, 30)
 
 
 def test_what_an_error_of_the_body_finds_done_stands():
@@ -221,14 +226,7 @@ def test_signals_while_deferred_ops_are_computed():
     with jit.auto(after=1):
         for _ in range(4):
             add()
-        start = time.perf_counter()
-        add()
-        longest = time.perf_counter() - start
-        for _ in range(20):
-            before = weight.numpy()[:1].copy()
-            with pytest.raises(KeyboardInterrupt):
-                by_signal(2 * longest, add)
-            assert np.unique(weight.numpy() - before) in (0, 1)
+        _signals_while(add, weight, 20)
 
 
 def test_deferred_ops_that_fail_when_their_program_has_updated_are_not_done_again():
