@@ -77,7 +77,8 @@ def at_fork(before: Callable[[], object] | None = None, in_child: Callable[[], o
 # what is not to be divided
 
 _inside: dict[int, list[str]] = {}  # by thread: what it is at
-_change = threading.Condition()
+_guard = threading.RLock()  # C takes it: no signal comes between that and the block
+_change = threading.Condition(_guard)
 _forks = False  # one is waiting for all others to come out
 _problem = ""  # why nobody may enter in this process any more
 
@@ -99,19 +100,20 @@ def undivided(what: str) -> Iterator[None]:
         This is a child of a fork that waited in vain.
     """
     thread = get_ident()
-    with _change:
-        while _forks and thread not in _inside:
-            _change.wait()
-        if _problem:
-            raise ForkedProcessError(_problem)
-        _inside.setdefault(thread, []).append(what)
+    depth = len(_inside.get(thread, ()))
     try:
+        with _guard:
+            while _forks and thread not in _inside:
+                _change.wait()
+            if _problem:
+                raise ForkedProcessError(_problem)
+            _inside.setdefault(thread, []).append(what)
         yield
     finally:
-        with _change:
-            _inside[thread].pop()
-            if not _inside[thread]:
-                del _inside[thread]
+        with _guard:
+            del _inside.get(thread, [])[depth:]
+            if not depth:
+                _inside.pop(thread, None)
                 _change.notify_all()
 
 
@@ -123,13 +125,14 @@ def short_call(function: Callable[..., Value]) -> Callable[..., Value]:
 
     def call(*args: Any, **params: Any) -> Value:
         thread = get_ident()
-        _calls.append(thread)
         try:
+            _calls.append(thread)
             if _forks:
                 _let_fork(thread)
             return function(*args, **params)
         finally:
-            _calls.remove(thread)
+            if thread in _calls:  # a signal may come first
+                _calls.remove(thread)
 
     return call
 
@@ -138,7 +141,7 @@ def _let_fork(thread: int) -> None:
     """Wait until the fork is over that another thread wants."""
     if _calls.count(thread) == 1:
         _calls.remove(thread)
-        with _change:
+        with _guard:
             while _forks:
                 _change.wait()
         _calls.append(thread)
@@ -194,7 +197,7 @@ class Resource:
 def _wait() -> None:
     """Until no other thread is in an `undivided` block; none enters one before the fork is over."""
     global _forks
-    _change.acquire()  # until the fork is over
+    _guard.acquire()  # until the fork is over
     while _forks:  # another thread forks
         _change.wait()
     _forks = True
@@ -211,12 +214,12 @@ def _go_on() -> None:
     global _forks
     _forks = False
     _change.notify_all()
-    _change.release()
+    _guard.release()
 
 
 def _begin() -> None:
     """In the child."""
-    global _change, _forks, _problem
+    global _guard, _change, _forks, _problem
     if others := " and ".join(sorted(_others())):
         _problem = (
             f"process {os.getpid()} was forked while other threads of process {os.getppid()} were at "
@@ -225,7 +228,8 @@ def _begin() -> None:
     for thread in _inside.keys() - {get_ident()}:
         del _inside[thread]
     _calls[:] = [thread for thread in _calls if thread == get_ident()]
-    _change, _forks = threading.Condition(), False
+    _guard, _forks = threading.RLock(), False
+    _change = threading.Condition(_guard)
     for made in _locks:
         if made.acquire(blocking=False):  # free, or ours
             made.release()

@@ -128,7 +128,7 @@ def test_the_work_of_planning_grows_with_the_updates(joins: bool) -> None:
         spec = Spec((4,), np.dtype(np.float32))
         graph = graph_of(lambda g, *ws: [w - g * 0.5 for w in ws], spec, *[spec] * count)
         steps = [make_step(_upstream(w), [w], True, "") for w in graph.outputs]
-        kernel = Kernel(lambda *_, **__: None)
+        kernel = Kernel(lambda *_, **__: None, atomic=True)
         calls = [Call(tuple(steps), kernel)] if joins else [Call((s,), kernel) for s in steps]
         updates = {k: k + 1 for k in range(count)}
         places = plan_memory(graph, calls, updates).places

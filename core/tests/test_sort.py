@@ -109,7 +109,7 @@ def test_one_row_with_ties_at_the_bound_and_one_with_nan_do_not_make_up_for_each
 
 
 def test_values_alone_are_sorted_without_their_places() -> None:
-    graph = graph_of(lambda x: F.sort(x, axis=0)[0], Spec((300, 4), np.dtype(np.float32)))
+    graph = graph_of(lambda x: F.sort(x, dim=0)[0], Spec((300, 4), np.dtype(np.float32)))
     assert [node.op.name for node in simplify(graph, 3).nodes] == ["sort"]
 
 

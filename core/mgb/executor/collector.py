@@ -23,18 +23,20 @@ def resting() -> Iterator[None]:
     the collector would visit each again and again for nothing: a third of the time that compiling takes.
     """
     global _resting, _was_on
-    with _lock:
-        if not _resting:
-            _was_on = gc.isenabled()
-            gc.disable()
-        _resting += 1
-        _own.resting = getattr(_own, "resting", 0) + 1
+    before = getattr(_own, "resting", 0)
     try:
+        with _lock:
+            if not _resting:
+                _was_on = gc.isenabled()
+            # The two counts change together: between these two no signal is looked for.
+            _own.resting = before + 1
+            _resting += 1
+            gc.disable()
         yield
     finally:
         with _lock:
-            _own.resting -= 1
-            _end(_resting - 1)
+            left, _own.resting = _resting + before - getattr(_own, "resting", 0), before
+            _end(left)
 
 
 def _end(left: int) -> None:

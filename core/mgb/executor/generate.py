@@ -19,7 +19,7 @@ from ..backend import Backend, Kernel, Strided
 from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
-from ..tensor import ignore_float_errors, restore_float_errors
+from ..tensor import float_errors, ignore_float_errors, restore_float_errors
 from .operands import constant, eager_rule, monotone
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
@@ -253,11 +253,13 @@ class _Writer:
         """The text of the function."""
         body = ["    " + line for line in self.lines]
         if self.has_eager:
+            self.bind("float_errors", float_errors)
             self.bind("ignore_float_errors", ignore_float_errors)
             self.bind("restore_float_errors", restore_float_errors)
             body = [
-                "    before = ignore_float_errors()",
+                "    before = float_errors()",
                 "    try:",
+                "        ignore_float_errors()",
                 *("    " + line for line in body),
                 "    finally:",
                 "        restore_float_errors(before)",

@@ -6,7 +6,7 @@ import gc
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
@@ -17,9 +17,12 @@ from .record import SHAPE, Entry, Literal, Record, external_ref
 if TYPE_CHECKING:
     from .variant import Variant
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-#: What a program that has not begun leaves of its operands.
-_ALL: Sequence[Any] = (None,)
+
+#: `CallSession.operands_left` before a program has begun.
+_NOT_BEGUN: Sequence[Any] = (None,)
 
 
 class CallSession(ABC):
@@ -41,6 +44,7 @@ class CallSession(ABC):
     _finished = False
     _failed = False
     operands_left: Sequence[Any] = ()
+    _cut_short = False  # did an exception end a program that may have overwritten an input?
     _grads_before: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] | None = None
     _ran: tuple[Record, int] | None = None  # what was followed when programs last ran, and up to which step
 
@@ -175,7 +179,13 @@ class CallSession(ABC):
         They count as overwritten before they are: an exception may arise at any moment, and what it leaves in
         an input is the old value or the new one, but no operand any more.
         """
-        before, self.operands_left = self._ran, _ALL
+        if self._cut_short:
+            raise TraceMismatchError(
+                "data unreadable",
+                "a program of this call was ended by an exception when it had begun to update its inputs, so "
+                "that it cannot run again: let the exception end the call",
+            )
+        before, self.operands_left = self._ran, _NOT_BEGUN
         try:
             if not keeps:
                 self._ran = variant.record, variant.segments[number].stop
@@ -183,6 +193,8 @@ class CallSession(ABC):
         except BaseException:
             if self.operands_left:  # no input has changed
                 self._ran = before
+            else:
+                self._cut_short = True
             raise
 
     # values without a program
@@ -220,6 +232,18 @@ class CallSession(ABC):
             r.array if isinstance(r, Literal) else self.values[r] if r >= 0 else self.fed[-1 - r]
             for r in args
         ]
+
+    def watch_over(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """``work(*args, **kwargs)``; when it raises the call is over, whatever interrupt comes then."""
+        try:
+            return work(*args, **kwargs)
+        except BaseException as error:
+            try:
+                self.abandon(error)
+            except BaseException as another:
+                self.abandon(another)
+                raise
+            raise
 
     def abandon(self, error: BaseException) -> None:
         """The body or its program raised `error`: each Tensor outside is as before the call or as after it.

@@ -31,7 +31,7 @@ from .recording import Recording
 from .replay import Replay
 from .results import results_of
 from .statistics import Statistics
-from .tree import flatten
+from .tree import Structure, flatten
 from .variant import Variant
 from .variants import most_like
 
@@ -212,8 +212,13 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             ACTIVE.set(before)
             session.finish(result)
         except BaseException as error:
-            ACTIVE.set(before)
-            session.abandon(error)
+            try:
+                ACTIVE.set(before)
+                session.abandon(error)
+            except BaseException as another:  # a second interrupt
+                ACTIVE.set(before)
+                session.abandon(another)
+                raise
             raise
         finally:
             if session.left:
@@ -313,14 +318,13 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session = self._recording(leaves, without_host=False)
         session.is_call = True
         session.record.arrangement = arrangement
-        try:
-            result = run_in(session, self.__wrapped__, *args, **kwargs)
-            if self.capture_as_const:
-                self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-            return result, self._close(session, session.finish())
-        except BaseException as error:
-            session.abandon(error)
-            raise
+        return session.watch_over(self._record_body, session, args, kwargs)
+
+    def _record_body(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
+        result = run_in(session, self.__wrapped__, *args, **kwargs)
+        if self.capture_as_const:
+            self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
+        return result, self._close(session, session.finish())
 
     def _record_hostless(
         self, args: Any, kwargs: Any, leaves: list[Any]
@@ -329,23 +333,26 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session = self._recording(leaves, without_host=True)
         session.is_call = True
         session.found_elsewhere = found
-        try:
-            box = [run_in(session, self.__wrapped__, *args, **kwargs)]
-            session.find_kept(box)
-            result = box.pop()
-            if session.reads:
-                return result, self._close(session, session.finish()), None
-            structure, refs = results_of(result, session)
-            self._captured = Captured.of(args, kwargs, structure, refs, session.record)
-            record = session.finish()
-            session.check_known()
-            variant = self._close(session, record)
-        except BaseException as error:
-            session.abandon(error)
-            raise
+        result, variant, ends = session.watch_over(self._record_hostless_body, session, args, kwargs)
+        if ends is None:
+            return result, variant, None
         session.forget()
-        skips = not record.keeps and record.gone() is None
-        return result, variant, HostlessCall(variant, leaves, structure, refs) if skips else None
+        skips = not variant.record.keeps and variant.record.gone() is None
+        return result, variant, HostlessCall(variant, leaves, *ends) if skips else None
+
+    def _record_hostless_body(
+        self, session: Recording, args: Any, kwargs: Any
+    ) -> tuple[Any, Variant, tuple[Structure, tuple[int | None, ...]] | None]:
+        box = [run_in(session, self.__wrapped__, *args, **kwargs)]
+        session.find_kept(box)
+        result = box.pop()
+        if session.reads:
+            return result, self._close(session, session.finish()), None
+        ends = results_of(result, session)
+        self._captured = Captured.of(args, kwargs, *ends, session.record)
+        record = session.finish()
+        session.check_known()
+        return result, self._close(session, record), ends
 
     def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
         session = Recording(

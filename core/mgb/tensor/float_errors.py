@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 
-def _float_errors() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+def _float_errors() -> tuple[Callable[[], Any], Callable[[], Any], Callable[[Any], Any]]:
     """What `np.errstate` does on entry and on exit, without the object that it makes for it.
 
     It sets a context variable, which is found by looking at what it changes.
@@ -19,20 +19,21 @@ def _float_errors() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     with np.errstate(all="ignore"):
         changed = [(v, value) for v, value in copy_context().items() if before.get(v) is not value]
     if len(changed) != 1:
-        return partial(np.seterr, all="ignore"), lambda settings: np.seterr(**settings)
+        return np.geterr, partial(np.seterr, all="ignore"), lambda settings: np.seterr(**settings)
     ((variable, value),) = changed
-    return partial(variable.set, value), variable.reset
+    return variable.get, partial(variable.set, value), variable.set
 
 
-#: ``before = ignore_float_errors()``, then ``restore_float_errors(before)`` in the same context: NumPy
-#: computes without warnings in between. ``with np.errstate(all="ignore")`` takes eight times as long.
-ignore_float_errors, restore_float_errors = _float_errors()
+#: ``before = float_errors()``, ``ignore_float_errors()``, then ``restore_float_errors(before)``: NumPy works
+#: without warnings in between. ``with np.errstate(all="ignore")`` takes eight times as long.
+float_errors, ignore_float_errors, restore_float_errors = _float_errors()
 
 
 def quietly(function: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]) -> Any:
     """``function(*args, **params)`` without warnings."""
-    before = ignore_float_errors()
+    before = float_errors()
     try:
+        ignore_float_errors()
         return function(*args, **params)
     finally:
         restore_float_errors(before)

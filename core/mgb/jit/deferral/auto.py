@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
@@ -80,19 +80,33 @@ class auto(ContextDecorator):
         self._session = session_of(Settings(after, options))
 
     def __enter__(self) -> Self:
-        active = ACTIVE.get()
+        active, outer = ACTIVE.get(), _outer.get()
         entered = active is None or not active.replays
-        _tokens.set((*_tokens.get(), ACTIVE.set(self._session) if entered else None))
+        try:
+            _outer.set((*outer, (active, entered)))
+            if entered:
+                ACTIVE.set(self._session)
+        except BaseException:  # an interrupt: `__exit__` is not called then
+            ACTIVE.set(active)
+            _outer.set(outer)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        *outer, token = _tokens.get()
-        _tokens.set(tuple(outer))
-        if token is None:
+        *outer, (active, entered) = _outer.get()
+        try:
+            if entered:
+                ACTIVE.set(active)
+            _outer.set(tuple(outer))
+        except BaseException:
+            if entered:
+                ACTIVE.set(active)
+            _outer.set(tuple(outer))
+            raise
+        if not entered:
             return
-        ACTIVE.reset(token)
         try:
             self._session.flush()
         except Exception:
@@ -104,8 +118,8 @@ class auto(ContextDecorator):
         return asdict(self._session.stream().counts)
 
 
-#: For each `auto` that this context is in, how to leave it; None where it does nothing.
-_tokens: ContextVar[tuple[Token[Session | None] | None, ...]] = ContextVar("mgb_auto_tokens", default=())
+#: For each `auto` that this context is in: the session of before, and whether that was replaced.
+_outer: ContextVar[tuple[tuple[Session | None, bool], ...]] = ContextVar("mgb_auto_outer", default=())
 
 
 class AutoSession:

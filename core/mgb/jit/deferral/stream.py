@@ -341,12 +341,16 @@ class Stream:
                 if errors:
                     undo(self, rebound, min(errors), before | values)
             except BaseException as error:
-                undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
                 stopped = AutoInterruptedError(f"{type(error).__name__} came while this value was computed")
-                errors = {t._index: stopped for t in alive}
+                values, errors = {}, {t._index: stopped for t in alive}
+                undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
                 raise
             finally:
-                hand_over(self, alive, values, errors)
+                try:
+                    hand_over(self, alive, values, errors)
+                except BaseException:
+                    hand_over(self, alive, values, errors)
+                    raise
             if errors:
                 raise errors[min(errors)]
 
