@@ -88,7 +88,8 @@ def _cases() -> dict[str, list[Callable[[], Graph]]]:
 def _takes(op: Op, spec: Spec) -> bool:
     """Does a reduction fold such values? Some fold integers alone."""
     try:
-        op.infer(spec, axis=(1,))
+        if op.promote is not None:
+            op.promote([spec.dtype])
     except ConversionError:
         return False
     return True
