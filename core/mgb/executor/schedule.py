@@ -47,7 +47,7 @@ class Call:
 
     @cached_property
     def is_atomic(self) -> bool:
-        """Is each of its results untouched or whole, whatever ends it? Of a ufunc it is."""
+        """Is each result that it is given memory for untouched or whole, whatever ends it? A ufunc's is."""
         return self.kernel is None or self.kernel.atomic
 
     @cached_property
