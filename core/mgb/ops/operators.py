@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import apply, tensors
+from ..errors import ConversionError
 from ..tensor import Tensor
 from . import elementwise, integers
 from . import primitives as p
@@ -202,10 +203,23 @@ def _rshr(self: Tensor, other: Any) -> Tensor:
 # in place: a new value under the old identity
 
 
+def rebind(target: Tensor, value: Tensor, *operands: Any) -> Tensor:
+    """`target` with the new value, made of `operands`; among integers it keeps its dtype, as in NumPy."""
+    if value.dtype != target.dtype and target.dtype in dtypes.INTEGERS:
+        if value.dtype in dtypes.INTEGERS:
+            value = cast(value, dtype=target.dtype)
+        elif value.dtype == dtypes.float64 and not any(map(_is_float, operands)):
+            raise ConversionError(
+                f"in place: uint64 and a signed integer meet in float64, which a Tensor of {target.dtype} "
+                "does not hold; cast one of them with astype"
+            )
+    target._reset(value)
+    return target
+
+
 def _in_place(operator: Binary) -> Binary:
     def assign(self: Tensor, other: Any) -> Tensor:
-        self._reset(operator(self, other))
-        return self
+        return rebind(self, operator(self, other), self, other)
 
     return assign
 
