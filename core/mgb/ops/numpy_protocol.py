@@ -18,7 +18,7 @@ from .declare import OPS
 from .elementwise import reciprocal
 from .integers import left_shift, right_shift
 from .layout import reshape
-from .operators import power, product, rebind
+from .operators import fitted, power, product
 from .primitives import floor_div, mod
 
 #: ``np.sum`` and so on, by the functions that serve them; see `functions`.
@@ -71,7 +71,9 @@ def _array_ufunc(
         return function(*inputs)
     if len(out) > 1 or not isinstance(out[0], Tensor):
         raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be written into an array; use tensor.numpy()")
-    return rebind(out[0], function(*inputs), *inputs)
+    target: Tensor = out[0]
+    target._reset(fitted(function(*inputs), target.dtype, *inputs))
+    return target
 
 
 #: The methods of ufuncs that are functions by themselves; `reduce` and `accumulate` begin with axis 0.

@@ -203,23 +203,29 @@ def _rshr(self: Tensor, other: Any) -> Tensor:
 # in place: a new value under the old identity
 
 
-def rebind(target: Tensor, value: Tensor, *operands: Any) -> Tensor:
-    """`target` with the new value, made of `operands`; among integers it keeps its dtype, as in NumPy."""
-    if value.dtype != target.dtype and target.dtype in dtypes.INTEGERS:
-        if value.dtype in dtypes.INTEGERS:
-            value = cast(value, dtype=target.dtype)
-        elif value.dtype == dtypes.float64 and not any(map(_is_float, operands)):
-            raise ConversionError(
-                f"in place: uint64 and a signed integer meet in float64, which a Tensor of {target.dtype} "
-                "does not hold; cast one of them with astype"
-            )
-    target._reset(value)
-    return target
+def fitted(value: Tensor, dtype: np.dtype[Any], *operands: Any) -> Tensor:
+    """`value`, made of `operands`, for a Tensor of `dtype`, which it keeps among integers, as in NumPy."""
+    if value.dtype == dtype or dtype not in dtypes.INTEGERS:
+        return value
+    if value.dtype in dtypes.INTEGERS:
+        return cast(value, dtype=dtype)
+    if value.dtype == dtypes.float64 and not any(map(_is_float, operands)):
+        raise ConversionError(
+            f"in place: uint64 and a signed integer meet in float64, which a Tensor of {dtype} does not "
+            "hold; cast one of them with astype"
+        )
+    return value
 
 
 def _in_place(operator: Binary) -> Binary:
     def assign(self: Tensor, other: Any) -> Tensor:
-        return rebind(self, operator(self, other), self, other)
+        value = operator(self, other)
+        old, new = self._data, value._data  # quicker than to ask both Tensors
+        before = old.dtype if old is not None else self.spec.dtype
+        if before is not (new.dtype if new is not None else value.spec.dtype):
+            value = fitted(value, before, self, other)
+        self._reset(value)
+        return self
 
     return assign
 
