@@ -25,6 +25,7 @@ _TOUCHES_BITS = frozenset({"cast", "bitcast"})
 _PACKAGE = str(Path(__file__).parent)
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
 _cast: Callable[..., Tensor]
+_of_one_sign: Callable[[Any, Any], tuple[Tensor, Tensor]]
 
 
 def apply(op: Op, *args: Any, **params: Any) -> Tensor:
@@ -203,8 +204,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         targets = _targets[key]
     except KeyError:
         targets = _targets[key] = _wanted(op, operands[1:])
-    if targets is None:
-        return args
+    if not targets:
+        return args if targets is None else _of_one_sign(*args)
     exact = []
     try:
         for a, given, wanted in zip(args, key[1:], targets, strict=True):
@@ -213,7 +214,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             else:
                 exact.append(a if given == wanted else _cast(a, dtype=wanted))
     except ConversionError:
-        if op.infer(*(Spec((), d) for d in targets)).dtype != dtypes.bool_:
+        compares = op.infer(*(Spec((), d) for d in targets)).dtype == dtypes.bool_
+        if not compares or targets[0] not in dtypes.INTEGERS:
             raise
         return _promoted(op, tuple(_compared(a, targets[0]) for a in args))
     return tuple(exact)
@@ -224,11 +226,16 @@ def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, Tensor):
         return _cast(value, dtype=dtypes.float32)
     limits = np.iinfo(dtype)
-    return value if limits.min <= value <= limits.max else math.copysign(math.inf, value)
+    if limits.min <= value <= limits.max:
+        return value
+    return math.inf if value > 0 else -math.inf
 
 
 def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
-    """The dtypes that the operands are cast to; None when they are taken as they are."""
+    """The dtypes that the operands are cast to; None when they are taken as they are.
+
+    None at all where only `_of_one_sign` brings them together.
+    """
     try:
         targets = op.promote(operands) if op.promote else [dtypes.common([d]) for d in operands]
     except ConversionError as error:
@@ -238,11 +245,14 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
 
 
 def _targets_of(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]]:
-    """As `_wanted`, remembered; the operands themselves when they are taken as they are."""
+    """The dtypes that hold the operands, remembered as `_wanted` says them."""
     key = (op, *operands)
     if key not in _targets:
         _targets[key] = _wanted(op, operands)
-    return _targets[key] or operands
+    targets = _targets[key]
+    if targets is None:
+        return operands
+    return targets or [dtypes.summed(d) for d in operands]  # integers whose signs differ, in full
 
 
 def literals(
@@ -306,7 +316,7 @@ def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
     """A literal of `dtype` made of a weak number."""
     try:
         array = np.array(value, dtype)
-    except (OverflowError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise ConversionError(f"{name}: {value} does not fit in {dtype}") from error
     return constant(array, device)
 
@@ -324,10 +334,12 @@ def constant(array: Any, device: str) -> Tensor:
     return tensor
 
 
-def install_cast(cast: Callable[..., Tensor]) -> None:
-    """Called once by `mgb.ops`: promotion casts by an op like any other, traced and differentiated."""
-    global _cast
-    _cast = cast
+def install_promotion(
+    cast: Callable[..., Tensor], of_one_sign: Callable[[Any, Any], tuple[Tensor, Tensor]]
+) -> None:
+    """Called once by `mgb.ops`: promotion casts by ops like any other, traced and differentiated."""
+    global _cast, _of_one_sign
+    _cast, _of_one_sign = cast, of_one_sign
 
 
 def caller() -> str:

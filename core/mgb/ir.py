@@ -71,8 +71,8 @@ class Op:
     body : callable or None
         The same op in simpler ops, ``(*tensors, **params) -> Tensor``; None: a primitive.
     promote : callable or None
-        ``(operands) -> dtypes``: the dtype each operand is cast to before the op sees it; None: taken as
-        they are.
+        ``(operands) -> dtypes``: the dtype each operand is cast to before the op sees it; none at all for
+        integers that a comparison has to bring to one sign. None: taken as they are.
     differentiable : bool
         False: the result does not depend smoothly on any input, the gradient stops here.
     """

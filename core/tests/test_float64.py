@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Parameter, Tensor, jit
 from mgb.autodiff import GradManager
+from mgb.errors import ConversionError
 from mgb.jit import trace
 
 X = np.random.default_rng(0).uniform(0.5, 2, (3, 4))
@@ -243,3 +244,11 @@ def test_bfloat16_of_longer_numbers_is_rounded_once():
     np.testing.assert_array_equal(got, above)
     whole = np.array([2**24 + 2**16 + 1], np.int64)
     assert Tensor(whole, dtype="bfloat16").numpy().astype(np.float64)[0] == 2**24 + 2**17
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_an_integer_beyond_every_float_is_an_error(dtype: str) -> None:
+    for number in (10**400, -(10**400)):
+        for compare in (np.less, np.equal, np.greater_equal):
+            with pytest.raises(ConversionError, match=f"does not fit in {dtype}"):
+                compare(Tensor([1.0], dtype=dtype), number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from mgb import Tensor, dtypes
 from mgb.errors import ConversionError
 from mgb.jit import trace
+from mgb.module import Module
 
 NAMES = [d.name for d in dtypes.INTEGERS]
 
@@ -147,9 +149,80 @@ def test_triangles_keep_their_dtype(dtype: str) -> None:
 def test_a_comparison_takes_any_integer(dtype: str, call: Callable[..., Tensor]) -> None:
     info = np.iinfo(dtype)
     x = np.array([info.min, 0, 1, info.max], dtype)
-    for number in (info.max + 1, info.min - 1, 2**70, info.max):
+    for number in (info.max + 1, info.min - 1, 2**70, 10**400, -(10**400), info.max):
         for compare in (np.less, np.less_equal, np.equal, np.not_equal, np.greater, np.greater_equal):
             same(call(lambda t, c=compare, n=number: c(t, n), whole(x, dtype)), compare(x, number))
     same(call(lambda t: info.max + 1 > t, whole(x, dtype)), np.ones(4, bool))
     with pytest.raises(ConversionError, match="does not fit"):
         call(lambda t: t + (info.max + 1), whole(x, dtype))
+
+
+COMPARISONS = (np.less, np.less_equal, np.equal, np.not_equal, np.greater, np.greater_equal)
+EDGES = [-(2**63), -(2**53) - 1, -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1]
+UNSIGNED = [0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+
+
+@pytest.mark.parametrize("signed", ["int8", "int32", "int64"])
+def test_unsigned_and_signed_compare_as_the_numbers_do(signed: str, call: Callable[..., Tensor]) -> None:
+    info = np.iinfo(signed)
+    edges = [v for v in EDGES if info.min <= v <= info.max]
+    a, b = np.array(edges, signed)[:, None], np.array(UNSIGNED, np.uint64)
+    for compare in COMPARISONS:
+        exact = getattr(operator, {np.less: "lt", np.less_equal: "le", np.equal: "eq", np.not_equal: "ne",
+                                   np.greater: "gt", np.greater_equal: "ge"}[compare])  # fmt: skip
+        want = np.array([[exact(v, w) for w in UNSIGNED] for v in edges])
+        same(call(compare, whole(a, signed), whole(b, "uint64")), want)
+        mirrored = np.array([[exact(w, v) for w in UNSIGNED] for v in edges])
+        same(call(compare, whole(b, "uint64"), whole(a, signed)), mirrored)
+    want = np.array([[v < w for w in UNSIGNED] for v in edges])
+    same(call(lambda t: np.less(t, b), whole(a, signed)), want)
+    same(call(lambda t: np.less(a, t), whole(b, "uint64")), want)
+
+
+# in place
+
+
+@pytest.mark.parametrize("name", ["iadd", "isub", "imul", "ifloordiv", "imod", "iand", "ior", "ixor"])
+def test_in_place_an_integer_keeps_its_dtype(name: str, call: Callable[..., Tensor]) -> None:
+    in_place = getattr(operator, name)
+
+    def updated(a: Tensor, b: Tensor) -> Tensor:
+        target = +a
+        assert in_place(target, b) is target
+        return target
+
+    a, b = np.array([7, -8, 2**30], np.int32), np.array([3, 5, 2**33 + 1])
+    want = in_place(a.copy(), b)
+    assert want.dtype == np.int32
+    same(call(updated, whole(a, "int32"), whole(b, "int64")), want)
+
+
+def test_in_place_what_meets_in_float64_is_an_error() -> None:
+    for other in (Tensor([1]), [1], np.array([1])):
+        target = whole([5], "uint64")
+        with pytest.raises(ConversionError, match="cast one of them with astype"):
+            target += other
+        same(target, np.array([5], np.uint64))
+    target += 1
+    same(target, np.array([6], np.uint64))
+
+
+class Counting(Module):
+    """Counts in an int32 Tensor what is above 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = Tensor([0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += (x > 0).sum()
+        return x * 2
+
+
+@pytest.mark.parametrize("options", [None, {}, {"symbolic": True}, {"without_host": True}], ids=str)
+def test_a_module_that_counts(options: dict[str, Any] | None) -> None:
+    module = Counting()
+    run = module if options is None else trace(lambda x: module(x), backend="eager", **options)
+    for calls in range(1, 4):
+        run(Tensor([1.0, -1.0, 2.0]))
+        same(module.count, np.array([2 * calls], np.int32))

@@ -30,7 +30,8 @@ class Typing:
     Attributes
     ----------
     promote : callable
-        From the operands' dtypes (a Python scalar stands as its type) to the dtypes the op computes on.
+        From the operands' dtypes (a Python scalar stands as its type) to the dtypes the op computes on;
+        none where `primitives.of_one_sign` finds the operands.
     result : callable
         From those to the dtype of the result.
     """
@@ -72,6 +73,14 @@ def _counting(operands: Sequence[dtypes.Operand]) -> Dtypes:
     return (dtypes.int32 if dtype == dtypes.bool_ else dtype,) * len(operands)
 
 
+def _comparable(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    """None for uint64 beside a signed integer: float64, where they meet, is too coarse to compare them."""
+    dtype = dtypes.common(operands)
+    if dtype in dtypes.FLOATS and all(dtypes.category(d) != "float" for d in operands):
+        return ()
+    return (dtype,) * len(operands)
+
+
 def _select(operands: Sequence[dtypes.Operand]) -> Dtypes:
     return (dtypes.bool_, *_same(operands[1:]))
 
@@ -91,7 +100,7 @@ def _bool(_given: Dtypes) -> np.dtype[Any]:
 SAME = Typing(_same, _first)  # maximum: any category
 NUMERIC = Typing(_numeric, _first)  # add: bool counts as int32
 FLOATING = Typing(_floating, _first)  # exp: integers become float32
-COMPARE = Typing(_same, _bool)  # lt
+COMPARE = Typing(_comparable, _bool)  # lt
 LOGICAL = Typing(_logical, _bool)  # logical_and
 INTEGER = Typing(_integer, _first)  # bit_and: bool stays
 COUNTING = Typing(_counting, _first)  # shl: bool counts as int32

@@ -7,7 +7,6 @@ nothing is copied to NumPy behind the user's back.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from .declare import OPS
 from .elementwise import reciprocal
 from .integers import left_shift, right_shift
 from .layout import reshape
-from .operators import power, product
+from .operators import fitted, power, product
 from .primitives import floor_div, mod
 
 #: ``np.sum`` and so on, by the functions that serve them; see `functions`.
@@ -72,31 +71,9 @@ def _array_ufunc(
         return function(*inputs)
     if len(out) > 1 or not isinstance(out[0], Tensor):
         raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be written into an array; use tensor.numpy()")
-    if sys.getrefcount(out[0]) == _HELD_BY_A_CALL:
-        raise TypeError(
-            f"np.{ufunc.__name__}: nothing but this call holds the Tensor that out= names, so what it writes "
-            f"there is lost. A part of a Tensor is a new one: write y[0] = np.{ufunc.__name__}(...)"
-        )
     target: Tensor = out[0]
-    target._reset(function(*inputs))
+    target._reset(fitted(function(*inputs), target.dtype, *inputs))
     return target
-
-
-class _Counted:
-    """Its ufuncs say how often their ``out=`` is referred to."""
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any) -> int:
-        return sys.getrefcount(out[0])
-
-
-def _held_by_a_call() -> int:
-    """The references to an ``out=`` that nobody else holds; -1 where a variable makes no difference."""
-    variable, count = _Counted(), np.negative
-    alone: Any = count(_Counted(), out=_Counted())  # type: ignore[call-overload]
-    return -1 if alone == count(_Counted(), out=variable) else alone  # type: ignore[call-overload]
-
-
-_HELD_BY_A_CALL = _held_by_a_call()
 
 
 #: The methods of ufuncs that are functions by themselves; `reduce` and `accumulate` begin with axis 0.

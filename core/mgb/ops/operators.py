@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import apply, tensors
+from ..errors import ConversionError
 from ..tensor import Tensor
 from . import elementwise, integers
 from . import primitives as p
@@ -202,9 +203,28 @@ def _rshr(self: Tensor, other: Any) -> Tensor:
 # in place: a new value under the old identity
 
 
+def fitted(value: Tensor, dtype: np.dtype[Any], *operands: Any) -> Tensor:
+    """`value`, made of `operands`, for a Tensor of `dtype`, which it keeps among integers, as in NumPy."""
+    if value.dtype == dtype or dtype not in dtypes.INTEGERS:
+        return value
+    if value.dtype in dtypes.INTEGERS:
+        return cast(value, dtype=dtype)
+    if value.dtype == dtypes.float64 and not any(map(_is_float, operands)):
+        raise ConversionError(
+            f"in place: uint64 and a signed integer meet in float64, which a Tensor of {dtype} does not "
+            "hold; cast one of them with astype"
+        )
+    return value
+
+
 def _in_place(operator: Binary) -> Binary:
     def assign(self: Tensor, other: Any) -> Tensor:
-        self._reset(operator(self, other))
+        value = operator(self, other)
+        old, new = self._data, value._data  # quicker than to ask both Tensors
+        before = old.dtype if old is not None else self.spec.dtype
+        if before is not (new.dtype if new is not None else value.spec.dtype):
+            value = fitted(value, before, self, other)
+        self._reset(value)
         return self
 
     return assign

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import install_cast
+from .. import dtypes
+from ..apply import install_promotion
 from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
 from .declare import COMPARE, COUNTING, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, SELECT, declare, primitive
@@ -78,7 +79,18 @@ bitcast = declare(
         differentiable=False,
     )
 )
-install_cast(cast)
+
+
+def of_one_sign(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Tensors of uint64 that compare as `a` and `b` do, uint64 and signed: 0 and 1 where one is negative."""
+    if a.dtype == dtypes.uint64:
+        second, first = of_one_sign(b, a)
+        return first, second
+    negative = lt(a, 0)
+    return where(negative, 0, cast(a, dtype=dtypes.uint64)), where(negative, 1, b)
+
+
+install_promotion(cast, of_one_sign)
 
 #: ``iota(shape=, dtype=)``: each element's place in row-major order, 0, 1, 2, ...
 iota = declare(
