@@ -8,20 +8,24 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mgb import limits
 from mgb.cli import main
 from mgb.errors import LoadLimitError, LoadLimitsError, MgbError
 from mgb.jit import LoadLimits, load, load_compiled, trace
+from mgb.tensor import ACTIVE
 
 if importlib.util.find_spec("onnx") is None:
     pytest.skip("the onnx package is not installed: pip install onnx", allow_module_level=True)
 
 import onnx
+from interrupting import at_line
 from onnx import helper as h
 from onnx_models import BOOL, FLOAT, INT64, info, loop, model, normal
 
@@ -338,3 +342,27 @@ def test_a_large_known_value_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     function = load(of_x(nodes, **numbers, square=np.array([3, 3])), "EAGER")
     for _ in range(2):
         np.testing.assert_array_equal(function(X).numpy(), (np.arange(9.0) ** 2).reshape(3, 3) + 1)
+
+
+def test_an_interrupt_leaves_nothing_measured() -> None:
+    """At each line of the module that measures, while a model is loaded, folded and called."""
+    nodes = [h.make_node("Add", ["w", "w"], ["v"]), h.make_node("Mul", ["x", "v"], ["y"])]
+    data = of_x(nodes, w=X)
+
+    def is_measuring(frame: FrameType) -> bool:
+        return frame.f_code.co_filename == limits.__file__
+
+    def run() -> None:
+        assert load(data, "EAGER")(X).tolist() == [2, 2, 2]
+
+    run()
+    place = 0
+    while True:
+        place += 1
+        try:
+            if not at_line(place, KeyboardInterrupt, run, is_measuring):
+                break
+        except KeyboardInterrupt:
+            pass
+        assert ACTIVE.get() is None, f"line {place}: a measured call that has ended is still the active one"
+    assert place > 20

@@ -291,8 +291,7 @@ def load(
     if isinstance(file, str | os.PathLike) and "\0" in os.fspath(file):
         raise OnnxFileError(f"{file!r} is no path: it has a zero byte")
     try:
-        with metered(Meter(limits)):
-            file_read = read_model(file)
+        file_read = metered(Meter(limits), read_model, file)
         from ..onnx.model import (
             Model,
         )  # it brings the table of all operators, which `import mgb` does without
