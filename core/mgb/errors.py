@@ -25,6 +25,10 @@ class DeviceError(MgbError, ValueError):
     """The root of what can be wrong with a device; by itself, a name that is none."""
 
 
+class MapLocationError(DeviceError, TypeError):
+    """A ``map_location`` of `load` that is no device, dict or function of names, or gives something else."""
+
+
 class DeviceMismatchError(DeviceError):
     """Tensors on different devices in one op; the message names both."""
 
