@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
@@ -10,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .apply import evaluate
 from .device import default as default_device
-from .errors import LoadLimitError, LoadLimitsError
+from .errors import InvalidLimitsError, LoadLimitError
 from .executor.profile_cost import operations
 from .ir import Graph, Node, Op, input_node
 from .tensor import ACTIVE, Session, Tensor, run_in, wrap
@@ -55,7 +56,7 @@ class LoadLimits:
         for field in fields(self):
             value = getattr(self, field.name)
             if type(value) is not int or value < 1:
-                raise LoadLimitsError(f"LoadLimits({field.name}={value!r}): give a whole number above 0")
+                raise InvalidLimitsError(f"LoadLimits({field.name}={value!r}): give a whole number above 0")
 
 
 #: What is allowed where nothing else is said.
@@ -74,7 +75,10 @@ class Meter:
 
     Parameters
     ----------
-    limits : LoadLimits
+    limits : LoadLimits, optional
+        None: the default ones.
+    reader : str
+        The function of `mgb.jit` that was given them, for messages.
 
     Attributes
     ----------
@@ -84,8 +88,13 @@ class Meter:
         Is what is computed now known before the call is?
     """
 
-    def __init__(self, limits: LoadLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits: LoadLimits | None = None, reader: str = "load") -> None:
+        self.limits = DEFAULT_LIMITS if limits is None else limits
+        if not isinstance(self.limits, LoadLimits):
+            raise InvalidLimitsError(
+                f"{reader}(limits={reprlib.repr(limits)}): give mgb.jit.LoadLimits(nodes=...), or None"
+            )
+        self._reader = reader
         self.place = "the file"
         self.folding = False
         self._spent = {"nodes": 0, "bytes": 0, "operations": 0}
@@ -100,7 +109,7 @@ class Meter:
         """Refuse `wanted` if it is more than the field `limit` of the limits."""
         allowed: int = getattr(self.limits, limit)
         if wanted > allowed:
-            raise LoadLimitError(self.place, limit, wanted, allowed)
+            raise LoadLimitError(self.place, limit, wanted, allowed, self._reader)
 
     def spend(self, limit: str, amount: int) -> None:
         """Add to what was asked for of `limit`."""
@@ -131,7 +140,7 @@ class Meter:
 def meter() -> Meter:
     """The meter of the load or the call in this context; outside of any, one that has the default limits."""
     session = ACTIVE.get()
-    return session.meter if isinstance(session, _Metered) else Meter(DEFAULT_LIMITS)
+    return session.meter if isinstance(session, _Metered) else Meter()
 
 
 def metered(meter: Meter, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

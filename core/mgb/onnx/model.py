@@ -23,7 +23,7 @@ from ..errors import (
     SymbolicReadError,
     TraceError,
 )
-from ..limits import DEFAULT_LIMITS, FoldingStopped, LoadLimits, Meter, folded, meter, metered
+from ..limits import FoldingStopped, LoadLimits, Meter, folded, meter, metered
 from ..ops.declare import OPS
 from ..random import generator
 from ..tensor import Tensor
@@ -49,7 +49,7 @@ class Model:
         Names of values in the graph; None: its own outputs.
     device : str, optional
         Where the weights are kept; None: the default device.
-    limits : LoadLimits
+    limits : LoadLimits, optional
         Of loading, and of each call.
 
     Raises
@@ -67,7 +67,7 @@ class Model:
         file: ModelFile,
         outputs: Sequence[str] | None = None,
         device: str | None = None,
-        limits: LoadLimits = DEFAULT_LIMITS,
+        limits: LoadLimits | None = None,
     ) -> None:
         self.file = file
         self.limits = limits
