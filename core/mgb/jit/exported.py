@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import NoneType
@@ -293,7 +295,10 @@ def load_compiled(
         maker = _backend(own, target)
         if _has_code(program, file):
             logger.warning(
-                "%s holds machine code, which runs now: backend %r made it for %.160s", file.name, own, target
+                "%s holds machine code, which runs now: backend %r made it for %s",
+                file.name,
+                own,
+                _in_short(str(target)),
             )
         return Exported(name, graph, ends, unpack(program, file, graph, maker))
     except GraphFileError:
@@ -313,6 +318,17 @@ def _backend(name: str | None, target: Any) -> Backend | None:
     if reason is not None:
         raise ExportedTargetError(reason)
     return backend
+
+
+def _in_short(target: str) -> str:
+    """What code is for, in a line: of a JSON object its texts, without the long lists."""
+    try:
+        told = json.loads(target)
+    except (ValueError, RecursionError):
+        told = None
+    if isinstance(told, dict):
+        target = ", ".join(f"{name} {text}" for name, text in told.items() if isinstance(text, str))
+    return textwrap.shorten(target, 160, placeholder=" ...")
 
 
 def _has_code(program: Any, file: Reader) -> bool:
