@@ -60,6 +60,7 @@ def check_kernel(
     _check(kernel, Kernel, f"{method}() {of} gave")
     _check(kernel.run, Callable, f"Kernel.run {of} is")
     _check(kernel.source, str, f"Kernel.source {of} is")
+    _check(kernel.atomic, bool, f"Kernel.atomic {of} is")
     if (kernel.results is not None) != backend.traits.hands_over:
         which = "without results" if backend.traits.hands_over else "with results"
         raise BackendAnswerError(
@@ -77,7 +78,13 @@ def check_kernel(
 def _check(given: Any, kinds: Any, what: str) -> None:
     allowed = kinds if isinstance(kinds, tuple) else (kinds,)
     if not isinstance(given, allowed):
-        names = {Kernel: "a mgb.backend.Kernel", NoneType: "None", str: "a str", Callable: "a function"}
+        names = {
+            Kernel: "a mgb.backend.Kernel",
+            NoneType: "None",
+            str: "a str",
+            bool: "a bool",
+            Callable: "a function",
+        }
         wanted = " or ".join(names.get(kind, kind.__name__) for kind in allowed)
         raise BackendAnswerError(f"{what} {reprlib.repr(given)}, where it has to be {wanted}")
 

@@ -25,6 +25,10 @@ class DeviceError(MgbError, ValueError):
     """The root of what can be wrong with a device; by itself, a name that is none."""
 
 
+class MapLocationError(DeviceError, TypeError):
+    """A ``map_location`` of `load` that is no device, dict or function of names, or gives something else."""
+
+
 class DeviceMismatchError(DeviceError):
     """Tensors on different devices in one op; the message names both."""
 
@@ -190,19 +194,21 @@ class LoadLimitError(MgbError, RuntimeError):
         The field of `mgb.jit.LoadLimits`.
     wanted, allowed : int
         What was asked for up to here, and the limit.
+    reader : str
+        The function of `mgb.jit` that takes the limits.
     """
 
-    def __init__(self, place: str, limit: str, wanted: int, allowed: int) -> None:
+    def __init__(self, place: str, limit: str, wanted: int, allowed: int, reader: str = "load") -> None:
         self.place, self.limit, self.wanted, self.allowed = place, limit, wanted, allowed
         shown, more = (n if n < 1 << 64 else f"2**{n.bit_length()}" for n in (wanted, 2 * wanted))
         super().__init__(
             f"{place}: it asks for {shown} {_COUNTED[limit]}, and {allowed} are allowed; if that is meant: "
-            f"load(file, limits=LoadLimits({limit}={more})), or mgb run --limit {limit}={more}"
+            f"{reader}(file, limits=LoadLimits({limit}={more})), or mgb run --limit {limit}={more}"
         )
 
 
-class LoadLimitsError(MgbError, ValueError):
-    """Limits for loaded files that are no whole numbers above 0, or have no such name."""
+class InvalidLimitsError(MgbError, ValueError):
+    """Limits for loaded files that are no `mgb.jit.LoadLimits`, or in it no whole numbers above 0."""
 
 
 class OnnxMissingError(MgbError, ImportError):

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+import reprlib
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from .apply import evaluate
 from .device import default as default_device
-from .errors import LoadLimitError, LoadLimitsError
+from .errors import InvalidLimitsError, LoadLimitError
 from .executor.profile_cost import operations
 from .ir import Graph, Node, Op, input_node
-from .tensor import ACTIVE, Session, Tensor, wrap
+from .tensor import ACTIVE, Session, Tensor, run_in, wrap
 from .tracing import Builder
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class LoadLimits:
         for field in fields(self):
             value = getattr(self, field.name)
             if type(value) is not int or value < 1:
-                raise LoadLimitsError(f"LoadLimits({field.name}={value!r}): give a whole number above 0")
+                raise InvalidLimitsError(f"LoadLimits({field.name}={value!r}): give a whole number above 0")
 
 
 #: What is allowed where nothing else is said.
@@ -72,7 +75,10 @@ class Meter:
 
     Parameters
     ----------
-    limits : LoadLimits
+    limits : LoadLimits, optional
+        None: the default ones.
+    reader : str
+        The function of `mgb.jit` that was given them, for messages.
 
     Attributes
     ----------
@@ -82,18 +88,28 @@ class Meter:
         Is what is computed now known before the call is?
     """
 
-    folding = False
-
-    def __init__(self, limits: LoadLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits: LoadLimits | None = None, reader: str = "load") -> None:
+        self.limits = DEFAULT_LIMITS if limits is None else limits
+        if not isinstance(self.limits, LoadLimits):
+            raise InvalidLimitsError(
+                f"{reader}(limits={reprlib.repr(limits)}): give mgb.jit.LoadLimits(nodes=...), or None"
+            )
+        self._reader = reader
         self.place = "the file"
+        self.folding = False
         self._spent = {"nodes": 0, "bytes": 0, "operations": 0}
+
+    def at_once(self) -> Meter:
+        """A meter of the same load or call, for what is known before it."""
+        found = copy(self)  # which adds to the very same sums
+        found.folding = True
+        return found
 
     def check(self, limit: str, wanted: int) -> None:
         """Refuse `wanted` if it is more than the field `limit` of the limits."""
         allowed: int = getattr(self.limits, limit)
         if wanted > allowed:
-            raise LoadLimitError(self.place, limit, wanted, allowed)
+            raise LoadLimitError(self.place, limit, wanted, allowed, self._reader)
 
     def spend(self, limit: str, amount: int) -> None:
         """Add to what was asked for of `limit`."""
@@ -121,42 +137,28 @@ class Meter:
             self.op(node)
 
 
-_METER: ContextVar[Meter | None] = ContextVar("mgb_meter", default=None)
-
-
 def meter() -> Meter:
     """The meter of the load or the call in this context; outside of any, one that has the default limits."""
-    return _METER.get() or Meter(DEFAULT_LIMITS)
+    session = ACTIVE.get()
+    return session.meter if isinstance(session, _Metered) else Meter()
 
 
-@contextmanager
-def metered(meter: Meter) -> Iterator[None]:
-    """Inside, `meter` measures every op before it is computed, in whatever trace this is."""
-    kept, session = _METER.set(meter), ACTIVE.set(_Metered(ACTIVE.get(), meter))
-    try:
-        yield
-    finally:
-        ACTIVE.reset(session)
-        _METER.reset(kept)
+def metered(meter: Meter, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """``function(*args, **kwargs)``; `meter` measures every op before it is computed, in whatever trace."""
+    return run_in(_Metered(ACTIVE.get(), meter), function, *args, **kwargs)
 
 
-@contextmanager
-def folding() -> Iterator[None]:
-    """Inside, ops on known values are computed at once and are part of no trace; they are measured too.
+def folded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """``function(*args, **kwargs)``, whose ops, on known values, are computed at once and part of no trace.
+
+    They are measured too.
 
     Raises
     ------
     FoldingStopped
         One is too large.
     """
-    found = meter()
-    before, found.folding = found.folding, True
-    token = ACTIVE.set(_Metered(None, found))
-    try:
-        yield
-    finally:
-        ACTIVE.reset(token)
-        found.folding = before
+    return run_in(_Metered(None, meter().at_once()), function, *args, **kwargs)
 
 
 class _AtOnce(Builder):
@@ -165,7 +167,7 @@ class _AtOnce(Builder):
     replays = False
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        device = params.get("device") or (inputs[0].device if inputs else default_device())
+        device = params.get("device") or (inputs[0]._device if inputs else default_device())
         return wrap(evaluate(op, [t._array() for t in inputs], params, device), device)
 
 
@@ -176,7 +178,7 @@ class _Metered:
         while isinstance(inner, _Metered):
             inner = inner._inner
         self._inner: Any = _AtOnce() if inner is None else inner
-        self._meter = meter
+        self.meter = meter
         self.symbolic_shape, self.replays = self._inner.symbolic_shape, self._inner.replays
         self.shortcut = self._inner.shortcut
 
@@ -185,6 +187,6 @@ class _Metered:
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         specs = [t.spec for t in inputs]
-        self._meter.op(Node(op, tuple(map(input_node, specs)), params, op.infer(*specs, **params)))
+        self.meter.op(Node(op, tuple(map(input_node, specs)), params, op.infer(*specs, **params)))
         out: Tensor = self._inner.step(op, inputs, params)
         return out

@@ -47,7 +47,7 @@ def run_file(
     allow_code : bool
         May machine code in the file run?
     limits : sequence of str
-        ``NAME=NUMBER`` for fields of `LoadLimits`.
+        ``NAME=NUMBER`` for fields of `LoadLimits`; a number may be a power, ``2**40``.
 
     Raises
     ------
@@ -81,10 +81,17 @@ def run_file(
 
 def _limits(texts: Sequence[str]) -> LoadLimits:
     try:
-        return LoadLimits(**{name: int(number) for name, _, number in (t.partition("=") for t in texts)})
+        return LoadLimits(**{name: _number(text) for name, _, text in (t.partition("=") for t in texts)})
     except (TypeError, ValueError) as error:
         names = ", ".join(field.name for field in fields(LoadLimits))
         raise CommandError(f"--limit {' '.join(texts)}: give NAME=NUMBER, where NAME is {names}") from error
+
+
+def _number(text: str) -> int:
+    """A whole number, or a power of one, as messages print large ones."""
+    base, power, exponent = text.partition("**")
+    found: int = int(base) ** (int(exponent) if power else 1)
+    return found
 
 
 def _input(text: str) -> tuple[str, Array]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import reprlib
 import secrets
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,11 +23,11 @@ import numpy as np
 
 from . import device as devices
 from . import dtypes
-from .errors import DeviceError, FileFormatError
+from .errors import DeviceError, FileFormatError, MapLocationError
 from .tensor import Parameter, Tensor
 
 File = str | os.PathLike[str] | BinaryIO
-Location = str | Mapping[str, str] | Callable[[str], str] | None
+Location = str | Mapping[str, str] | Callable[[str], str | None] | None
 Header = dict[str, Any]
 
 # fmt: off
@@ -78,23 +79,37 @@ def load(f: File, map_location: Location = None) -> Any:
         Where to read.
     map_location : str, dict, callable or None
         Where Tensors go: the default device (None), one device, for each device that Tensors were saved on
-        another one, or what a function gives for its name. What is not in a dict stays where it was.
+        another one, or what a function gives for its name; it is asked once for each. What is not in a dict
+        stays where it was.
 
     Raises
     ------
     FileFormatError
         The file is damaged or is not a safetensors file, a `ValueError`.
     DeviceError
-        A device in `map_location` is none, or cannot be used here.
+        A device in `map_location` is none, or cannot be used here; `MapLocationError`: it is no text. What a
+        function raises is passed on.
     """
+    place = _placing(map_location)
     if isinstance(f, str | os.PathLike):
         name, content = os.fspath(f), Path(f).read_bytes()
     else:
         name, content = getattr(f, "name", "the file"), f.read()
-    place = _placing(map_location)
-    try:
+    with _blaming(name):
         arrays, tree = _decode(content)
-        return arrays if tree is None else _unpack(tree, arrays, place)
+        if tree is None:
+            return arrays
+        saved_on = dict.fromkeys(_devices(tree))
+    places = {device: _device(place(device), f"gives for {device!r}") for device in saved_on}
+    with _blaming(name):
+        return _unpack(tree, arrays, places)
+
+
+@contextmanager
+def _blaming(name: str) -> Iterator[None]:
+    """What goes wrong inside is the fault of the file of this name."""
+    try:
+        yield
     except DeviceError:
         raise
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
@@ -104,12 +119,30 @@ def load(f: File, map_location: Location = None) -> Any:
 
 def _placing(location: Location) -> Callable[[str], str | None]:
     """Where a Tensor goes that was on a device of this name."""
-    if location is None or isinstance(location, str):
-        return lambda _saved_on: location
-    if not isinstance(location, Mapping):
+    if isinstance(location, Mapping):
+        known = {_named(key, "has the key"): _named(value, "has") for key, value in location.items()}
+        return lambda saved_on: known.get(saved_on, saved_on)
+    if callable(location):
         return location
-    known = {devices.canonical(key): devices.canonical(value) for key, value in location.items()}
-    return lambda saved_on: known.get(saved_on, saved_on)
+    wanted = _device(location, "is")
+    return lambda _saved_on: wanted
+
+
+def _device(device: Any, says: str) -> str | None:
+    """The canonical name of `device`, which `map_location` says; None is the default one."""
+    return None if device is None else _named(device, says)
+
+
+def _named(device: Any, says: str) -> str:
+    if not isinstance(device, str):
+        raise MapLocationError(
+            f"load: map_location {says} {reprlib.repr(device)}, where the name of a device has to be: give "
+            "'xpux', 'cpu0', {'gpu0': 'cpu0'} or a function that returns such a name"
+        )
+    try:
+        return devices.canonical(device)
+    except DeviceError as error:
+        raise DeviceError(f"load: map_location {says} {device!r}: {error}") from None
 
 
 # the nest, as JSON
@@ -154,20 +187,36 @@ def _join(path: str, key: Any) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _unpack(tree: Any, arrays: dict[str, np.ndarray[Any, Any]], place: Callable[[str], str | None]) -> Any:
+def _devices(tree: Any) -> Iterator[str]:
+    """The devices that Tensors were saved on, as the nest says."""
     kind, content, *saved_on = tree
+    if kind in _KINDS:
+        (device,) = saved_on or [devices.HOST]  # files were written without it once
+        if not isinstance(device, str):
+            raise ValueError(f"it says that a tensor was on {device!r}")
+        yield device
+    elif kind == "dict":
+        for _key, value in content:
+            yield from _devices(value)
+    elif kind in ("list", "tuple"):
+        for value in content:
+            yield from _devices(value)
+
+
+def _unpack(tree: Any, arrays: dict[str, np.ndarray[Any, Any]], places: Mapping[str, str | None]) -> Any:
+    kind, content, *_saved_on = tree
     if kind == "plain":
         return content
     if kind == "dict":
-        return {key: _unpack(value, arrays, place) for key, value in content}
+        return {key: _unpack(value, arrays, places) for key, value in content}
     if kind in ("list", "tuple"):
-        items = [_unpack(value, arrays, place) for value in content]
+        items = [_unpack(value, arrays, places) for value in content]
         return items if kind == "list" else tuple(items)
     array = arrays[content]
     if kind == "array":
         return array
-    (device,) = saved_on or [devices.HOST]  # files were written without it once
-    return _KINDS[kind](array, dtype=array.dtype, device=place(device))
+    (device,) = _devices(tree)
+    return _KINDS[kind](array, dtype=array.dtype, device=places[device])
 
 
 # the file

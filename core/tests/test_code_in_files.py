@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import subprocess
@@ -112,6 +113,21 @@ def test_by_leave_it_runs_and_a_line_says_before_whose_it_is(
     (line,) = said
     assert str(file) in line and "'witness'" in line and "a machine of its own" in line and "\n" not in line
     assert witness.loaded == [b"code of a witness"] and caplog.records[0].levelno == logging.WARNING
+
+
+def test_what_it_was_made_for_is_said_in_words(
+    file: Path, witness: Witness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target in JSON, with every instruction that the processor has."""
+    needs = {"package": "1.2", "machine": "x86_64", "instructions": ["sse", "avx2"] * 50}
+    for told, words in ((json.dumps(needs), "package 1.2, machine x86_64"), ("sm_90\n" * 200, "sm_90 sm_90")):
+        monkeypatch.setattr(Witness, "target", lambda _self, told=told: told)
+        trace(lambda x: x + x, backend="witness").export(file, "f32[8]")
+        caplog.clear()
+        jit.load_compiled(file)
+        (line,) = (record.message for record in caplog.records)
+        assert words in line and str(file) in line and "'witness'" in line
+        assert not set(line) & set('{}["\n') and len(line) < 250 + len(str(file))
 
 
 def test_nothing_is_said_where_no_code_runs(

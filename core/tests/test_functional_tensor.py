@@ -323,6 +323,8 @@ def test_cast_and_copy() -> None:
         (lambda: F.pad(T, ((2, 0), (0, 0), (0, 0)), "reflect"), ShapeError, "longer than its borders"),
         (lambda: F.roll(T, (1, 2, 3), (0, 1)), ShapeError, "3 shifts for 2 axes"),
         (lambda: F.where(T, T, T), ConversionError, "must be of bools"),
+        (lambda: F.where(T > 0, 1), TypeError, "y is missing; give both x and y, or neither"),
+        (lambda: F.where(T > 0, y=1), TypeError, "x is missing; give both x and y, or neither"),
         (lambda: F.diag(T), ShapeError, "a vector or a matrix"),
         (lambda: F.cond_take(T > 0, T[0]), ShapeError, "cond_take"),
         (lambda: F.meshgrid(T, indexing="yx"), ValueError, "'xy' or 'ij'"),

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mgb import limits
 from mgb.cli import main
-from mgb.errors import LoadLimitError, LoadLimitsError, MgbError
+from mgb.errors import InvalidLimitsError, LoadLimitError, MgbError
 from mgb.jit import LoadLimits, load, load_compiled, trace
+from mgb.tensor import ACTIVE
 
 if importlib.util.find_spec("onnx") is None:
     pytest.skip("the onnx package is not installed: pip install onnx", allow_module_level=True)
 
 import onnx
+from interrupting import at_line
 from onnx import helper as h
 from onnx_models import BOOL, FLOAT, INT64, info, loop, model, normal
 
@@ -265,7 +270,7 @@ def copied_names(data: bytes) -> int:
 def test_exported_graphs_are_measured_too(tmp_path: Path) -> None:
     trace(lambda x: x + x * 2, backend="EAGER").export(tmp_path / "f.mgb", "f32[10,10]")
     assert load_compiled(tmp_path / "f.mgb", limits=LoadLimits(elements=100)).inputs[0].shape == (10, 10)
-    with pytest.raises(LoadLimitError, match="node 1"):
+    with pytest.raises(LoadLimitError, match=r"node 1.*: load_compiled\(file, limits=LoadLimits\(elements="):
         load_compiled(tmp_path / "f.mgb", limits=LoadLimits(nodes=2, elements=99))
 
 
@@ -276,7 +281,7 @@ def test_the_command_takes_limits(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main([*arguments, "--limit", "elements=3072"]) == 0
     assert main([*arguments, "--limit", "elements=3071", "--limit", "turns=1"]) == 2
     assert "--limit elements=6144" in capsys.readouterr().err
-    for wrong in ("elements", "elements=x", "elephants=3", "turns=0", "=1"):
+    for wrong in ("elements", "elements=x", "elephants=3", "turns=0", "=1", "turns=2**", "turns=2**-1"):
         assert main([*arguments, "--limit", wrong]) == 2
         assert "elements, bytes, operations" in capsys.readouterr().err
 
@@ -284,11 +289,43 @@ def test_the_command_takes_limits(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "7", None])
 def test_limits_are_whole_numbers(wrong: Any) -> None:
     for field in fields(LoadLimits):
-        with pytest.raises(LoadLimitsError, match=field.name):
+        with pytest.raises(InvalidLimitsError, match=field.name):
             LoadLimits(**{field.name: wrong})
-    assert issubclass(LoadLimitsError, MgbError)
+    assert issubclass(InvalidLimitsError, MgbError)
     with pytest.raises(FrozenInstanceError):
         LoadLimits().nodes = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("wrong", [{"nodes": 1}, 5, "nodes=1", LoadLimits])
+def test_limits_of_another_kind_are_refused_at_once(wrong: Any, tmp_path: Path) -> None:
+    trace(lambda x: x + x, backend="EAGER").export(tmp_path / "f.mgb", "f32[8]")
+    for read, file in ((load, of_x([])), (load_compiled, tmp_path / "f.mgb")):
+        with pytest.raises(
+            InvalidLimitsError, match=rf"{read.__name__}\(limits=.*LoadLimits\(nodes=\.\.\.\)"
+        ):
+            read(file, limits=wrong)
+
+
+def test_no_limits_are_the_default_ones(tmp_path: Path) -> None:
+    trace(lambda x: x + x, backend="EAGER").export(tmp_path / "f.mgb", "f32[3]")
+    assert load_compiled(tmp_path / "f.mgb", limits=None)(X).tolist() == [2, 2, 2]
+    assert load(doubling(1), "EAGER", limits=None)(X).shape == (6,)
+    with pytest.raises(LoadLimitError):
+        load(einsum(), "EAGER", limits=None)(X)
+
+
+def test_what_an_error_advises_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The option that a message gives goes past the limit that it tells of."""
+    path, array = tmp_path / "m.onnx", tmp_path / "x.npy"
+    np.save(array, X)
+    arguments = ["run", str(path), "--input", f"x={array}", "--backend", "EAGER"]
+    for data in (doubling(2), made("ConstantOfShape", [1 << 40] * 2)):
+        path.write_bytes(data)
+        assert main([*arguments, "--limit", "elements=10"]) == 2
+        (advice,) = re.findall(r"--limit (elements=\S+)", capsys.readouterr().err)
+        main([*arguments, "--limit", advice])
+        text = capsys.readouterr().err
+        assert "give NAME=NUMBER" not in text and "of one value" not in text
 
 
 def test_numbers_of_any_length_are_said() -> None:
@@ -338,3 +375,27 @@ def test_a_large_known_value_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     function = load(of_x(nodes, **numbers, square=np.array([3, 3])), "EAGER")
     for _ in range(2):
         np.testing.assert_array_equal(function(X).numpy(), (np.arange(9.0) ** 2).reshape(3, 3) + 1)
+
+
+def test_an_interrupt_leaves_nothing_measured() -> None:
+    """At each line of the module that measures, while a model is loaded, folded and called."""
+    nodes = [h.make_node("Add", ["w", "w"], ["v"]), h.make_node("Mul", ["x", "v"], ["y"])]
+    data = of_x(nodes, w=X)
+
+    def is_measuring(frame: FrameType) -> bool:
+        return frame.f_code.co_filename == limits.__file__
+
+    def run() -> None:
+        assert load(data, "EAGER")(X).tolist() == [2, 2, 2]
+
+    run()
+    place = 0
+    while True:
+        place += 1
+        try:
+            if not at_line(place, KeyboardInterrupt, run, is_measuring):
+                break
+        except KeyboardInterrupt:
+            pass
+        assert ACTIVE.get() is None, f"line {place}: a measured call that has ended is still the active one"
+    assert place > 20

@@ -93,6 +93,18 @@ def test_embedding_of_given_vectors():
     assert vectors[1].tolist() == [2, 3]
 
 
+def test_embedding_of_an_array():
+    vectors = np.arange(6.0, dtype=np.float32).reshape(3, 2)
+    for layer in (M.Embedding(3, 2, initial_weight=vectors), M.Embedding.from_pretrained(vectors)):
+        assert layer(Tensor([2, 0])).tolist() == [[4, 5], [0, 1]]
+        assert layer.weight.dtype == np.float32
+        vectors[0] = 7  # it was copied
+        assert layer.weight.tolist()[0] == [0, 1]
+        vectors[0] = [0, 1]
+    with pytest.raises(ShapeError, match=r"\(2, 2\) is not of \(3, 2\)"):
+        M.Embedding(3, 2, initial_weight=np.zeros((2, 2)))
+
+
 def test_embeddings_that_cannot_be():
     with pytest.raises(ShapeError, match=r"a weight of shape \(2, 2\) is not of \(3, 2\)"):
         M.Embedding(3, 2, initial_weight=Parameter(np.zeros((2, 2))))

@@ -25,6 +25,7 @@ from mgb.onnx.functions import SPELLINGS  # noqa: E402
 from mgb.ops import attention  # noqa: E402, F401 - declares its ops
 from mgb.ops.declare import OPS  # noqa: E402
 from mgb.tracing import graph_of  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 DEFAULT = (dtypes.float32, dtypes.int32, dtypes.bool_, dtypes.uint8, dtypes.bfloat16)
 OTHERS = tuple(d for d in dtypes.DTYPES if d not in DEFAULT)
@@ -52,6 +53,29 @@ def test_an_op_runs_in_onnx_runtime(name: str) -> None:
 @pytest.mark.parametrize("name", OPS)
 def test_an_op_runs_in_onnx_runtime_on_other_dtypes(name: str, dtype: np.dtype[Any]) -> None:
     check(name, dtype)
+
+
+CALLS_INSIDE: dict[str, tuple[Any, Any]] = {
+    "shift": (lambda x, y: x << y, np.left_shift),
+    "power": (lambda x, y: x**y, np.power),
+}
+
+
+@pytest.mark.parametrize("name", CALLS_INSIDE)
+def test_functions_stand_before_those_that_call_them(name: str) -> None:
+    """ONNX's own reference knows of a function only what was written before it."""
+    function, truth = CALLS_INSIDE[name]
+    arrays = np.array([1, 2, 3, 5], np.int32), np.array([0, 3, 2, 1], np.int32)
+    graph = graph_of(function, *(Spec(a.shape, a.dtype) for a in arrays))
+    model = model_of(graph, ["x", "y"], ["z"], Style(), name)
+    called = [{node.op_type for node in f.node if node.domain} for f in model.functions]
+    assert any(called), "the sample has no function that calls another one"
+    seen: set[str] = set()
+    for f, names in zip(model.functions, called, strict=True):
+        assert names <= seen
+        seen.add(f.name)
+    (got,) = ReferenceEvaluator(model).run(None, dict(zip("xy", arrays)))
+    np.testing.assert_array_equal(got, truth(*arrays))
 
 
 def test_every_op_has_a_sample() -> None:

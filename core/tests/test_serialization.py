@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mgb import dtypes
-from mgb.errors import DeviceError, FileFormatError
+from mgb.errors import DeviceError, FileFormatError, MapLocationError
 from mgb.module import Linear
 from mgb.serialization import load, save
 from mgb.tensor import Parameter, Tensor
@@ -211,6 +211,27 @@ def test_where_tensors_go():
     for wrong in ("tpu0", {"cpu1": "tpu0"}, {"tpu0": "cpu1"}, lambda _: "tpu0"):
         with pytest.raises(DeviceError, match="'tpu0' is not a device"):
             found(wrong)
+
+
+def test_a_wrong_map_location_is_told_from_a_damaged_file():
+    file = io.BytesIO()
+    save({"a": Tensor([1.0]), "b": Tensor([2.0], device="cpu1")}, file)
+
+    def found(map_location):
+        file.seek(0)
+        return load(file, map_location)
+
+    def broken(_name):
+        return {}["no such key"]
+
+    with pytest.raises(KeyError, match="no such key") as caught:
+        found(broken)
+    assert not isinstance(caught.value, FileFormatError)
+    for wrong in (3, {"cpu1": 3}, {3: "cpu1"}, lambda _name: 3, ["cpu1"]):
+        with pytest.raises(MapLocationError, match=r"map_location .*(3|cpu1)") as caught:
+            found(wrong)
+        assert isinstance(caught.value, TypeError) and not isinstance(caught.value, FileFormatError)
+    assert found(lambda _name: None)["b"].device == "xpux:0"
 
 
 def test_a_file_that_does_not_say_where_tensors_were():

@@ -231,9 +231,16 @@ def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...
     ------
     ConversionError
         `mask` is not of bools.
+    TypeError
+        One of `x` and `y` is left out.
     """
     if x is None and y is None:
         return nonzero(mask)
+    if x is None or y is None:
+        missing = "x" if x is None else "y"
+        raise TypeError(
+            f"where: {missing} is missing; give both x and y, or neither for where the mask holds"
+        )
     if isinstance(mask, Tensor) and mask.dtype != dtypes.bool_:
         raise ConversionError(f"where: the mask must be of bools, got {mask.dtype}; write mask != 0")
     return primitives.where(mask, x, y)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import NoneType
@@ -28,7 +30,7 @@ from ..executor import Options, Program, compile_program
 from ..executor.portable import pack, unpack
 from ..graph_file import Reader, Writer
 from ..ir import CONST, Graph, Node
-from ..limits import DEFAULT_LIMITS, LoadLimits, Meter
+from ..limits import LoadLimits, Meter
 from ..onnx.values import ValueSpec
 from ..tensor import Tensor, active_trace, wrap
 from .captured import Ends
@@ -239,7 +241,7 @@ def _input(spec: ValueSpec, device: str, value: Any) -> Tensor:
 
 
 def load_compiled(
-    path: str | os.PathLike[str], backend: str | None = None, *, limits: LoadLimits = DEFAULT_LIMITS
+    path: str | os.PathLike[str], backend: str | None = None, *, limits: LoadLimits | None = None
 ) -> Exported:
     """Read what ``trace.export`` wrote, and run the machine code in it: load only files that you trust.
 
@@ -253,7 +255,7 @@ def load_compiled(
     backend : str, optional
         Compile the graph with this one, and leave the code in the file alone if it is another one's. With
         ``"eager"`` nothing but NumPy runs.
-    limits : LoadLimits
+    limits : LoadLimits, optional
         The most work that a call may ask for, as the graph says; machine code does what it likes.
 
     Returns
@@ -268,10 +270,12 @@ def load_compiled(
         Its code cannot run here, nor be compiled again; the message says what to install.
     LoadLimitError
         It asks for more work than `limits` allow.
+    InvalidLimitsError
+        `limits` are no `LoadLimits`.
     """
     if not isinstance(path, str | os.PathLike):
         raise GraphFileError(f"load_compiled takes the path of a file, not a {type(path).__name__}")
-    file = Reader(path)
+    meter, file = Meter(limits, load_compiled.__name__), Reader(path)
     with file.reading("the header"):
         content = file.content
         name, own, target = str(content["name"]), content["backend"], content["target"]
@@ -283,7 +287,7 @@ def load_compiled(
     graph = file.graph(recorded, "the graph")
     with file.reading("the header"):
         _check_ends(ends, graph)
-    Meter(limits).graph(graph)
+    meter.graph(graph)
     wanted = [n.strip().lower() for n in (backend or "").split(",") if n.strip()]
     if wanted and own not in wanted[:1]:
         return Exported(name, graph, ends, _compiled(file, graph, options), f"{backend} is asked for")
@@ -291,7 +295,10 @@ def load_compiled(
         maker = _backend(own, target)
         if _has_code(program, file):
             logger.warning(
-                "%s holds machine code, which runs now: backend %r made it for %.160s", file.name, own, target
+                "%s holds machine code, which runs now: backend %r made it for %s",
+                file.name,
+                own,
+                _in_short(str(target)),
             )
         return Exported(name, graph, ends, unpack(program, file, graph, maker))
     except GraphFileError:
@@ -311,6 +318,17 @@ def _backend(name: str | None, target: Any) -> Backend | None:
     if reason is not None:
         raise ExportedTargetError(reason)
     return backend
+
+
+def _in_short(target: str) -> str:
+    """What code is for, in a line: of a JSON object its texts, without the long lists."""
+    try:
+        told = json.loads(target)
+    except (ValueError, RecursionError):
+        told = None
+    if isinstance(told, dict):
+        target = ", ".join(f"{name} {text}" for name, text in told.items() if isinstance(text, str))
+    return textwrap.shorten(target, 160, placeholder=" ...")
 
 
 def _has_code(program: Any, file: Reader) -> bool:

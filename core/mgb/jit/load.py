@@ -21,7 +21,7 @@ from ..errors import (
     TraceMismatchError,
 )
 from ..ir import Graph
-from ..limits import DEFAULT_LIMITS, LoadLimits, Meter, metered
+from ..limits import LoadLimits, Meter, metered
 from ..onnx.read import read_model
 from ..onnx.values import ValueSpec
 from ..tensor import Tensor, active_trace
@@ -250,7 +250,7 @@ def load(
     *,
     outputs: Sequence[str] | None = None,
     device: str | None = None,
-    limits: LoadLimits = DEFAULT_LIMITS,
+    limits: LoadLimits | None = None,
     **options: Any,
 ) -> Loaded:
     """Read an ONNX file, one that ``trace.dump`` wrote or any other. It is data: no code in it is ever run.
@@ -266,8 +266,8 @@ def load(
         Names of values in the graph that a call gives; None: the model's own outputs.
     device : str, optional
         Where the weights are; None: the default device.
-    limits : LoadLimits
-        The most work that loading it, and each call, may ask for.
+    limits : LoadLimits, optional
+        The most work that loading it, and each call, may ask for; None: what `LoadLimits` has by itself.
     **options
         Of `trace`: ``opt_level``, ``fast_math``, ``symbolic``, ...
 
@@ -281,6 +281,8 @@ def load(
         It is what ``trace.export`` wrote.
     LoadLimitError
         It asks for more work than `limits` allow; a call may raise it too.
+    InvalidLimitsError
+        `limits` are no `LoadLimits`.
     OnnxFileError
         It is no ONNX file, or a damaged one; `OnnxVersionError`: one of a version that is not read.
     OnnxUnsupportedError
@@ -291,8 +293,7 @@ def load(
     if isinstance(file, str | os.PathLike) and "\0" in os.fspath(file):
         raise OnnxFileError(f"{file!r} is no path: it has a zero byte")
     try:
-        with metered(Meter(limits)):
-            file_read = read_model(file)
+        file_read = metered(Meter(limits), read_model, file)
         from ..onnx.model import (
             Model,
         )  # it brings the table of all operators, which `import mgb` does without

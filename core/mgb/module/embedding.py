@@ -25,7 +25,7 @@ class Embedding(Module):
         Length of a vector.
     padding_idx, max_norm, norm_type : None
         As in MegEngine, nothing else can be chosen.
-    initial_weight : Tensor, optional
+    initial_weight : Tensor or array, optional
         Copied; standard normal numbers where it is not given.
     freeze : bool
         No gradient reaches the vectors.
@@ -52,7 +52,7 @@ class Embedding(Module):
         padding_idx: None = None,
         max_norm: None = None,
         norm_type: None = None,
-        initial_weight: Tensor | None = None,
+        initial_weight: Tensor | np.ndarray[Any, Any] | None = None,
         freeze: bool = False,
         name: str | None = None,
     ) -> None:
@@ -68,28 +68,32 @@ class Embedding(Module):
         if initial_weight is None:
             self.weight = Parameter(np.zeros(shape))
             self.reset_parameters()
-        elif initial_weight.shape != shape:
-            raise ShapeError(f"Embedding: a weight of shape {initial_weight.shape} is not of {shape}")
         else:
-            self.weight = Parameter(initial_weight.numpy(), initial_weight.dtype, initial_weight.device)
+            given = _vectors(initial_weight)
+            if given.shape != shape:
+                raise ShapeError(f"Embedding: a weight of shape {given.shape} is not of {shape}")
+            self.weight = Parameter(given.numpy(), given.dtype, given.device)
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **options: Any) -> Self:
+    def from_pretrained(
+        cls, embeddings: Tensor | np.ndarray[Any, Any], freeze: bool = True, **options: Any
+    ) -> Self:
         """A layer that looks up in `embeddings`, of shape (num_embeddings, embedding_dim).
 
         Parameters
         ----------
-        embeddings : Tensor
+        embeddings : Tensor or array
             Copied.
         freeze : bool
             No gradient reaches the vectors.
         **options
             The other ones of the class.
         """
-        if embeddings.ndim != 2:
-            raise ShapeError(f"Embedding.from_pretrained: {embeddings.shape} is not (number, length)")
-        number, length = embeddings.shape
-        return cls(number, length, initial_weight=embeddings, freeze=freeze, **options)
+        given = _vectors(embeddings)
+        if given.ndim != 2:
+            raise ShapeError(f"Embedding.from_pretrained: {given.shape} is not (number, length)")
+        number, length = given.shape
+        return cls(number, length, initial_weight=given, freeze=freeze, **options)
 
     def reset_parameters(self) -> None:
         """Draw the initial values anew."""
@@ -101,3 +105,7 @@ class Embedding(Module):
 
     def _describe(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"
+
+
+def _vectors(given: Any) -> Tensor:
+    return given if isinstance(given, Tensor) else Tensor(given)

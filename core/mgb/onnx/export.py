@@ -205,7 +205,7 @@ class Library:
     def __init__(self) -> None:
         self.functions: dict[str, Any] = {}
         self.opset = OPSET
-        self._open: list[Node] = []
+        self._open: dict[str, Node] = {}
 
     def function(self, node: Node) -> str:
         """The operator that stands for `node`; its function is written if it was not yet.
@@ -219,10 +219,10 @@ class Library:
         params = ", ".join(f"{k}={exact_text(v)}" for k, v in sorted(node.params.items()))
         key = digest(f"{node.op.name}({', '.join(map(str, specs))}; {params})".encode())
         name = f"{identifier(node.op.name)}__{key[:10]}"
-        if name not in self.functions:
-            self.functions[name] = self._written(name, node)
-        elif self.functions[name] is None:
+        if name in self._open:
             raise OnnxExportError(f"{node.op.name}: its body calls itself on the same types, without an end")
+        if name not in self.functions:  # added when it is written, so after those that it calls: some readers
+            self.functions[name] = self._written(name, node)  # know only what comes before
         return name
 
     def _written(self, name: str, node: Node) -> Any:
@@ -231,19 +231,19 @@ class Library:
         spelling = spelling_of(node)
         if spelling is None:
             types = ", ".join(str(i.spec) for i in node.inputs)
-            inside = f", inside {self._open[0].op.name}" if self._open else ""
+            outermost = next(iter(self._open.values()), None)
+            inside = f", inside {outermost.op.name}" if outermost else ""
             raise OnnxExportError(
                 f"{node.op.name}({types}){inside} at {node.source or 'an unknown place'}: ONNX has no "
                 "operator for this dtype; cast its operands with astype, or leave it out of the function"
             )
-        self.functions[name] = None  # it is being written
         params = {k: v for k, v in node.params.items() if k != "device"}
         graph = merge(widen(graph_of(lambda *xs: spelling(*xs, **params), *(i.spec for i in node.inputs))))
         inputs = [f"x{n}" for n in range(len(node.inputs))]
         sheet = Sheet(self, Names([*inputs, "y"]), Style(), inside=True)
-        self._open.append(node)
+        self._open[name] = node
         sheet.write(graph, inputs, ["y"])
-        self._open.pop()
+        del self._open[name]
         proto = onnx.helper.make_function(DOMAIN, name, inputs, ["y"], sheet.nodes, [])
         proto.doc_string = f"{node.op.name}: " + ", ".join(f"{i.spec}" for i in (*node.inputs, node))
         if OPS.get(node.op.name) is node.op:  # a reader that has the op calls it, not the body

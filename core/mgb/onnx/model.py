@@ -23,7 +23,7 @@ from ..errors import (
     SymbolicReadError,
     TraceError,
 )
-from ..limits import DEFAULT_LIMITS, FoldingStopped, LoadLimits, Meter, folding, meter, metered
+from ..limits import FoldingStopped, LoadLimits, Meter, folded, meter, metered
 from ..ops.declare import OPS
 from ..random import generator
 from ..tensor import Tensor
@@ -49,7 +49,7 @@ class Model:
         Names of values in the graph; None: its own outputs.
     device : str, optional
         Where the weights are kept; None: the default device.
-    limits : LoadLimits
+    limits : LoadLimits, optional
         Of loading, and of each call.
 
     Raises
@@ -67,7 +67,7 @@ class Model:
         file: ModelFile,
         outputs: Sequence[str] | None = None,
         device: str | None = None,
-        limits: LoadLimits = DEFAULT_LIMITS,
+        limits: LoadLimits | None = None,
     ) -> None:
         self.file = file
         self.limits = limits
@@ -76,10 +76,8 @@ class Model:
         self.weights = Weights(device)
         generator(self.weights.device)  # made here: a trace takes what its body makes for a value of one call
         self.body = _needed(file.body, file.body.outputs if outputs is None else outputs)
-        with metered(Meter(limits)):
-            _Check(self._functions).all_of(self.body)
-            self._known: Scope = dict(self.body.constants)
-            self._calls = self._folded(self.body.calls)
+        self._known: Scope = dict(self.body.constants)
+        self._calls = metered(Meter(limits), self._checked)
         self.weights.keep(self._known.values())
         for body in _bodies(self.body, self._functions):
             self.weights.keep(_arrays(body))
@@ -94,23 +92,22 @@ class Model:
 
     def _outputs(self, inputs: Sequence[Value]) -> tuple[Value, ...]:
         scope = {**self._known, **dict(zip(self.body.inputs, inputs, strict=True))}
-        with metered(Meter(self.limits)):
-            self._run(self._calls, scope, self.body, {})
+        metered(Meter(self.limits), self._run, self._calls, scope, self.body, {})
         return tuple(result_of(scope[name], self.weights) for name in self.body.outputs)
 
     # what is known before any data
 
-    def _folded(self, calls: Iterable[Call]) -> tuple[Call, ...]:
+    def _checked(self) -> tuple[Call, ...]:
         """The nodes that wait for data; the results of the others join what is known."""
+        _Check(self._functions).all_of(self.body)
         left = []
-        for call in calls:
+        for call in self.body.calls:
             row = self._row(call)
             if row is None or not row.folds or any(n and n not in self._known for n in call.inputs):
                 left.append(call)
                 continue
             try:
-                with folding():
-                    self._run([call], self._known, self.body, {})
+                folded(self._run, [call], self._known, self.body, {})
             except FoldingStopped:
                 left.append(call)
             except OnnxNodeError as error:
@@ -198,14 +195,17 @@ class Model:
         kinds = (*row.kinds, *(row.rest for _ in inputs[len(row.kinds) :]))
         if row.folds and is_known(inputs):
             try:
-                with folding():
-                    return tuple(map(unfold, self._applied(call, row, kinds, inputs, attributes)))
+                return folded(self._applied_at_once, call, row, kinds, inputs, attributes)
             except FoldingStopped:
                 if meter().folding:
                     raise
         results = self._applied(call, row, kinds, inputs, attributes)
         reads = any(k == "Host" and isinstance(v, Tensor) for k, v in zip(kinds, inputs))
         return tuple(fresh(r, self.weights.device) for r in results) if reads else results
+
+    def _applied_at_once(self, *args: Any) -> tuple[Value, ...]:
+        """As `_applied`, of known values alone: so are the results."""
+        return tuple(map(unfold, self._applied(*args)))
 
     def _applied(
         self,
