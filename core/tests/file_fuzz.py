@@ -20,9 +20,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-os.environ.setdefault("MGB_CACHE", "0")
-os.environ.setdefault("MGB_NUM_THREADS", "1")
-
 import mgb
 import mgb.functional as F
 import mutations
@@ -291,4 +288,6 @@ def main(kind: str, first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("MGB_CACHE", "0")
+    os.environ.setdefault("MGB_NUM_THREADS", "1")
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
