@@ -11,11 +11,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from interrupting import MODES, OPTIMIZERS, Judge, at_line, by_signal, training, without_memory
-from mgb import Parameter, Tensor, jit, plugins
-from mgb.backend import Kernel
-from mgb.eager_backend import EagerBackend
+from mgb import Parameter, Tensor, jit
 from mgb.errors import AutoInterruptedError, TraceMismatchError
-from mgb.plugins import hookimpl
 
 STEPS = [(mode, optimizer) for mode in MODES for optimizer in OPTIMIZERS]
 
@@ -244,62 +241,6 @@ def test_deferred_ops_that_fail_when_their_program_has_updated_are_not_done_agai
             with suppress(MemoryError, AutoInterruptedError):
                 without_memory(place, add)
             assert np.unique(weight.numpy() - before) in (0, 1), place
-
-
-class Halves(EagerBackend):
-    """A backend whose kernels fill half of each result, then fail when they are told to."""
-
-    name = "halves"
-    fails = False
-
-    def compile(self, graph):
-        whole = super().compile(graph)
-
-        def run(*arrays, out):
-            results = tuple(np.empty_like(o) for o in out)
-            whole.run(*arrays, out=results)
-            for target, result in zip(out, results):
-                target[: len(target) // 2] = result[: len(target) // 2]
-            if self.fails:
-                raise RuntimeError("half-way through")
-            for target, result in zip(out, results):
-                target[...] = result
-
-        return Kernel(run)
-
-
-@pytest.fixture
-def halves():
-    backend = Halves()
-
-    class Plugin:
-        @hookimpl
-        def mgb_backend(self, name):
-            return backend if name == "halves" else None
-
-    plugins.manager.register(Plugin(), name="halves")
-    yield
-    Halves.fails = False
-    plugins.manager.unregister(name="halves")
-
-
-@pytest.mark.parametrize("mode", _CLOSURES)
-def test_a_kernel_that_fails_half_way_leaves_no_parameter_half_updated(mode, halves):
-    weight, x = Parameter(np.zeros(64, np.float32)), Tensor(np.ones(64, np.float32))
-
-    def add(x):
-        weight[...] = weight * 2 + x
-
-    f = MODES[mode](add, backend="halves")
-    for _ in range(3):
-        f(x)
-    Halves.fails = True  # of the class: a kernel may serve the next test too
-    for _ in range(3):
-        before = weight.numpy().copy()
-        with pytest.raises(RuntimeError, match="half-way through"):
-            f(x)
-        now = weight.numpy()
-        assert np.array_equal(now, before) or np.array_equal(now, before * 2 + 1)
 
 
 def _raise_in_first_calls(mode, stride):

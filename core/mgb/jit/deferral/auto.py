@@ -86,11 +86,11 @@ class auto(ContextDecorator):
             _outer.set((*outer, (active, entered)))
             if entered:
                 ACTIVE.set(self._session)
+            return self
         except BaseException:  # an interrupt: `__exit__` is not called then
             ACTIVE.set(active)
             _outer.set(outer)
             raise
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
