@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
+from mgb import plugins
 from mgb.backend import Backend, Kernel, Specialize
 from mgb.codegen import structure_key
 from mgb.ir import Graph
@@ -141,6 +143,13 @@ class Driver:
         if error is not None:
             raise error
         return value
+
+
+def is_announced(name: str) -> bool:
+    """Does another process find the backend, by an entry point or as part of the core?"""
+    if any(point.name.lower() == name for point in entry_points(group=plugins.GROUP)):
+        return True
+    return type(plugins.manager.get_plugin(name)).__module__ == plugins.__name__
 
 
 def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], place: Host) -> tuple[Any, Any]:

@@ -14,10 +14,9 @@ import pytest
 from mgb import config
 from mgb.ops.transcendental import tanh
 from mgb.passes import lower
-from mgb.plugins import installed
 
 from .cases import of, require, samples
-from .drive import Driver
+from .drive import Driver, is_announced
 
 #: Compiles one kernel through the executor, and says how it was come by and what it gives.
 SCRIPT = """
@@ -76,7 +75,7 @@ class TestCache:
         return graph, x, blob
 
     def _process(self, driver: Driver, folder: Path) -> list[Any]:
-        if driver.backend.name not in installed():
+        if not is_announced(driver.backend.name):
             pytest.skip("another process cannot find this backend")
         environment = os.environ | {config.CACHE_DIR.name: str(folder), config.CACHE.name: "1"}
         command = [sys.executable, "-c", SCRIPT, driver.backend.name]
