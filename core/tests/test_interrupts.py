@@ -93,7 +93,7 @@ def _signals(mode, optimizer, count):
     judge = Judge(step)
     start = time.perf_counter()
     before, after = judge.expected()
-    longest = time.perf_counter() - start
+    longest = 3 * (time.perf_counter() - start)  # some come when the call is over
     new = 0
     for number in range(count):
         with pytest.raises(KeyboardInterrupt):
