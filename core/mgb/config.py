@@ -75,6 +75,9 @@ def whole(text: str) -> int:
     return int(found)
 
 
+RUN_BODY = Variable(
+    "MGB_RUN_BODY", "0", "1: traced functions run their Python body at every call; read when a function is traced"
+)
 BACKEND = Variable(
     "MGB_JIT_BACKEND", "", "backend names in order of preference, case does not matter; empty: the best one"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from abc import ABC, abstractmethod
@@ -15,14 +16,15 @@ from ..ir import Graph
 from ..tensor import Tensor, active_trace
 from .argument_specs import stand_ins
 from .arguments import check_tensors, key_of, shapes_of
+from .call import CompiledCall, Recorded
 from .captured import Captured, check_pure, graph_of
+from .environment import Observer
 from .families import Families
-from .hostless import HostlessCall
 from .record import Record
 from .recording import Recording
-from .results import results_of
+from .results import Ends, results_of
 from .statistics import Statistics
-from .tree import LEAF, Structure, flatten
+from .tree import LEAF, flatten
 from .variant import Compile, Variant
 
 
@@ -32,7 +34,6 @@ class AheadOfTime(ABC):
     __name__: str
     __wrapped__: Callable[..., Any]
     capture_as_const: bool
-    without_host: bool
     record_only: bool
     symbolic_shape: bool
     options: Options
@@ -41,20 +42,19 @@ class AheadOfTime(ABC):
     _compiler: Compile
     _lock: AbstractContextManager[Any]
     _families: dict[bool, Families]
+    _skips: bool
 
     @abstractmethod
-    def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
-        """A session that records a call with the flattened arguments `leaves`."""
+    def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
+        """What watches a call with these arguments."""
 
     @abstractmethod
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
         """Compile with this function's options, and count it."""
 
     @abstractmethod
-    def _keep_call(
-        self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
-    ) -> None:
-        """Let calls with arguments of `key` skip the body by `call`, or find `variant` if it must run."""
+    def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
+        """Keep what was recorded, for calls like it."""
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Record and compile a call without running its ops; the next one like it compiles nothing.
@@ -85,20 +85,31 @@ class AheadOfTime(ABC):
         if self.capture_as_const:
             check_tensors(args)
         leaves, structure = flatten((args, kwargs))
+        shapes = shapes_of(args, kwargs)
         with self._lock:
-            session = self._recording(leaves, without_host=self.without_host, symbolic=True)
-            record, ends = _recorded(session, lambda: self.__wrapped__(*args, **kwargs), self.without_host)
+            observer = self._observer(args, kwargs, leaves) if self._skips else None
+            session = self._noting(leaves, self.capture_as_const, observer)
+            record, ends = _recorded(session, functools.partial(self.__wrapped__, *args, **kwargs))
             variant = Variant(record, self._compiler)
             for number, segment in enumerate(variant.segments):
                 if segment.outputs:
                     variant.program(number)
             self._statistics.recorded()
-            if self.without_host:
-                skips = not record.keeps and record.gone() is None
-                call = HostlessCall(variant, leaves, *ends) if ends is not None and skips else None
-                self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
+            if observer is None:
+                self._families[False].keep(shapes, variant)
             else:
-                self._families[False].keep(shapes_of(args, kwargs), variant)
+                call = CompiledCall(variant, leaves, *ends) if ends is not None else None
+                recorded = Recorded(None, variant, call, observer.impurities)
+                self._keep(key_of(leaves, structure), leaves, shapes, recorded)
+
+    def _noting(self, leaves: list[Any], capture_as_const: bool, observer: Observer | None) -> Recording:
+        return Recording(
+            leaves,
+            symbolic=True,
+            capture_as_const=capture_as_const,
+            symbolic_shape=self.symbolic_shape,
+            observer=observer,
+        )
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.
@@ -139,14 +150,9 @@ class AheadOfTime(ABC):
                     f"say the types of the arguments of {self.__name__}, as in export(path, 'f32[64,784]')"
                 )
         args, kwargs = stand_ins((args, kwargs))
-        session = Recording(
-            flatten((args, kwargs))[0],
-            symbolic=True,
-            capture_as_const=True,
-            without_host=False,
-            symbolic_shape=self.symbolic_shape,
-        )
-        record, ends = _recorded(session, lambda: self.__wrapped__(*args, **kwargs), True)
+        observer = self._observer(args, kwargs, flatten((args, kwargs))[0])
+        session = self._noting(observer.leaves, True, observer)
+        record, ends = _recorded(session, functools.partial(self.__wrapped__, *args, **kwargs))
         if ends is None:
             raise ExportError(
                 f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
@@ -156,30 +162,28 @@ class AheadOfTime(ABC):
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
 
 
-#: How the result of a call is nested, and where each of its values comes from.
-_Ends = tuple[Structure, tuple[int | None, ...]]
-
-
-def _recorded(session: Recording, body: Callable[[], Any], wants_ends: bool) -> tuple[Record, _Ends | None]:
-    """What `body` did, and its ends unless it has looked at values; nothing is run."""
+def _recorded(session: Recording, body: Callable[[], Any]) -> tuple[Record, Ends | None]:
+    """What `body` did, and its ends unless it must run at each call; nothing is run."""
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
     try:
-        return session.note(_noted, session, body, wants_ends)
+        return session.note(_noted, session, body)
     finally:
         session.forget()
 
 
-def _noted(session: Recording, body: Callable[[], Any], wants_ends: bool) -> tuple[Record, _Ends | None]:
-    result = [body()]
-    session.find_kept(result)
-    ends = results_of(result.pop(), session) if wants_ends and not session.reads else None
+def _noted(session: Recording, body: Callable[[], Any]) -> tuple[Record, Ends | None]:
+    observer = session.observer
+    if observer is None:
+        body()
+        return session.finish(), None
+    result = [observer.run(body)]
+    ends = results_of(result[0], session) if not observer.impurities else None
     record = session.finish()
-    if ends is not None:
-        session.check_known()
-    if record.kept:
-        session.compute_living()
-    return record, ends
+    record.guards = observer.guards
+    result.clear()
+    session.check_skippable()
+    return record, ends if not observer.impurities else None
 
 
 def _names(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[str]:

@@ -26,6 +26,17 @@ def key_of(leaves: Sequence[Any], structure: Structure) -> tuple[Any, ...]:
     return (structure, _shared_places(leaves), *map(_leaf_key, leaves))
 
 
+def without_sizes(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What is equal in the keys of calls that differ in lengths of axes and values of numbers alone."""
+    return (*key[:2], *map(_without_size, key[2:]))
+
+
+def _without_size(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(key) == 4:
+        return key[0], len(key[1]), key[2], key[3]
+    return key[:1] if key[0] in (int, float) else key
+
+
 def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
     """For each Tensor the first place where it stands itself; empty when all differ."""
     tensors = [id(t) for t in leaves if isinstance(t, Tensor)]

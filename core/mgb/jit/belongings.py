@@ -6,13 +6,17 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..autodiff import GradManager
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from .surroundings import attributes_of
 
 #: Numbers and the like, which are compared by value; anything else by identity.
 _PLAIN = (bool, int, float, str, tuple, type(None))
+
+
+#: What an attribute holds that belongs to its object; None may become one of the others.
+_PARTS = (Tensor, Module, Optimizer, GradManager, type(None))
 
 
 class Belongings:
@@ -37,7 +41,7 @@ class Belongings:
 
     def __init__(self, objects: Sequence[Any], instance: Any = None) -> None:
         self._instance = None if instance is None or isinstance(instance, Module) else instance
-        inside = [] if self._instance is None else attributes_of(self._instance).values()
+        inside = [] if self._instance is None else _parts_of(self._instance)
         every = [*objects, *([instance] if isinstance(instance, Module) else inside)]
         trees = [o for o in every if isinstance(o, Module)]
         self.optimizers = [o for o in every if isinstance(o, Optimizer)]
@@ -57,6 +61,10 @@ class Belongings:
         Values of Tensors, and numbers that a step asks for anew, may change.
         """
         return list(map(_OptimizerGuard, self.optimizers))
+
+
+def _parts_of(instance: Any) -> list[Any]:
+    return [value for value in getattr(instance, "__dict__", {}).values() if isinstance(value, _PARTS)]
 
 
 def _tensors_in(value: Any) -> Iterator[Tensor]:

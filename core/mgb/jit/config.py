@@ -19,6 +19,9 @@ _SWITCHES = frozenset(
     }
 )  # fmt: skip
 
+#: Options that are True, False, or None for neither.
+_CHOICES = frozenset({"run_body", "cuda_graph"})
+
 _SHOWN = {None: "UNSET", False: "OFF", True: "ON"}
 
 #: The fields of SublinearMemoryConfig that the environment overrides.
@@ -71,6 +74,8 @@ def check_options(owner: str, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name in _SWITCHES and not isinstance(value, bool | np.bool_):
             raise TraceInputError(f"{owner}({name}={value!r}): it is a switch; give True or False")
+        if name in _CHOICES and not isinstance(value, bool | np.bool_ | None):
+            raise TraceInputError(f"{owner}({name}={value!r}): give True, False or None")
     level = options.get("opt_level", 0)
     if isinstance(level, bool) or not isinstance(level, int | np.integer) or not 0 <= level <= 3:
         raise TraceInputError(f"{owner}(opt_level={level!r}): give 0, 1, 2 or 3, the default")
@@ -126,3 +131,18 @@ def _overridden(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
                     f"{variable.name}={text!r}: {variable.meaning} ({error}); correct or unset it"
                 ) from error
     return given
+
+
+def which_calls_run(owner: str, run_body: bool | None, without_host: bool) -> bool | None:
+    """The option ``run_body``, which MegEngine's ``without_host=True`` sets to False.
+
+    Raises
+    ------
+    TraceInputError
+        The two contradict each other.
+    """
+    if without_host and run_body:
+        raise TraceInputError(
+            f"{owner}(run_body=True, without_host=True): without_host is a name for run_body=False; give one"
+        )
+    return False if without_host else run_body

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import forking
 from ..tensor import Tensor
+from .environment import Impurity
 from .record import CUTS, Entry, Literal, Ref
 from .variant import Variant
 from .variants import Variants, most_like
@@ -129,20 +130,39 @@ class Families:
         return None
 
 
-class Hosted:
-    """A ``without_host`` call whose body must run: for arguments of one key, whose ids in it stay taken.
+class Impure:
+    """Calls whose body must run at each: those of arguments that are alike but for sizes and numbers.
+
+    What a body writes outside it may write once, as when it makes something at its first call. So it is
+    recorded again a few times, in case it is pure then.
 
     Attributes
     ----------
-    keeps : bool
-        The body keeps Tensors, and these may say what it does next: other ops than recorded may follow.
+    families : Families
+        What was recorded of such calls.
     """
 
-    def __init__(self, leaves: Sequence[Any], keeps: bool) -> None:
-        self.keeps = keeps
-        self.leaves = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
+    def __init__(self, leaves: Sequence[Any]) -> None:
         self.families = Families()
+        self._leaves = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]  # whose ids stay taken
+        self._calls = self._attempts = 0
+        self._reasons: frozenset[str] = frozenset()
 
+    def is_due(self) -> bool:
+        """Asked at each call: shall it be recorded again?"""
+        self._calls += 1
+        return self._attempts < _ATTEMPTS and self._calls + 1 == 1 << self._attempts
+
+    def found(self, impurities: Sequence[Impurity]) -> bool:
+        """Told why a body that was recorded must run; is that new?"""
+        lasting = any(impurity.lasts for impurity in impurities)
+        self._attempts = _ATTEMPTS if lasting else self._attempts + 1
+        known, self._reasons = self._reasons, self._reasons.union(map(str, impurities))
+        return known != self._reasons
+
+
+#: How often a body that was impure is recorded: at the first call, the second, the fourth, the eighth.
+_ATTEMPTS = 4
 
 #: Sets of shapes that are remembered as those of calls to be recorded.
 _PARTED = 256

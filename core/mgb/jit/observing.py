@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..tensor import Tensor, run_in
-from .held import held_elsewhere, places_in, references
-from .reach import found_elsewhere
+from ..tensor import Tensor
 from .record import Binding, Expected, Outside, Pin, Record, Ref
 from .session import CallSession
 
@@ -39,10 +35,8 @@ class Observing(CallSession):
         self._given_grads: set[int] = set()  # the ids of those that were given one, which may be the old one
         self._own_grads: list[weakref.ref[Tensor]] = []  # Tensors of the body that were given one
         self._watched: dict[int, weakref.ref[Tensor]] = {}
-        self._held_before: dict[int, int] = {}
         self._returned: list[Any] = []
-        self._kept: frozenset[int] = frozenset()  # the ids of Tensors that are held elsewhere than as results
-        #: The ids of arguments that the body could also find by another way.
+        #: The ids of Tensors that the body also came by in another way than as arguments or as a ``grad``.
         self.found_elsewhere: frozenset[int] = frozenset()
 
     @abstractmethod
@@ -91,61 +85,17 @@ class Observing(CallSession):
         """Told of the Tensors in the result, before `finish`."""
         self._returned += tensors
 
-    def find_kept(self, result: list[Any] | None = None) -> None:
-        """Find what Python keeps of the body, before `finish`.
-
-        Parameters
-        ----------
-        result : list, optional
-            Holds the result, which nobody else does; left out where nobody but this session has that.
-        """
-        given = (t._grad for key, (t, _, _) in self._grads.items() if key in self._given_grads)
-        result = self._returned if result is None else result
-        grads = Counter(map(id, given))
-        self._kept = held_elsewhere(self._own_alive, result, grads + Counter(map(id, self._holds())))
-        if self._held_before:
-            self.record.kept_leaves = self._kept_leaves(result, grads)
-
-    def _kept_leaves(self, result: list[Any], grads: Counter[int]) -> frozenset[int]:
-        """The places of arguments that more holds than before, beside the result and known ``grad`` slots."""
+    def escaped(self) -> str | None:
+        """Where a Tensor was made that is alive although the body has ended and its result is gone."""
+        given = {id(t._grad) for key, (t, _, _) in self._grads.items() if key in self._given_grads}
         for _ in range(2):
-            before, now, places = self._held_before, self._holding_leaves(), places_in(result)
-            more = [key for key, n in now.items() if n > before.get(key, n) + places[key] + grads[key]]
-            if not more:
-                break
+            found = (t for reference in list(self._own.values()) if (t := reference()) is not None)
+            alive = [t for t in found if id(t) not in given]
+            if not alive:
+                return None
             gc.collect()  # what only refers to itself is nowhere
-        if more and threading.active_count() > 1:  # one may hold an argument only to call us with it
-            more = [key for key in self._found_now(more) if key not in self.found_elsewhere]
-        return frozenset([self._leaf_tensors[key] for key in more])
-
-    def _found_now(self, keys: Iterable[int]) -> frozenset[int]:
-        """Those of some arguments that can be found elsewhere than in calls that are running."""
-        leaves = [self._leaf_references[key]() for key in keys]
-        return run_in(None, found_elsewhere, leaves, None, {})  # what leads to this session leads nowhere
-
-    def note_arguments(self) -> None:
-        """Count, right before the body runs, what holds the arguments."""
-        self._held_before = self._holding_leaves()
-
-    def _holding_leaves(self) -> dict[int, int]:
-        """By the id of a Tensor among the arguments: by how much it is held, beside by this session."""
-        held = references([t for r in self._leaf_references.values() if (t := r()) is not None])
-        ours = Counter(map(id, self._holds()))
-        return {key: count - ours[key] for key, count in held.items()}
-
-    def _holds(self) -> Iterator[Any]:
-        """The Tensors outside that this session holds, as often as it does."""
-        for tensor, *_ in self._before.values():
-            yield tensor
-        for tensor, grad, _ in self._grads.values():
-            yield tensor
-            yield grad
-        for original, _ in self._originals.values():
-            yield original
-
-    def _own_alive(self) -> list[Tensor]:
-        """The living Tensors that the body made, each once: by an op, of data, or as an alias."""
-        return [t for reference in list(self._own.values()) if (t := reference()) is not None]
+        steps = [t._index for t in alive if t._session is self]
+        return self.entry(min(steps)).source if steps else self.record.entries[-1].source
 
     def _value_bindings(self) -> list[Binding]:
         owners = {}

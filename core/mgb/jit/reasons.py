@@ -144,7 +144,8 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
 
 def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[str]) -> str:
     """Why the recorded call of the function `name` does not serve arguments of the same types any more."""
-    changed = _of_surroundings(record)
+    changed = record.guards.why(leaves) if record.guards is not None else None
+    changed = changed or _of_modules(record)
     if changed is not None:
         return changed
     for expected in record.expected:
@@ -162,30 +163,21 @@ def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[st
     for pin in record.pins:
         leaf = pin.place.leaf
         if leaf is not None and not pin.place.of_grad and leaves[leaf] is not pin.tensor():
-            return (
-                f"{names[leaf]} of {name} is another Tensor than recorded, which could be found elsewhere too"
-            )
+            return f"{names[leaf]} of {name} is another Tensor than the one that it also finds elsewhere"
     return f"a Tensor outside of {name} is another one than recorded"
 
 
-def _of_surroundings(record: Record) -> str | None:
-    """What has changed in the Modules that the body called, and in what it is a method of."""
+def _of_modules(record: Record) -> str | None:
+    """What has changed in the Modules that the body called."""
     for module, attributes in record.modules:
         for attribute, value in attributes.items():
             now = vars(module).get(attribute)
             if now is not value:
                 shown = "another object" if isinstance(now, Tensor) or hasattr(now, "forward") else repr(now)
                 return f"Module {module.__class__.__name__} was changed: {attribute} is {shown}"
-    instance, attributes = record.instance or (None, {})
-    for attribute, value in attributes.items():
-        if vars(instance).get(attribute) is not value:
-            return f"{instance.__class__.__name__} was changed: {attribute} is another object"
     for contents in record.contents:
         if not contents.are_same():
             return str(contents)
-    for variable in record.variables:
-        if variable.now() is not variable.value:
-            return f"the variable {variable.name} outside of the function holds another object"
     return of_trainers(record)
 
 

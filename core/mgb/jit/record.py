@@ -14,7 +14,7 @@ from ..apply import caller, evaluate
 from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..tensor import Tensor
 from ..tracing import make_node
-from .surroundings import Contents, State, Surroundings, Variable, contents_of, decisive
+from .surroundings import Contents, State, contents_of, decisive
 
 
 def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
@@ -132,6 +132,8 @@ class External:
         It is the value of the ``grad`` of `leaf` or `owner`.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
+    made : array or None
+        What the body made of data, which is the same again as long as it sees the same.
     """
 
     node: Node
@@ -140,6 +142,15 @@ class External:
     origin: Callable[[], float] | None = None
     source: str = ""
     of_grad: bool = False
+    made: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What is no Tensor in a result: the same `value` at each call, or, if it is `copied`, a copy of that."""
+
+    value: Any
+    copied: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -225,24 +236,13 @@ class Record:
         Those that the body called or changed, with the attributes that say what they do.
     contents : list of Contents
         Of the containers in `modules`.
-    instance : (object, dict) or None
-        What the function is a method of, if that is no Module, with its Tensors, Modules and Optimizers.
     changes : str or None
         What the body changes in its `modules`, in words: it would do something else after that.
     pins : list of Pin
     watched : list of Outside
         The Tensors outside whose gradients a tape of the body wanted; it need not have met them.
-    kept : frozenset of int
-        The steps whose Tensors Python keeps elsewhere than in the result, or with a ``grad`` that the body
-        gave them: only the body can renew these.
-    keeps_data : bool
-        Does Python keep a Tensor that the body made without an op: of data, or as an alias?
-    kept_leaves : frozenset of int
-        The arguments that Python keeps since the body has run, by their places.
     trainers : list of (weak reference, int)
         The GradManagers and Optimizers that worked in the body, with their revisions.
-    variables : list of Variable
-        Those from outside of the body that held a Tensor, Module, Optimizer or GradManager.
     same : tuple of int
         For each different Tensor among the arguments, then for each ``grad`` that is used, the first place in
         this order where the same Tensor stands.
@@ -252,6 +252,8 @@ class Record:
         The constants that were values of Tensors outside, by their nodes.
     arrangement : Structure or None
         How the arguments were nested and named, so which one stands at which place.
+    guards : Guards or None
+        What the body was seen to read outside, as it was.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -260,20 +262,16 @@ class Record:
     expected: list[Expected] = field(default_factory=list)
     modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     contents: list[Contents] = field(default_factory=list)
-    instance: tuple[Any, dict[str, Any]] | None = None
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
     pins: list[Pin] = field(default_factory=list)
     watched: list[Outside] = field(default_factory=list)
-    kept: frozenset[int] = frozenset()
-    kept_leaves: frozenset[int] = frozenset()
-    keeps_data: bool = False
     trainers: list[tuple[weakref.ref[Any], int]] = field(default_factory=list)
-    variables: list[Variable] = field(default_factory=list)
     same: tuple[int, ...] = ()
     returned: tuple[int | Outside | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)
     arrangement: Any = None
+    guards: Any = None
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
@@ -286,9 +284,10 @@ class Record:
             trainers=self.trainers,
             statics=statics,
             arrangement=self.arrangement,
+            guards=self.guards,
         )
 
-    def note(self, modules: Sequence[Any], before: Iterable[State | Surroundings]) -> None:
+    def note(self, modules: Sequence[Any], before: Iterable[State]) -> None:
         """Note `modules` as they are now, after the body, which found them as `before` says."""
         self.modules = [(module, decisive(module)) for module in modules]
         self.contents = [contents for module in modules for contents in contents_of(module)]
@@ -340,11 +339,6 @@ class Record:
     def signature(self) -> tuple[Spec, ...]:
         """The specs of everything that comes from outside."""
         return tuple(e.node.spec for e in self.externals)
-
-    @property
-    def keeps(self) -> bool:
-        """Does Python keep something of each call, so that the body must run at each?"""
-        return bool(self.kept or self.kept_leaves or (self.keeps_data and self.changes is None))
 
     def gone(self) -> str | None:
         """Where a Tensor was used that Python has let go of since: what stands there now only it knows."""

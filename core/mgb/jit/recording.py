@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
 
 from .. import dtypes
 from ..apply import caller, evaluate
 from ..autodiff import GradManager
-from ..errors import RecordOnlyError, SymbolicReadError, TraceError, UnknownInputError
+from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
 from ..tensor import CONSTANT, Tensor, place, run_in, wrap
+from .environment import Observer
 from .observing import Observing
 from .record import (
-    CUTS,
     END,
     EXCLUDE,
     READ,
     Entry,
     External,
+    Given,
     Literal,
     Outside,
     Record,
     Ref,
     external_ref,
 )
-from .surroundings import State, Surroundings
+from .surroundings import State
+from .tree import flatten
+
+#: What nobody can change.
+_CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,10 +51,10 @@ class Recording(Observing):
         Note the ops and run none of them.
     capture_as_const : bool
         Tensors that are not arguments become constants.
-    without_host : bool
-        The body will not run again: refuse what it alone could supply.
     symbolic_shape : bool
         Shapes are Tensors in the body.
+    observer : Observer, optional
+        Watches what the body reads and writes outside, so that it need not run again.
 
     Attributes
     ----------
@@ -64,14 +71,14 @@ class Recording(Observing):
         *,
         symbolic: bool,
         capture_as_const: bool,
-        without_host: bool,
         symbolic_shape: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         super().__init__(leaves)
-        self.takes_data = capture_as_const  # may what the body makes of data be constant?
+        self.leaves = leaves
         self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
-        self._capture_as_const, self._without_host = capture_as_const, without_host
-        self._undone = self._saw_outside = False
+        self._capture_as_const, self.observer = capture_as_const, observer
+        self._undone = False
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._made: dict[int, Any] = {}
@@ -81,9 +88,7 @@ class Recording(Observing):
         self._modules: dict[int, Any] = {}
         self._states: list[State] = []  # of the modules, as the body found them
         self._instance: Any = None  # what the body is a method of
-        self._surroundings: Surroundings | None = None  # as the body found them
         self._trainers: dict[int, weakref.ref[Any]] = {}
-        self._unknown: str | None = None  # where data that only the body can make was used first
 
     # the Session protocol
 
@@ -113,6 +118,7 @@ class Recording(Observing):
                 f"({caller()}). You can try to use trace(symbolic=False) to avoid this issue."
             )
         if not self.paused and tensor._index not in self._readable:
+            self.must_run(f"reads the value of {self.entry(tensor._index)}")
             self._cut(READ, (tensor._index,))
         return tensor._data
 
@@ -123,7 +129,7 @@ class Recording(Observing):
 
     def seen(self, tensor: Tensor) -> None:
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
-            self._saw_outside = True
+            self.must_run("reads the value of a Tensor")
 
     def created(self, tensor: Tensor) -> None:
         self._made_by_body(tensor)
@@ -139,14 +145,16 @@ class Recording(Observing):
             self._modules[id(module)] = weakref.proxy(module) if module is self._instance else module
             self._states.append(State(module))
 
-    def surround(self, function: Any, instance: Any) -> None:
-        """Told what the body is, and of what a method or None; the record does not keep that alive."""
-        is_module = hasattr(instance, "forward")
+    def surround(self, instance: Any) -> None:
+        """Told of what the body is a method, or None; the record does not keep that alive."""
         self._instance = instance
-        self._surroundings = Surroundings(function, None if is_module else instance)
-        if is_module:
+        if hasattr(instance, "forward"):
             self.entered(instance)
-        self.note_arguments()
+
+    def must_run(self, reason: str) -> None:
+        """Told why the body has to run at each call; where it must not, this raises an error."""
+        if self.observer is not None:
+            self.observer.impure(reason)
 
     # cuts
 
@@ -156,10 +164,7 @@ class Recording(Observing):
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything alive gets its value."""
-        if self._without_host:
-            raise TraceError(
-                "exclude_from_trace needs the Python body at every call; use trace(without_host=False)"
-            )
+        self.must_run("leaves the trace by exclude_from_trace")
         wanted = tuple(sorted({t._index for t in self.alive()}))
         if self._symbolic:
             self.evaluate(wanted)
@@ -173,20 +178,6 @@ class Recording(Observing):
 
     # the end
 
-    @property
-    def reads(self) -> bool:
-        """Does the body look at values, so that it must run at every call?"""
-        return self._saw_outside or any(entry.op in CUTS for entry in self.record.entries)
-
-    def check_known(self) -> None:
-        """Refuse what only the body could supply, when it is not to run again."""
-        if self._unknown is not None:
-            raise UnknownInputError(
-                f"have some unknown input tensors in trace result: the one used at {self._unknown} was made "
-                "of data inside the function, which will not run again. Make it outside, pass it as an "
-                "argument, or set `capture_as_const=True`"
-            )
-
     def finish(self) -> Record:
         """Close the sequence: what is alive now leaves the program at every call."""
         alive = self.alive()
@@ -196,35 +187,45 @@ class Recording(Observing):
         self._returned.clear()
         self._expect_grads(used)
         self._pin(used)
-        given = [t for reference in self._own_grads if (t := reference()) is not None and t._grad is not None]
-        kept = [t for t in alive if id(t) in self._kept]
-        self.record.kept = frozenset([t._index for t in (*given, *kept)])
-        self.record.keeps_data = not self._kept <= set(map(id, kept))
         watched = ((key, r) for key, r in self._watched.items() if r() is not None)
         self.record.watched = [Outside(r, self._leaf_tensors.get(key)) for key, r in watched]
         trainers = [(r, trainer._revision) for r in self._trainers.values() if (trainer := r()) is not None]
         self.record.trainers = trainers
-        if self._without_host or self._capture_as_const:
-            self._note_surroundings()
+        self.record.note(list(self._modules.values()), self._states)
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
 
-    def _holds(self) -> Iterator[Any]:
-        yield from super()._holds()
-        for state in self._states:
-            yield from state.holds()
-        if self._surroundings is not None:
-            yield from self._surroundings.holds()
+    def given(self, value: Any) -> Given | None:
+        """What is no Tensor in the result, at each call that skips the body."""
+        if isinstance(value, _CONSTANT) or not self.observer.is_fresh(value):
+            return Given(value)
+        if isinstance(value, np.ndarray):
+            return Given(value.copy(), copied=True)
+        self.must_run(f"returns an object that it makes, a {type(value).__name__}")
+        return None
 
-    def _note_surroundings(self) -> None:
-        """What decides what the body does, as it left it."""
-        before = self._surroundings
-        self.record.note(list(self._modules.values()), [*self._states, *([before] if before else [])])
-        if before is not None:
-            after = before.later()
-            self.record.variables = after.variables
-            if self._instance is not None and not hasattr(self._instance, "forward"):
-                self.record.instance = weakref.proxy(self._instance), after.attributes
+    def handed_out(self, result: Any) -> Any:
+        """The result with new Tensors in place of those that the body made, which nothing holds then."""
+        leaves, structure = flatten(result)
+        given = {id(t._grad) for key, (t, _, _) in self._grads.items() if key in self._given_grads}
+        new: dict[int, Any] = {}
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and self.is_own(leaf) and id(leaf) not in given:
+                new[id(leaf)] = wrap(leaf._data, leaf._device)
+        return structure.build(iter([new.get(id(leaf), leaf) for leaf in leaves]))
+
+    def check_skippable(self) -> None:
+        """What shows after the call: reasons why the body must run again although it seemed pure."""
+        if self.record.changes is not None:
+            self.must_run(self.record.changes)
+        self.check_kept()
+
+    def check_kept(self) -> None:
+        """Tensors that the body keeps elsewhere than in its result, and those that it let go of."""
+        if (where := self.record.gone()) is not None:
+            self.must_run(f"takes the Tensor used at {where} from where it leaves none or another one")
+        if (where := self.escaped()) is not None:
+            self.must_run(f"keeps a Tensor that it makes at {where}")
 
     def release(self) -> None:
         for tensor in self.alive():
@@ -300,13 +301,13 @@ class Recording(Observing):
     def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:
         made_here = id(array) in self._made
         origin = self._origins.get(id(array))
-        if made_here and origin is None and self._unknown is None:
-            self._unknown = caller()
         owner = None if made_here else weakref.ref(tensor)
         self._remember(tensor)
         spec = Spec(array.shape, array.dtype, tensor._device)
         source = caller()
-        self.record.externals.append(External(input_node(spec, source), leaf, owner, origin, source))
+        external = External(input_node(spec, source), leaf, owner, origin, source)
+        external.made = array if made_here and origin is None else None
+        self.record.externals.append(external)
         self.fed.append(array)
         self._numbers[id(tensor), id(array)] = len(self.fed) - 1
         return len(self.fed) - 1

@@ -7,29 +7,38 @@ from typing import Any
 from ..apply import caller
 from ..errors import TraceOutputError
 from ..tensor import Tensor
-from .record import Literal
+from .record import Given, Literal, Ref
 from .recording import Recording
 from .tree import Structure, flatten
 
+#: How the result of a call is nested, and where each of its leaves comes from.
+Ends = tuple[Structure, tuple[Ref | Given | None, ...]]
 
-def results_of(result: Any, session: Recording) -> tuple[Structure, tuple[int | None, ...]]:
+
+def results_of(result: Any, session: Recording) -> Ends:
     """How the result of the first call is nested and where each of its values comes from.
 
     Raises
     ------
     TraceOutputError
-        Something in it is neither a Tensor of this trace nor None.
+        Nobody has watched the body, and something in it is neither a Tensor of this trace nor None.
     """
     leaves, structure = flatten(result)
-    refs: list[int | None] = []
-    for leaf in leaves:
-        ref = session.ref(leaf) if isinstance(leaf, Tensor) else leaf
-        if ref is not None and (ref is leaf or isinstance(ref, Literal)):
-            raise TraceOutputError(
-                f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: "
-                "a value that Python computes would be frozen at its first value; return Tensors, or use "
-                "trace(without_host=False)"
-            )
-        refs.append(ref)
-    session.returned(leaves)
+    refs = [_ref_of(leaf, session) for leaf in leaves]
+    session.returned([leaf if isinstance(leaf, Tensor) else None for leaf in leaves])
     return structure, tuple(refs)
+
+
+def _ref_of(leaf: Any, session: Recording) -> Ref | Given | None:
+    if leaf is None:
+        return None
+    if isinstance(leaf, Tensor):
+        ref = session.ref(leaf)
+        if not isinstance(ref, Literal):
+            return ref
+    elif session.observer is not None:
+        return session.given(leaf)
+    raise TraceOutputError(
+        f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: "
+        "a value that Python computes would be frozen at its first value; return Tensors"
+    )

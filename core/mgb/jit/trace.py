@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import forking
+from .. import config, forking
 from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
@@ -15,17 +15,17 @@ from ..ir import Graph
 from ..tensor import ACTIVE, Tensor, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, key_of, names_of, shapes_of
+from .arguments import check_tensors, key_of, names_of, shapes_of, without_sizes
 from .binding import Bindable
+from .call import MISS, CompiledCall, Recorded
 from .captured import Captured
-from .config import GraphOptimizationConfig, check_options, memory_config
+from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .dump import Dumpable
-from .families import Families, Hosted
-from .hostless import MISS, HostlessCall, with_new
+from .environment import Observer
+from .families import Families, Impure
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
 from .profiling import History, Profilable
-from .reach import found_elsewhere
 from .record import Record
 from .recording import Recording
 from .replay import Replay
@@ -33,7 +33,7 @@ from .results import results_of
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
-from .variants import most_like
+from .variants import Variants, most_like
 
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 _STATES = 8
@@ -43,8 +43,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
-    Later calls run the body again, match each op against the record, and run the compiled program when a
-    value is wanted. With ``without_host=True`` later calls skip the body.
+    Later calls skip the body and run the compiled program, as long as everything outside that the body was
+    seen to read is unchanged. A body that has to run at every call, see `run_body`, is run and matched, op by
+    op, against the record.
 
     It works on functions and on methods, where each instance has its own record. It is pickled by its name,
     as functions are.
@@ -62,16 +63,15 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     record_only : bool
         Only record, at every call, as `symbolic` and `capture_as_const` say: nothing is run, results have
         no values, Tensors outside stay as they are. For what looks at the graph.
+    run_body : bool, optional
+        When is the Python body run? ``None``, the default: to be recorded, once for each kind of arguments,
+        and again when something outside that it read has changed; at every call, and matched, if it writes
+        outside itself, reads a Tensor's value or calls what is not known to be pure. ``stats()`` names the
+        line. ``True``: at every call, as MegEngine does. ``False``: a body that would have to run at every
+        call is refused at the first, with the line. While a `GradManager` outside records the call, the body
+        runs. ``MGB_RUN_BODY=1`` runs every body.
     without_host : bool
-        Skip Python from the second call on. Parameters, optimizer state and ``lr`` stay live. A body that
-        reads values, keeps a new Tensor or an argument elsewhere than in its result, or is called while a
-        `GradManager` outside records it, keeps running Python, as without this option. A Module that is
-        called in the body and has changed since, by ``eval()``, another Parameter, layer or hook, makes the
-        body run and be recorded again; so does another Tensor in a variable outside that the body names, and
-        an ``attach`` or ``add_param_group`` of what works in it. A Module that the body itself changes makes
-        it run each time; other Python state that the body looks at is that of the first call. Arguments that
-        the body could also find elsewhere, such as global Tensors, may make it run at a second call with
-        others.
+        MegEngine's name for ``run_body=False``.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     symbolic_shape : bool
@@ -101,6 +101,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         On a later call: the body did something else than before. The trace stays usable.
     TraceInputError
         An option or argument that this trace cannot take.
+    ImpureBodyError
+        With ``run_body=False``, at a first call: the body would have to run at every call.
     MemoryConfigError
         Both ways to save memory at once.
     """
@@ -123,6 +125,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         opt_level: int = 3,
         graph_opt_config: GraphOptimizationConfig | None = None,
         symbolic_shape: bool = False,
+        run_body: bool | None = None,
         without_host: bool = False,
         imperative: bool = False,
         fast_math: bool = False,
@@ -136,11 +139,11 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         settings = {name: given[name] for name in trace.__init__.__kwdefaults__ or ()}
         check_options(type(self).__name__, settings)
         super().__init__(function, settings)
-        config = graph_opt_config or GraphOptimizationConfig()
+        fuses = graph_opt_config or GraphOptimizationConfig()
         self.options = Options(
             opt_level=opt_level,
-            fuse_reduce=config.jit_fuse_reduce,
-            fuse_dimshuffle=config.jit_fuse_dimshuffle,
+            fuse_reduce=fuses.jit_fuse_reduce,
+            fuse_dimshuffle=fuses.jit_fuse_dimshuffle,
             fast_math=fast_math,
             backend=backend,
             memory=memory_config(sublinear_memory_config, dtr_config),
@@ -150,17 +153,17 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self.symbolic = symbolic or record_only
         self.capture_as_const = capture_as_const or record_only
         self.record_only = record_only
-        self.without_host = without_host
+        self.run_body = which_calls_run(type(self).__name__, run_body, without_host)
         self.imperative = imperative
         self.symbolic_shape = symbolic_shape
         self._statistics = Statistics()
         self._history = History() if profiling else None
         self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
-        self._hostless: Kept[list[HostlessCall]] = Kept()  # the newest first
-        self._hosted: Kept[Hosted] = Kept()
+        self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
+        self._calls: Kept[list[CompiledCall]] = Kept()  # the newest first
+        self._impure: Kept[Impure] = Kept()
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
-        self._changes: str | None = None  # what the latest body changed that decides what it does
         self._lock = forking.lock()
 
     # calling
@@ -183,9 +186,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             check_tensors(args)
         if self.record_only:
             return self._call_record_only(args, kwargs, self._families[taped])
-        if self.without_host and not taped:
-            return self._call_hostless(args, kwargs)
-        return self._call_with_host(args, kwargs, self._families[taped])
+        if taped or not self._skips:
+            return self._call_with_body(args, kwargs, self._families[taped])
+        return self._call_skipping(args, kwargs)
 
     def _call_record_only(self, args: Any, kwargs: Any, families: Families) -> Any:
         result, variant = self._note(args, kwargs)
@@ -193,7 +196,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._statistics.recorded()
         return result
 
-    def _call_with_host(self, args: Any, kwargs: Any, families: Families, *, lenient: bool = False) -> Any:
+    # the body is run, and matched
+
+    def _call_with_body(self, args: Any, kwargs: Any, families: Families) -> Any:
         shapes = shapes_of(args, kwargs)
         variants, known = families.of(shapes, args, kwargs)
         if variants is None:
@@ -201,10 +206,21 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 variants, known = families.of(shapes, args, kwargs)  # another thread may have been faster
                 if variants is None:
                     return self._record_new(args, kwargs, families, shapes)
+        return self._replay(variants, known, args, kwargs, families, shapes)
+
+    def _replay(
+        self,
+        variants: Variants,
+        known: Variant | None,
+        args: Any,
+        kwargs: Any,
+        families: Families,
+        shapes: tuple[Any, ...],
+    ) -> Any:
         follows = known or variants.oldest()
         session = Replay(follows, variants, self._regrown, self.imperative, known is None)
         session.symbolic_shape = self.symbolic_shape
-        session.lenient = lenient
+        session.lenient = self._skips
         before = ACTIVE.get()
         try:  # as `run_in`, without a call more
             ACTIVE.set(session)
@@ -247,13 +263,16 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         elif self._statistics.records:
             records = "records" if families is self._families[True] else "does not record"
             reason = f"a GradManager outside of {self.__name__} {records} this call"
-        result, variant = self._record(args, kwargs)
+        session = self._recording(*flatten((args, kwargs)), None)
+        result, variant = session.watch_over(self._record, session, args, kwargs)
         families.keep(shapes, variant)
         if reason is not None:
             self._statistics.again(reason)
         return result
 
-    def _call_hostless(self, args: Any, kwargs: Any) -> Any:
+    # the body is skipped
+
+    def _call_skipping(self, args: Any, kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         key = key_of(leaves, structure)
         result = self._served(key, leaves, args, kwargs)
@@ -261,110 +280,92 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             return result
         with self._lock:
             result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
-            if result is not MISS:
-                return result
-            reason = self._reason_of(key, leaves, args, kwargs)
-            result, variant, new = self._record_hostless(args, kwargs, leaves)
-            if new is None or variant.record.changes is None:
-                self._keep_call(key, leaves, shapes_of(args, kwargs), variant, new)
-            self._changes = variant.record.changes
-            if reason is not None:
-                self._statistics.again(reason)
+            if result is MISS:
+                reason = self._reason_of(key, leaves, args, kwargs)
+                session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
+                recorded = session.watch_over(self._record_observed, session, args, kwargs)
+                self._keep(key, leaves, shapes_of(args, kwargs), recorded)
+                if reason is not None:
+                    self._statistics.again(reason)
+                result = recorded.result
         return result
 
     def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """The result by what was recorded for `key`, or `MISS`."""
-        hosted = self._hosted.get(key)
-        if hosted is not None:
-            return self._call_with_host(args, kwargs, hosted.families, lenient=hosted.keeps)
-        for call in self._hostless.get(key) or ():
+        for call in self._calls.get(key) or ():
             result = call.run(leaves)
             if result is not MISS:
                 if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
                     self._plain = self._watched(call.run)
                 return result
+        impure = self._impure.get(without_sizes(key))
+        if impure is not None and not impure.is_due():
+            return self._call_with_body(args, kwargs, impure.families)
         return MISS
 
-    def _keep_call(
-        self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
-    ) -> None:
-        if call is not None:
-            calls = with_new(self._hostless.get(key) or (), call)
-            self._hostless.keep(key, calls[:_STATES], leaves, most_like(variant))
-        else:
-            hosted = Hosted(leaves, variant.record.keeps)
-            hosted.families.keep(shapes, variant)
-            self._hosted.keep(key, hosted, leaves, most_like(variant))
+    def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
+        """Keep what was recorded, for calls like it."""
+        most, pattern = most_like(recorded.variant), without_sizes(key)
+        if recorded.call is not None:
+            self._calls.keep(key, [recorded.call, *(self._calls.get(key) or ())][:_STATES], leaves, most)
+            return
+        impure = self._impure.get(pattern) or Impure(leaves)
+        impure.families.keep(shapes, recorded.variant)
+        if impure.found(recorded.impurities):
+            self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
+        self._impure.keep(pattern, impure, leaves, most)
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
-        """Why no recorded call could skip the body for arguments with `key`; None if there is none yet."""
-        if not self._statistics.records:
-            return None
+        """Why no recorded call serves arguments with `key`; None if there is none yet."""
         names = names_of(args, kwargs)
-        alike = self._hostless.get(key)
+        alike = self._calls.get(key)
         if alike:
             return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
-        known = [*self._hosted, *self._hostless]
-        if not known and self._changes is not None:
-            return f"{self._changes}: {self.__name__} is recorded at every call"
-        if not known:
-            return f"a GradManager outside of {self.__name__} does not record this call"
-        return reasons.of_keys(self.__name__, known, key, names)
+        known = list(self._calls)
+        return reasons.of_keys(self.__name__, known, key, names) if known else None
 
     # recording
 
-    def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
-        leaves, arrangement = flatten((args, kwargs))
-        session = self._recording(leaves, without_host=False)
+    def _recording(self, leaves: list[Any], arrangement: Structure, observer: Observer | None) -> Recording:
+        session = Recording(
+            leaves,
+            symbolic=self.symbolic,
+            capture_as_const=self.capture_as_const,
+            symbolic_shape=self.symbolic_shape,
+            observer=observer,
+        )
         session.is_call = True
         session.record.arrangement = arrangement
-        return session.watch_over(self._record_body, session, args, kwargs)
+        session.surround(self._is_method_of())
+        return session
 
-    def _record_body(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
+    def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
+        return Observer(leaves)
+
+    def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
+        """Run the body, which will run at later calls as well."""
         result = run_in(session, self.__wrapped__, *args, **kwargs)
         if self.capture_as_const:
             self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
         return result, self._close(session, session.finish())
 
-    def _record_hostless(
-        self, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> tuple[Any, Variant, HostlessCall | None]:
-        found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
-        session = self._recording(leaves, without_host=True)
-        session.is_call = True
-        session.found_elsewhere = found
-        result, variant, ends = session.watch_over(self._record_hostless_body, session, args, kwargs)
-        if ends is None:
-            return result, variant, None
+    def _record_observed(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
+        """Run the body and find out whether it has to run at later calls."""
+        observer = session.observer
+        assert observer is not None
+        box = [run_in(session, observer.run, self.__wrapped__, *args, **kwargs)]
+        ends = results_of(box[0], session) if not observer.impurities else None
+        if ends is not None:
+            self._captured = Captured.of(args, kwargs, *ends, session.record)
+        variant = self._close(session, session.finish())
+        variant.record.guards = observer.guards
+        if ends is not None:
+            box.append(session.handed_out(box.pop(0)))
+            session.check_skippable()
         session.forget()
-        skips = not variant.record.keeps and variant.record.gone() is None
-        return result, variant, HostlessCall(variant, leaves, *ends) if skips else None
-
-    def _record_hostless_body(
-        self, session: Recording, args: Any, kwargs: Any
-    ) -> tuple[Any, Variant, tuple[Structure, tuple[int | None, ...]] | None]:
-        box = [run_in(session, self.__wrapped__, *args, **kwargs)]
-        session.find_kept(box)
-        result = box.pop()
-        if session.reads:
-            return result, self._close(session, session.finish()), None
-        ends = results_of(result, session)
-        self._captured = Captured.of(args, kwargs, *ends, session.record)
-        record = session.finish()
-        session.check_known()
-        return result, self._close(session, record), ends
-
-    def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
-        session = Recording(
-            leaves,
-            symbolic=self.symbolic if symbolic is None else symbolic,
-            capture_as_const=self.capture_as_const,
-            without_host=without_host,
-            symbolic_shape=self.symbolic_shape,
-        )
-        if without_host:
-            session.surround(self.__wrapped__, self._is_method_of())
-        return session
+        if observer.impurities:
+            return Recorded(box.pop(), variant, None, observer.impurities)
+        return Recorded(box.pop(), variant, CompiledCall(variant, session.leaves, *ends))
 
     def _close(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compiler)
@@ -377,7 +378,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _note(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Record one call and run nothing of it; its result has no values."""
-        session = self._recording(flatten((args, kwargs))[0], without_host=self.without_host, symbolic=True)
+        session = self._noting(flatten((args, kwargs))[0], self.capture_as_const, None)
+        session.surround(self._is_method_of())
         result, record = session.note(self._noted_body, session, args, kwargs)
         return result, Variant(record, self._compiler)
 
@@ -391,9 +393,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
-        families = [*self._families.values(), *(h.families for h in self._hosted.values())]
-        hosted = [variant for family in families for variant in family]
-        return hosted + [c.variant for calls in self._hostless.values() for c in reversed(calls)]
+        families = [*self._families.values(), *(impure.families for impure in self._impure.values())]
+        matched = [variant for family in families for variant in family]
+        return matched + [c.variant for calls in self._calls.values() for c in reversed(calls)]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""

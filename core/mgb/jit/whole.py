@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import random
@@ -25,11 +25,11 @@ from ..tensor import CONSTANT, Tensor, active_trace
 from .argument_specs import stand_ins
 from .arguments import key_of, shapes_of
 from .belongings import Belongings
+from .call import MISS, CompiledCall, Recorded
 from .captured import Captured
+from .environment import Observer
 from .guards import Constants
-from .hostless import MISS, HostlessCall
-from .reach import found_elsewhere
-from .record import External, Literal, Ref
+from .record import External, Given, Literal, Ref
 from .results import results_of
 from .trace import trace
 from .tree import Structure, flatten
@@ -44,7 +44,7 @@ class WholeRecording(UnrunRecording):
     ----------
     leaves : sequence
         The flattened arguments.
-    function : callable
+    observer : Observer
     instance : object
         What the function is a method of; it counts as an argument, and is not kept alive.
     capture_as_const : bool
@@ -54,12 +54,12 @@ class WholeRecording(UnrunRecording):
     subject = "the function"
 
     def __init__(
-        self, leaves: Sequence[Any], function: Any, instance: Any, *, capture_as_const: bool
+        self, leaves: Sequence[Any], observer: Observer, instance: Any, *, capture_as_const: bool
     ) -> None:
-        super().__init__(leaves, symbolic=True, capture_as_const=False, without_host=True)
+        super().__init__(leaves, symbolic=True, capture_as_const=False, observer=observer)
         self.belongings = Belongings(leaves, instance)
         self._held: dict[int, Tensor] = {}  # Tensors from outside that are constants now
-        self.surround(function, instance)
+        self.surround(instance)
         self.takes_data = capture_as_const
         for module in self.belongings.modules:
             self.entered(module)
@@ -77,7 +77,7 @@ class WholeRecording(UnrunRecording):
 
     def forget(self) -> None:
         super().forget()
-        self.belongings, self._surroundings = Belongings(()), None
+        self.belongings = Belongings(())
         self._states.clear()
 
     def _is_known(self, tensor: Tensor) -> bool:
@@ -98,19 +98,8 @@ class WholeRecording(UnrunRecording):
             "values, compile the parts by partial_trace"
         )
 
-    def pause(self) -> None:
-        raise TraceError(
-            f"exclude_from_trace at {caller()} needs the Python body at every call, which a function that is "
-            "compiled whole never runs again; compile its parts by partial_trace"
-        )
-
-    def _holds(self) -> Iterator[Any]:
-        yield from super()._holds()
-        yield from self._held.values()
-
     def check_known(self) -> None:
         """Refuse what is neither an argument nor in one, and new values for what is constant."""
-        super().check_known()
         for external in self.record.externals:
             if not self._is_argument(external):
                 raise UnknownInputError(
@@ -133,8 +122,8 @@ class WholeRecording(UnrunRecording):
         return told or (owner is not None and self._belongs(owner))
 
 
-class WholeCall(HostlessCall):
-    """A `HostlessCall` that also asks whether Modules and Optimizers among the arguments are as they were."""
+class WholeCall(CompiledCall):
+    """A `CompiledCall` that also asks whether Modules and Optimizers among the arguments are as they were."""
 
     guards: Sequence[Callable[[], str | None]] = ()
 
@@ -158,15 +147,6 @@ class WholeCall(HostlessCall):
         if not Constants(list(self.variant.record.captured.values()))():
             return "a Tensor that capture_as_const=True holds constant has another value"
         return next((words for guard in self.guards if (words := guard()) is not None), None)
-
-    def widened(self, other: HostlessCall) -> HostlessCall | None:
-        """As `HostlessCall.widened`; an argument that has changed makes another call."""
-        wider = super().widened(other) if self.changed() is None else None
-        if wider is None or other._leaves is None:
-            return wider
-        call = WholeCall(self.variant, other._leaves, self.structure, self.results, wider.pins)
-        call.guards = self.guards
-        return call
 
 
 class xla_trace(trace):
@@ -245,9 +225,9 @@ class xla_trace(trace):
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
         if taped:
             self._check_tapes(flatten((args, kwargs))[0])
-        return self._call_hostless(args, kwargs)
+        return self._call_skipping(args, kwargs)
 
-    def _call_hostless(self, args: Any, kwargs: Any) -> Any:
+    def _call_skipping(self, args: Any, kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         key = key_of(leaves, structure)
         result = self._served(key, leaves, args, kwargs)
@@ -262,15 +242,11 @@ class xla_trace(trace):
     def _record_call(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """Record a call, compile it if no other did the same, say why, and run it."""
         reason = self._reason_of(key, leaves, args, kwargs)
-        variant, call = self._noted_call(args, kwargs, leaves)
-        if variant.record.changes is None:
-            self._keep_call(key, leaves, shapes_of(args, kwargs), variant, call)
-            self._changes = None
-            result = (self._hostless.get(key) or [call])[0].run(leaves)
-        else:
-            self._changes = variant.record.changes
-            result = call.run(leaves)
-        if reason is not None and variant.programs:
+        call = self._noted_call(args, kwargs, leaves)
+        if call.variant.record.changes is None:
+            self._keep(key, leaves, shapes_of(args, kwargs), Recorded(None, call.variant, call))
+        result = call.run(leaves)
+        if reason is not None and call.variant.programs:
             self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
         elif reason is not None:
             self._statistics.again(reason)
@@ -289,46 +265,41 @@ class xla_trace(trace):
     def _belongings(self, leaves: Sequence[Any]) -> Belongings:
         return Belongings(leaves, self._is_method_of())
 
-    def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> tuple[Variant, WholeCall]:
+    def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> WholeCall:
         variant, structure, refs = self._noted(args, kwargs, leaves)
         call = WholeCall(variant, leaves, structure, refs)
         call.guards = self._belongings(leaves).guards()
         self._statistics.recorded()
         self._given = _without_values(args, kwargs)
-        return variant, call
+        return call
 
     def _noted(
         self, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> tuple[Variant, Structure, tuple[int | None, ...]]:
+    ) -> tuple[Variant, Structure, tuple[Ref | Given | None, ...]]:
         """One call, of which nothing is run."""
-        found = found_elsewhere(leaves, self.__wrapped__, kwargs)
-        session = self._recording(leaves, without_host=True)
-        session.found_elsewhere = found
+        session = WholeRecording(
+            leaves,
+            self._observer(args, kwargs, leaves),
+            self._is_method_of(),
+            capture_as_const=self.capture_as_const,
+        )
         record, structure, refs = session.note(self._noted_whole, session, args, kwargs)
         return Variant(record, self._compiler), structure, refs
 
     def _noted_whole(self, session: Any, args: Any, kwargs: Any) -> Any:
         try:
-            result = [self.__wrapped__(*args, **kwargs)]
-            session.find_kept(result)
-            structure, refs = results_of(result.pop(), session)
+            structure, refs = results_of(session.observer.run(self.__wrapped__, *args, **kwargs), session)
             record = session.finish()
+            record.guards = session.observer.guards
             session.check_known()
-            session.check_kept(record)
+            session.check_skippable()
         except Exception:
             session.compute_living()
             raise
         return record, structure, refs
 
-    def _recording(
-        self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None
-    ) -> WholeRecording:
-        return WholeRecording(
-            leaves, self.__wrapped__, self._is_method_of(), capture_as_const=self.capture_as_const
-        )
-
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
-        newest: Any = next(iter(self._hostless.get(key) or ()), None)
+        newest: Any = next(iter(self._calls.get(key) or ()), None)
         reason = newest.changed() if newest is not None else None
         return reason or super()._reason_of(key, leaves, args, kwargs)
 
@@ -353,9 +324,11 @@ class xla_trace(trace):
         args, kwargs = stand_ins((args, kwargs))
         leaves, structure = flatten((args, kwargs))
         with self._lock:
-            variant, call = self._noted_call(args, kwargs, leaves)
-            if variant.record.changes is None:
-                self._keep_call(key_of(leaves, structure), leaves, shapes_of(args, kwargs), variant, call)
+            call = self._noted_call(args, kwargs, leaves)
+            call.prepare()
+            self._keep(
+                key_of(leaves, structure), leaves, shapes_of(args, kwargs), Recorded(None, call.variant, call)
+            )
 
     # looking at it
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,7 @@ from ...executor import Program
 from ...ir import Spec
 from ...ops.primitives import cast
 from ...tensor import Tensor, wrap
-from ..hostless import MISS, HostlessCall
-from ..record import Pin
+from ..call import MISS, CompiledCall
 from ..tree import LEAF, Structure
 from ..variant import Compile, Variant, cut_out
 from .cut import without
@@ -52,26 +50,8 @@ class PartialCall:
         self.way_back = WayBack(noted.backward, compile, watched) if noted.backward is not None else None
         kept = noted.backward.kept if noted.backward is not None else ()
         flat = Structure(list, (), (LEAF,) * (len(noted.results) + len(kept)))
-        self._forward = HostlessCall(self.variant, leaves, flat, (*noted.results, *kept))
+        self._forward = CompiledCall(self.variant, leaves, flat, (*noted.results, *kept))
         self._noted = noted
-
-    @property
-    def pins(self) -> tuple[Pin, ...]:
-        """Those of the forward pass."""
-        return self._forward.pins
-
-    def prepare(self) -> None:
-        """As `HostlessCall.prepare`."""
-        self._forward.prepare()
-
-    def widened(self, other: PartialCall) -> PartialCall | None:
-        """As `HostlessCall.widened`."""
-        forward = self._forward.widened(other._forward) if self._noted.way == other._noted.way else None
-        if forward is None:
-            return None
-        wider = copy(self)
-        wider._forward = forward
-        return wider
 
     def run(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> Any:
         """The result for the flattened arguments `leaves`, or `MISS` when this is not their call.

@@ -15,12 +15,12 @@ from ...tensor import active_trace
 from .. import reasons
 from ..arguments import key_of, names_of
 from ..binding import Bindable
+from ..call import MISS
+from ..environment import Observer
 from ..explain import explain, explain_program
-from ..hostless import MISS, with_new
 from ..inspection import Inspectable
 from ..kept import Kept, compiler_of
 from ..profiling.profilable import Profilable
-from ..reach import found_elsewhere
 from ..statistics import Statistics
 from ..trace import trace
 from ..tree import flatten
@@ -144,7 +144,8 @@ class partial_trace(Bindable, Inspectable, Profilable):
                 reason = self._reason_of(key, leaves, args, kwargs)
                 call = self._compiled(leaves, args, kwargs)
                 if call.variant.record.changes is None:
-                    call = self._keep(key, call, leaves)
+                    calls = [call, *(self._calls.get(key) or ())][:_STATES]
+                    self._calls.keep(key, calls, leaves, most_like(call.variant))
                 self._statistics.recorded()
                 if reason is not None:
                     self._statistics.again(reason)
@@ -165,20 +166,10 @@ class partial_trace(Bindable, Inspectable, Profilable):
         return PartialCall(self._note(leaves, args, kwargs), leaves, self._compiler, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
-        found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
-        session = PartialRecording(
-            leaves, capture_as_const=self.capture_as_const, symbolic_shape=self.symbolic_shape
-        )
-        session.found_elsewhere = found
+        session = PartialRecording(leaves, Observer(leaves), symbolic_shape=self.symbolic_shape)
         modules = [value for value in leaves if hasattr(value, "forward")]
-        session.surround(self.__wrapped__, self._is_method_of())
-        return note(session, lambda: self.__wrapped__(*args, **kwargs), modules)
-
-    def _keep(self, key: tuple[Any, ...], call: PartialCall, leaves: Sequence[Any]) -> PartialCall:
-        """Add `call`, drop the oldest where calls as long would be too many, and return what serves it."""
-        calls: list[PartialCall] = with_new(self._calls.get(key) or (), call)[:_STATES]
-        self._calls.keep(key, calls, leaves, most_like(call.variant))
-        return calls[0]
+        session.surround(self._is_method_of())
+        return note(session, functools.partial(self.__wrapped__, *args, **kwargs), modules)
 
     def _reason_of(
         self, key: tuple[Any, ...], leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -12,7 +12,8 @@ from ...autodiff.tape import Tape
 from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
-from ..record import END, Entry, External, Literal, Record, Ref, external_ref
+from ..environment import Observer
+from ..record import END, Entry, External, Given, Record, Ref, external_ref
 from ..results import results_of
 from ..tree import Structure, flatten
 from ..unrun import UnrunRecording
@@ -27,36 +28,23 @@ class PartialRecording(UnrunRecording):
     ----------
     leaves : sequence
         The flattened arguments.
-    capture_as_const : bool
-        Data that the body makes Tensors of is constant; without it, that is an error. Tensors that live
-        outside stay live either way: they may be trained.
+    observer : Observer
     symbolic_shape : bool
         Shapes are Tensors in the body.
     """
 
     subject = "the body of a partially traced function"
 
-    def __init__(self, leaves: Sequence[Any], *, capture_as_const: bool, symbolic_shape: bool) -> None:
+    def __init__(self, leaves: Sequence[Any], observer: Observer, *, symbolic_shape: bool) -> None:
         super().__init__(
-            leaves, symbolic=True, capture_as_const=False, without_host=True, symbolic_shape=symbolic_shape
+            leaves, symbolic=True, capture_as_const=False, symbolic_shape=symbolic_shape, observer=observer
         )
-        self.leaves = leaves
-        self.takes_data = capture_as_const
-
-    def ref(self, tensor: Tensor) -> Ref:
-        array = tensor._data
-        if self.takes_data and id(array) in self._made and id(array) not in self._origins:
-            return Literal(array, device=tensor._device)
-        return super().ref(tensor)
 
     def reading(self, what: str) -> TraceError:
         return PartialReadError(
             f"{self.subject} {what} at {caller()}, but Python does not run again at later calls: do that "
             "outside of the function, where all is eager, or compute it with ops"
         )
-
-    def pause(self) -> None:
-        raise self.reading("leaves the trace by exclude_from_trace")
 
     def makes(self, value: Any) -> bool:
         """Is `value` a Tensor that the body made, or a ``grad`` that it found?"""
@@ -130,7 +118,7 @@ class Noted:
 
     record: Record
     structure: Structure
-    results: tuple[int | None, ...]
+    results: tuple[Ref | Given | None, ...]
     holders: tuple[Holder, ...]
     pattern: tuple[int | None, ...]
     ends: tuple[int | Holder, ...]
@@ -189,11 +177,10 @@ def _noted(
     try:
         for module in modules:
             session.entered(module)
-        structure, results = _run(session, body, stretch)
-        session.find_kept()
+        structure, results = _run(session, lambda: session.observer.run(body), stretch)
         record = session.finish()
-        session.check_known()
-        session.check_kept(record)
+        record.guards = session.observer.guards  # type: ignore[union-attr]
+        session.check_skippable()
     except Exception:
         session.compute_living()
         raise
@@ -217,7 +204,7 @@ class _Results:
         For each node of the tape the ref of its gradient.
     """
 
-    refs: tuple[int | None, ...]
+    refs: tuple[Ref | Given | None, ...]
     tape: Tape | None
     ends: tuple[int | Holder, ...]
     arriving: tuple[int, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
@@ -13,10 +14,10 @@ from ..executor import Program
 from ..forking import cached_property
 from ..ir import Spec
 from ..tensor import Tensor, wrap
-from .alike import alike, still_pinned
+from .environment import Impurity
 from .guards import Arguments, Constants, Fits, Same
-from .record import Binding, Expected, External, Literal, Outside, Pin, Ref, external_ref
-from .surroundings import SameContents, Variable
+from .record import Binding, Expected, External, Given, Literal, Outside, Ref, external_ref
+from .surroundings import SameContents
 from .tree import LEAF, Structure
 from .variant import Variant
 
@@ -24,7 +25,7 @@ from .variant import Variant
 MISS = object()
 
 
-class HostlessCall:
+class CompiledCall:
     """A recorded call, replayed by a generated function: guards first, then feed, run, hand out.
 
     Parameters
@@ -38,8 +39,6 @@ class HostlessCall:
         How the result was nested.
     results : tuple
         For each leaf of the result: the ref of its value, or None for None.
-    pins : sequence of Pin, optional
-        Those of the record unless they are given.
 
     Attributes
     ----------
@@ -52,12 +51,10 @@ class HostlessCall:
         variant: Variant,
         leaves: Sequence[Any],
         structure: Structure,
-        results: tuple[int | None, ...],
-        pins: Sequence[Pin] | None = None,
+        results: tuple[Ref | Given | None, ...],
     ) -> None:
         self.variant = variant
         self.structure, self.results = structure, results
-        self.pins = tuple(variant.record.pins if pins is None else pins)
         self.kept = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
         self._leaves: Sequence[Any] | None = leaves  # until the function is written
 
@@ -66,7 +63,7 @@ class HostlessCall:
         """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
         assert self._leaves is not None
         program, reads = self.variant.program(0) if self.variant.segments[0].outputs else (None, ())
-        writer = _Writer(self.variant, program, reads, self.pins)
+        writer = _Writer(self.variant, program, reads)
         self.source, run = writer.write(self._leaves, self.structure, self.results)
         self._leaves = None
         return run
@@ -75,33 +72,21 @@ class HostlessCall:
         """Compile now: what `run` does when it is asked for first, which one thread must do alone."""
         _ = self.run
 
-    def widened(self, other: HostlessCall) -> HostlessCall | None:
-        """The same without those pins that `other`, which did the same with other Tensors, shows to be none.
 
-        Returns
-        -------
-        HostlessCall or None
-            None: `other` shows nothing.
-        """
-        pins = still_pinned(self.pins, other.variant.record)
-        ends = (self.structure, self.results)
-        if len(pins) == len(self.pins) or ends != (other.structure, other.results):
-            return None
-        if not alike(self.variant.record, other.variant.record):
-            return None
-        assert other._leaves is not None
-        return HostlessCall(self.variant, other._leaves, self.structure, self.results, pins)
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A call that was recorded: what it gave, and what serves others like it.
 
+    Attributes
+    ----------
+    call : CompiledCall or None
+        None: the body must run at each call, because of the `impurities`.
+    """
 
-def with_new(known: Sequence[Any], new: Any) -> list[Any]:
-    """The calls `known` for some key and a `new` one, the newest first; two are one where that will do."""
-    for old in known:
-        wider = old.widened(new) if old.pins else None
-        if wider is not None:
-            new, known = wider, [call for call in known if call is not old]
-            break
-    new.prepare()
-    return [new, *known]
+    result: Any
+    variant: Variant
+    call: CompiledCall | None
+    impurities: Sequence[Impurity] = ()
 
 
 #: From so many arguments on, the guards of all are one call: C asks hundreds in a tenth of the time.
@@ -109,25 +94,22 @@ _MANY = 16
 
 
 class _Writer:
-    """Writes the function of one `HostlessCall`."""
+    """Writes the function of one `CompiledCall`."""
 
     def __init__(
         self,
         variant: Variant,
         program: Program | None,
         reads: Sequence[int],
-        pins: Sequence[Pin],
     ) -> None:
         places = program.memory_plan.places.values() if program else ()
         self._in_place = {place.update for place in places}
         self._record = variant.record
-        self._pins = pins
+        self._pins = variant.record.pins
         self._outputs = variant.segments[0].outputs
         self._reads = reads
         self._updated = frozenset(variant.record.updates().values())
-        self._kept: frozenset[Ref | Outside | None] = (
-            frozenset()
-        )  # refs that are wanted after the program ran
+        self._kept: frozenset[Any] = frozenset()  # refs that are wanted after the program ran
         self._owners: dict[int, str] = {}
         self._made: dict[int, str] = {}  # Tensors that are handed on to more than one place
         self._many = False  # arguments
@@ -141,7 +123,7 @@ class _Writer:
         self._arrays = {n: f"x{n}" for n in range(len(self._record.externals))}
 
     def write(
-        self, leaves: Sequence[Any], structure: Structure, results: Sequence[int | None]
+        self, leaves: Sequence[Any], structure: Structure, results: Sequence[Ref | Given | None]
     ) -> tuple[str, Callable[[Sequence[Any]], Any]]:
         """The source and the function."""
         self._kept = frozenset((*results, *(b.source for b in self._record.bindings)))
@@ -153,13 +135,12 @@ class _Writer:
         if self._record.captured:
             constants = {id(x.owner): x for x in self._record.captured.values()}
             self._lines.append(f"if not {self._name(Constants(list(constants.values())))}(): return MISS")
-        instance = self._record.instance
-        for module, attributes in (*self._record.modules, *([instance] if instance else [])):
+        if self._record.guards is not None:
+            self._lines.extend(self._record.guards.lines(self._name))
+        for module, attributes in self._record.modules:
             self._guard_attributes(module, attributes)
         for reference, revision in self._record.trainers:
             self._lines.append(f"if {self._name(reference())}._revision != {revision}: return MISS")
-        for variable in self._record.variables:
-            self._guard_variable(variable)
         if self._record.contents:
             contents = self._name(SameContents(self._record.contents))
             self._lines.append(f"if not {contents}(): return MISS")
@@ -252,24 +233,15 @@ class _Writer:
         for name, value in attributes.items():
             self._lines.append(f"if get({name!r}) is not {self._name(value)}: return MISS")
 
-    def _guard_variable(self, variable: Variable) -> None:
-        """Miss when a variable outside holds another object."""
-        holder, value = self._name(variable.holder), self._name(variable.value)
-        if isinstance(variable.holder, dict):
-            self._lines.append(f"if {holder}.get({variable.name!r}) is not {value}: return MISS")
-            return
-        self._lines += [
-            f"try: same = {holder}.cell_contents is {value}",
-            "except ValueError: return MISS",  # it holds nothing any more
-            "if not same: return MISS",
-        ]
-
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec
         if external.origin is not None:
             asked, device = f"{self._name(external.origin)}()", spec.device
             value = f"{self._name(spec.dtype.type)}({asked})[...]"
             self._lines.append(f"x{number} = " + (f"place({value}, {device!r})" if is_gpu(device) else value))
+            return
+        if external.made is not None:
+            self._arrays[number] = self._name(external.made)
             return
         array = self._tensor(external) + "._grad" * external.of_grad + "._data"
         if self._is_bare(number):
@@ -290,6 +262,7 @@ class _Writer:
         """Does it come from a Tensor outside the arguments, or one of many? Such ones are seldom new."""
         external = self._record.externals[number]
         alone = external.origin is not None or (external.leaf is not None and not self._many)
+        alone = alone or external.made is not None
         return not alone and external_ref(number) in self._reads
 
     def _run(self) -> None:
@@ -334,7 +307,7 @@ class _Writer:
             condition = f"if {place}._data is not {self._value(binding.source)} or {place}._tape: "
         self._lines.append(f"{condition}{place}._reset({self._wrapped(binding.source)})")
 
-    def _make_shared(self, results: Sequence[int | None]) -> None:
+    def _make_shared(self, results: Sequence[Ref | Given | None]) -> None:
         """Make each Tensor once that is handed on to several places, and find those outside that are."""
         handed: list[tuple[int | Outside | None, Any]]
         handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
@@ -350,16 +323,18 @@ class _Writer:
                 self._made[id(place)] = f"m{len(self._made)}"
                 self._lines.append(f"{self._made[id(place)]} = {self._tensor(place)}._grad")
 
-    def _handed(self, results: Sequence[int | None]) -> Iterator[str]:
+    def _handed(self, results: Sequence[Ref | Given | None]) -> Iterator[str]:
         """What the result is made of."""
         returned = chain(self._record.returned, repeat(None))  # what comes after the result is new
         for ref, which in zip(results, returned):
             yield self._bound(which, None) if isinstance(which, Outside) else self._bound(ref, which)
 
-    def _bound(self, source: Ref | Outside | None, made: int | None) -> str:
-        """A Tensor, or None."""
+    def _bound(self, source: Ref | Outside | Given | None, made: int | None) -> str:
+        """A Tensor, None, or what is given."""
         if isinstance(source, Outside):
             return self._made.get(id(source)) or self._tensor(source)
+        if isinstance(source, Given):
+            return self._name(source.value) + ".copy()" * source.copied
         if source is None:
             return "None"
         shared = self._made.get(made) if made is not None else None
