@@ -37,6 +37,11 @@ def _without_size(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return key[:1] if key[0] in (int, float) else key
 
 
+def numbers_in(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """The Python numbers among the arguments, as `exactly` has them."""
+    return tuple([exactly(leaf) for leaf in leaves if type(leaf) in (int, float)])
+
+
 def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
     """For each Tensor the first place where it stands itself; empty when all differ."""
     tensors = [id(t) for t in leaves if isinstance(t, Tensor)]

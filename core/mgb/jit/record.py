@@ -252,6 +252,8 @@ class Record:
         The constants that were values of Tensors outside, by their nodes.
     arrangement : Structure or None
         How the arguments were nested and named, so which one stands at which place.
+    numbers : tuple
+        The Python numbers among the arguments.
     guards : Guards or None
         What the body was seen to read outside, as it was.
     """
@@ -271,6 +273,7 @@ class Record:
     returned: tuple[int | Outside | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)
     arrangement: Any = None
+    numbers: tuple[Any, ...] = ()
     guards: Any = None
 
     def begun(self, steps: int) -> Record:
@@ -284,6 +287,7 @@ class Record:
             trainers=self.trainers,
             statics=statics,
             arrangement=self.arrangement,
+            numbers=self.numbers,
             guards=self.guards,
         )
 

@@ -108,6 +108,8 @@ class Recording(Observing):
         return out
 
     def read(self, tensor: Tensor) -> Any:
+        if self.ended_early:
+            return self.late(tensor)
         if tensor._index in self.record.statics:
             return tensor._data if tensor._data is not None else self.record.static_value(tensor._index)
         if self._symbolic and tensor._data is None:

@@ -45,8 +45,9 @@ class Replay(CallSession):
 
     Attributes
     ----------
-    lenient : bool
-        May other ops than recorded follow for no such reason?
+    explained : callable, optional
+        Asked where other ops than recorded follow: has something changed that the recorded body read?
+        Then the call leaves its record, without an error.
     grown : Difference or None
         Where the call parted with every record there is.
     left : bool
@@ -54,7 +55,7 @@ class Replay(CallSession):
     """
 
     grown: Difference | None = None
-    lenient = False
+    explained: Callable[[Record], bool] | None = None
     _cursor = 0
     _segment = 0
     left = False
@@ -158,12 +159,14 @@ class Replay(CallSession):
 
     def read(self, tensor: Tensor) -> Any:
         step = tensor._index
+        if self.ended_early:
+            return self.late(tensor)
         if step in self.record.statics:
             return self.record.static_value(step)
         if self._imperative or step in self.values:
             self._skip_read(step)
             return self.values[step]
-        if self._finished or self.left or (self.paused and not self._may_leave):
+        if self._finished or (self.paused and not self._may_leave):
             raise self.unreadable(tensor)
         entry = self._entries[self._cursor]
         try:
@@ -321,14 +324,20 @@ class Replay(CallSession):
         return out
 
     @property
+    def ended_early(self) -> bool:
+        return self.left or super().ended_early
+
+    @property
     def _may_leave(self) -> bool:
         """May other ops follow than recorded?"""
-        return self.reshaped or self.grown is not None or self.lenient
+        return self.reshaped or self.grown is not None or self.explained is not None
 
     def _mismatch(
         self, reason: str, entry: Entry, came: str, *, always: bool = False, about: str | None = None
     ) -> NoReturn:
-        if self._may_leave and not always:
+        if self.explained is not None and self.explained(self.record):
+            raise _OtherOps
+        if (self.reshaped or self.grown is not None) and not always:
             raise _OtherOps
         raise TraceMismatchError(
             reason,
@@ -340,14 +349,12 @@ class Replay(CallSession):
     # other shapes
 
     def _leave(self) -> None:
-        """Give every living Tensor its value; what comes now is evaluated at once, and not compared.
+        """Give what is kept its value, and the rest when it is asked for; what comes now is evaluated at once.
 
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
-        found = self.alive() if self.reshaped else self.in_flight()
         self.values.update((s, self.record.static_value(s)) for s in self.record.statics if s < self._cursor)
-        self.evaluate({t._index for t in found} - self.lost())
-        self._tensors = [weakref.ref(t) for t in found]
+        self.evaluate({t._index for t in self.alive()} - self.lost())
         self.release()
         self._cursor = len(self._entries) - 1  # the end, which is no op
         self.left = self.paused = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,15 +117,35 @@ class CallSession(ABC):
         found = (r() for r in self._tensors)
         return [t for t in found if t is not None and t._session is self]
 
-    def in_flight(self) -> list[Tensor]:
-        """As `alive`, with those that nobody kept track of because no cut gives them a value; slow."""
-        return [t for t in gc.get_referrers(self) if isinstance(t, Tensor) and t._session is self]
+    @property
+    def ended_early(self) -> bool:
+        """Did the call end before its programs had run, so that Tensors in flight have a value only late?"""
+        return self._failed
+
+    def late(self, tensor: Tensor) -> Any:
+        """The value of a Tensor that was in flight when the call ended early: it is computed now.
+
+        Such a Tensor holds this session, and so what it is made of, as long as it is there.
+        """
+        step = tensor._index
+        if step not in self.values:
+            if step in self.lost():
+                raise self.unreadable(tensor)
+            if (value := self.record.static_value(step)) is not None:
+                self.values[step] = value
+            else:
+                self.evaluate((step,))
+        tensor._data, tensor._session, tensor._index = self.values[step], None, -1
+        return tensor._data
 
     def check_foreign(self, tensor: Tensor) -> None:
         """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
         other = tensor._session
-        if isinstance(other, CallSession) and other._finished:
-            raise other.unreadable(tensor)
+        if isinstance(other, CallSession) and (other._finished or other.ended_early):
+            if not other.ended_early:
+                raise other.unreadable(tensor)
+            other.late(tensor)
+            return
         if other is not None and not other.replays:
             other.read(tensor)  # an op that was deferred by another thread: it has a value now
         elif other is not None:
@@ -253,7 +272,6 @@ class CallSession(ABC):
         """
         self._failed = True
         try:
-            self._tensors = [weakref.ref(t) for t in self.in_flight()]
             if isinstance(error, Exception):
                 self.evaluate({t._index for t in self.alive() if t._data is None} - self.lost())
         except Exception:  # that op fails here again, and what follows it was never done

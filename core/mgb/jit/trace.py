@@ -15,7 +15,7 @@ from ..ir import Graph
 from ..tensor import ACTIVE, Tensor, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, key_of, names_of, shapes_of, without_sizes
+from .arguments import check_tensors, key_of, names_of, numbers_in, shapes_of, without_sizes
 from .binding import Bindable
 from .call import MISS, CompiledCall, Recorded
 from .captured import Captured
@@ -220,7 +220,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         follows = known or variants.oldest()
         session = Replay(follows, variants, self._regrown, self.imperative, known is None)
         session.symbolic_shape = self.symbolic_shape
-        session.lenient = self._skips
+        if self._skips:
+            session.explained = functools.partial(_is_explained, args, kwargs)
         before = ACTIVE.get()
         try:  # as `run_in`, without a call more
             ACTIVE.set(session)
@@ -335,7 +336,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             observer=observer,
         )
         session.is_call = True
-        session.record.arrangement = arrangement
+        session.record.arrangement, session.record.numbers = arrangement, numbers_in(leaves)
         session.surround(self._is_method_of())
         return session
 
@@ -409,3 +410,15 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return self._tell_compiled(
             self._statistics.compiled(lambda: compile_program(graph, options, updates))
         )
+
+
+def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
+    """Is something else outside, or another number among the arguments, than the body of `record` found?"""
+    leaves, arrangement = flatten((args, kwargs))
+    if record.guards is None:
+        return False
+    return (
+        arrangement != record.arrangement
+        or numbers_in(leaves) != record.numbers
+        or record.guards.why(leaves) is not None
+    )
