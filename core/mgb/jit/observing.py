@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ from .record import Binding, Expected, Outside, Pin, Record, Ref
 from .session import CallSession
 
 
-class Observing(CallSession):
+class Observing(CallSession, ABC):
     """A session that tells the Tensors of the body from those outside, and what it does to these.
 
     Parameters
