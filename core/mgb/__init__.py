@@ -9,6 +9,7 @@ from . import ops as _ops  # noqa: F401 - gives Tensor its arithmetic
 from .device import get_default_device, get_device_count, is_cuda_available, set_default_device
 from .ops.numpy_protocol import FILLERS as _FILLERS
 from .tensor import Parameter, Tensor, from_dlpack, tensor
+from .tensor.session import Ambient as _Ambient
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ _ELSEWHERE = {
 }
 
 _FILLERS.append(lambda: importlib.import_module(".functional.numpy_functions", __name__))
+_Ambient.make = lambda: importlib.import_module(".jit.deferral", __name__).everywhere()
 
 __all__ = [
     "Parameter",

@@ -15,7 +15,6 @@ from .errors import InvalidLimitsError, LoadLimitError
 from .executor.profile_cost import operations
 from .ir import Graph, Node, Op, input_node
 from .tensor import ACTIVE, Session, Tensor, run_in, wrap
-from .tracing import Builder
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -161,32 +160,30 @@ def folded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     return run_in(_Metered(None, meter().at_once()), function, *args, **kwargs)
 
 
-class _AtOnce(Builder):
+class _AtOnce(Session):
     """A session of no trace: ops are computed where they stand."""
-
-    replays = False
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         device = params.get("device") or (inputs[0]._device if inputs else default_device())
         return wrap(evaluate(op, [t._array() for t in inputs], params, device), device)
 
 
-class _Metered:
+#: What is handed on to the session that a metered one stands around.
+_HANDED_ON = [name for name in vars(Session) if not name.startswith("_") and name != "step"]
+
+
+class _Metered(Session):
     """A session around another one, which sees all that it would see without."""
 
     def __init__(self, inner: Session | None, meter: Meter) -> None:
         while isinstance(inner, _Metered):
             inner = inner._inner
-        self._inner: Any = _AtOnce() if inner is None else inner
+        self._inner: Session = _AtOnce() if inner is None else inner
         self.meter = meter
-        self.symbolic_shape, self.replays = self._inner.symbolic_shape, self._inner.replays
-        self.shortcut = self._inner.shortcut
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        for name in _HANDED_ON:
+            setattr(self, name, getattr(self._inner, name))
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         specs = [t.spec for t in inputs]
         self.meter.op(Node(op, tuple(map(input_node, specs)), params, op.infer(*specs, **params)))
-        out: Tensor = self._inner.step(op, inputs, params)
-        return out
+        return self._inner.step(op, inputs, params)

@@ -7,13 +7,12 @@ from typing import Any
 
 from .errors import ForeignTensorError, MgbError, SymbolicReadError
 from .ir import CONST, Graph, Node, Op, Spec, const_node, input_node
-from .tensor import ACTIVE, Tensor, place, run_in
+from .tensor import ACTIVE, Session, Tensor, place, run_in
 
 
-class Builder:
+class Builder(Session):
     """A session that only makes nodes; passes rewrite graphs with it."""
 
-    symbolic_shape = False
     replays = True
 
     def __init__(self) -> None:
@@ -32,47 +31,11 @@ class Builder:
             raise ForeignTensorError("this tensor belongs to another trace, which has not finished")
         return const_node(tensor._data, tensor.dtype, tensor._device)
 
-    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        return None
-
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         return self.tensor(make_node(op, tuple(self.node(t) for t in inputs), params))
 
     def read(self, tensor: Tensor) -> Any:
         raise SymbolicReadError("the value of a symbolic tensor was wanted; it has none until the graph runs")
-
-    def seen(self, tensor: Tensor) -> None:
-        """Nothing to do: a pass may look at constants."""
-
-    def shape_of(self, tensor: Tensor) -> Tensor:
-        raise AssertionError("shapes are tuples where a graph is built")
-
-    def adopt(self, alias: Tensor, original: Tensor) -> None:
-        """Nothing to do: values never arrive here."""
-
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
-        """Nothing to do, likewise."""
-
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        """Nothing to do, likewise."""
-
-    def shapes_follow(self, tensor: Tensor) -> None:
-        """Nothing to do: no value is read here."""
-
-    def watched(self, tensor: Tensor) -> None:
-        """Nothing to do, likewise."""
-
-    def created(self, tensor: Tensor) -> None:
-        """Nothing to do: a concrete tensor becomes a constant."""
-
-    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
-        """Nothing to do: a graph that a pass builds is run once."""
-
-    def entered(self, module: Any) -> None:
-        """Nothing to do, likewise."""
-
-    def flush(self) -> None:
-        """Nothing to do: nothing is deferred."""
 
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:

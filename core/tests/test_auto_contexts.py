@@ -203,9 +203,14 @@ def test_a_value_that_is_wanted_while_it_is_computed() -> None:
 
 
 PROGRAM = """
+import sys
 import threading
 import numpy as np
-from mgb import tensor, jit
+from mgb import tensor
+assert "mgb.jit" not in sys.modules
+tensor(1.0)
+assert "mgb.jit.deferral" in sys.modules
+from mgb import jit
 from mgb.jit.deferral import everywhere
 def work(n, out):
     y = tensor(np.float32([n]))

@@ -23,7 +23,7 @@ BACKEND_API = {"backend", "cache", "codegen", "ir", "plugins", "libraries", "for
 
 
 def imports(path: Path, package: tuple[str, ...]) -> set[str]:
-    """The top-level modules of `mgb` that the file at `path` imports, anywhere in it."""
+    """The top-level modules of `mgb` that the file at `path` imports, anywhere in it, also by a string."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -33,6 +33,8 @@ def imports(path: Path, package: tuple[str, ...]) -> set[str]:
             found |= {n[1] for n in names if n[0] == "mgb"}
         elif isinstance(node, ast.Import):
             found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("mgb.")}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found |= set(re.findall(r"^'mgb\.(\w+)", ast.unparse(node.args[0])))
     return found
 
 

@@ -20,7 +20,7 @@ from mgb import limits
 from mgb.cli import main
 from mgb.errors import InvalidLimitsError, LoadLimitError, MgbError
 from mgb.jit import LoadLimits, load, load_compiled, trace
-from mgb.tensor import ACTIVE
+from mgb.tensor import ACTIVE, Session, run_in
 
 if importlib.util.find_spec("onnx") is None:
     pytest.skip("the onnx package is not installed: pip install onnx", allow_module_level=True)
@@ -399,3 +399,20 @@ def test_an_interrupt_leaves_nothing_measured() -> None:
             pass
         assert ACTIVE.get() is None, f"line {place}: a measured call that has ended is still the active one"
     assert place > 20
+
+
+def test_a_measured_call_tells_the_session_around_it_everything() -> None:
+    """The op itself is measured first: `step` has the tests above."""
+    hooks = {n for n, hook in vars(Session).items() if callable(hook) and n[0] != "_"} - {"step"}
+    told: list[str] = []
+    facts = {"symbolic_shape": True, "replays": True}
+    listening = type("Listening", (Session,), facts | {n: lambda _, n=n: told.append(n) for n in hooks})()
+
+    def body() -> None:
+        session: Any = ACTIVE.get()
+        assert session is not listening and session.symbolic_shape and session.replays
+        for hook in sorted(hooks):
+            getattr(session, hook)()
+
+    run_in(listening, limits.metered, limits.Meter(), body)
+    assert len(told) > 10 and told == sorted(hooks)

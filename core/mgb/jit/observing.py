@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +14,7 @@ from .record import Binding, Expected, Outside, Pin, Record, Ref
 from .session import CallSession
 
 
-class Observing(CallSession):
+class Observing(CallSession, ABC):
     """A session that tells the Tensors of the body from those outside, and what it does to these.
 
     Parameters

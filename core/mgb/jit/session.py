@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
-from ..ir import Op
-from ..tensor import Tensor
+from ..tensor import Session, Tensor
 from .record import SHAPE, Entry, Literal, Record, external_ref
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ R = TypeVar("R")
 _NOT_BEGUN: Sequence[Any] = (None,)
 
 
-class CallSession(ABC):
+class CallSession(Session):
     """One call of a traced function.
 
     Attributes
@@ -37,7 +35,6 @@ class CallSession(ABC):
         Of a program that runs: empty once it may have overwritten an input.
     """
 
-    symbolic_shape = False  # are shapes Tensors in the body?
     replays = True
     paused = False
     _finished = False
@@ -56,23 +53,6 @@ class CallSession(ABC):
 
     # the Session protocol, as far as it is common
 
-    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        return None
-
-    @abstractmethod
-    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        """Record or match one op on exact inputs."""
-
-    @abstractmethod
-    def read(self, tensor: Tensor) -> Any:
-        """The array of `tensor`, whose value is wanted inside the body."""
-
-    def shapes_follow(self, tensor: Tensor) -> None:  # noqa: B027 - most read any value
-        pass
-
-    def seen(self, tensor: Tensor) -> None:  # noqa: B027 - a replay need not know
-        pass
-
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         if alias._session is self:
             self._tensors.append(weakref.ref(alias))
@@ -86,26 +66,11 @@ class CallSession(ABC):
         """The array of a Tensor from outside that takes a new value, or a ref to it."""
         return tensor._data
 
-    def created(self, tensor: Tensor) -> None:  # noqa: B027
-        pass
-
-    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:  # noqa: B027
-        pass
-
-    def entered(self, module: Any) -> None:  # noqa: B027
-        pass
-
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         if not reads:  # weakly, for the memory of a gradient that is replaced is wanted for the new one
             grad = tensor._grad
             before = self._grads_before = self._grads_before or []
             before.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
-
-    def watched(self, tensor: Tensor) -> None:  # noqa: B027
-        pass
-
-    def flush(self) -> None:  # noqa: B027 - nothing is deferred
-        pass
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         return apply(SHAPE, tensor)

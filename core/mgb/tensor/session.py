@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .. import config
 from ..ir import Op
@@ -17,26 +16,33 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Session(Protocol):
-    """A trace that is recording or replaying; `apply` and `Tensor` speak to it, `mgb.jit` implements it."""
+class Session:
+    """What `apply` and `Tensor` speak to: a trace that records or replays, a graph being built, waiting ops.
+
+    Each overrides the hooks that concern it; here they do nothing.
+    """
 
     #: Are shapes Tensors in the body?
-    symbolic_shape: bool
+    symbolic_shape = False
 
     #: Is it a trace, of which what Python sees now may be taken for what it would see later?
-    replays: bool
+    replays = False
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
+        raise NotImplementedError
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
+        return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         """Record or match one op on exact inputs."""
+        raise NotImplementedError
 
     def read(self, tensor: Tensor) -> Any:
-        """The array of `tensor`, whose value is wanted inside the body."""
+        """The array of `tensor`, a place in this session, whose value is wanted inside the body."""
+        raise NotImplementedError
 
     def shapes_follow(self, tensor: Tensor) -> None:
         """Told that the value of `tensor`, a place in this trace, is about to be read for a shape."""
@@ -69,21 +75,26 @@ class Session(Protocol):
         """Compute what was deferred; a trace does nothing here."""
 
 
-class _Ambient:
-    """The session of `mgb.jit.auto` for the whole process, which is made when the first op asks for it."""
+class Ambient:
+    """Stands for the session of every context that has none of its own, which is made when an op asks for it.
+
+    Attributes
+    ----------
+    make : callable
+        Returns that session; `mgb`, which puts the parts together, gives it.
+    """
+
+    make: Callable[[], Session]
 
     def __getattr__(self, name: str) -> Any:
-        session = import_module("mgb.jit.deferral").everywhere()
-        value = self.__dict__[name] = getattr(session, name)
+        value = self.__dict__[name] = getattr(Ambient.make(), name)
         return value
 
 
-def _ambient() -> Any:
-    return _Ambient() if config.AUTO.on() else None
-
+_default: Any = Ambient() if config.AUTO.on() else None
 
 #: The session of this context: a trace that records or replays, `mgb.jit.auto`, or None.
-ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_ambient())  # noqa: B039
+ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_default)
 
 
 def run_in(session: Session | None, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

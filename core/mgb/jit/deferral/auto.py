@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import ContextDecorator
 from contextvars import ContextVar
 from dataclasses import asdict
@@ -122,16 +121,13 @@ class auto(ContextDecorator):
 _outer: ContextVar[tuple[tuple[Session | None, bool], ...]] = ContextVar("mgb_auto_outer", default=())
 
 
-class AutoSession:
+class AutoSession(Session):
     """The session of every `auto` with the same settings; it hands each thread's ops to a `Stream`.
 
     Parameters
     ----------
     settings : Settings
     """
-
-    symbolic_shape = False
-    replays = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -159,41 +155,6 @@ class AutoSession:
 
     def flush(self) -> None:
         self.stream().flush()
-
-    # what a trace wants to know of, and this need not
-
-    def read(self, tensor: Tensor) -> Any:
-        raise AssertionError("a Tensor in flight belongs to a stream")
-
-    def seen(self, tensor: Tensor) -> None:
-        pass
-
-    def adopt(self, alias: Tensor, original: Tensor) -> None:
-        pass
-
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
-        pass
-
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        pass
-
-    def shapes_follow(self, tensor: Tensor) -> None:
-        pass
-
-    def watched(self, tensor: Tensor) -> None:
-        pass
-
-    def created(self, tensor: Tensor) -> None:
-        pass
-
-    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
-        pass
-
-    def entered(self, module: Any) -> None:
-        pass
-
-    def shape_of(self, tensor: Tensor) -> Tensor:
-        raise AssertionError("shapes are tuples outside of a trace")
 
 
 _sessions: dict[Settings, AutoSession] = {}

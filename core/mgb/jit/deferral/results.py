@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...tensor import Tensor
+from ...tensor import Session, Tensor
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 Rebound = tuple[weakref.ref[Tensor], Any, int]
 
 
-class Failed:
+class Failed(Session):
     """The session of a Tensor whose op raised when it was computed."""
-
-    symbolic_shape = False
-    replays = False
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -28,15 +25,6 @@ class Failed:
     def read(self, tensor: Tensor) -> NoReturn:
         """Raise the error again."""
         raise self._error
-
-    def shapes_follow(self, tensor: Tensor) -> None:
-        """The read that follows raises it."""
-
-    def adopt(self, alias: Tensor, original: Tensor) -> None:
-        """The alias raises it as well."""
-
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
-        """Likewise."""
 
 
 def without_fed(rebound: Sequence[Rebound], fed: Sequence[Any]) -> list[Rebound]:
@@ -82,4 +70,4 @@ def hand_over(
                 tensor._index = -1
             else:
                 error = errors.get(tensor._index) or errors[min(errors)]
-                tensor._session = Failed(error)  # type: ignore[assignment]
+                tensor._session = Failed(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -14,7 +14,7 @@ from ...apply import record as tell_tapes
 from ...errors import AutoInterruptedError, ConversionError
 from ...executor import Options
 from ...ir import Op
-from ...tensor import Tensor, place, run_in, wrap
+from ...tensor import Session, Tensor, place, run_in, wrap
 from ..record import Literal
 from .ending import Ending, Outcome, order, run_one_by_one
 from .growth import Growth
@@ -57,7 +57,7 @@ class Counts:
     programs: int = 0
 
 
-class Stream:
+class Stream(Session):
     """A session that only notes ops, until a value is wanted.
 
     It follows the tree of the sequences that it has seen, from link to link. Where an op is the one that came
@@ -68,9 +68,6 @@ class Stream:
     ----------
     settings : Settings
     """
-
-    symbolic_shape = False
-    replays = False
 
     def __init__(self, settings: Settings) -> None:
         self.counts = Counts()
@@ -213,30 +210,6 @@ class Stream:
                 self._rebound.append((reference, before, self._at.index))
             else:
                 value._array()
-
-    def seen(self, tensor: Tensor) -> None:
-        pass
-
-    def shapes_follow(self, tensor: Tensor) -> None:
-        pass
-
-    def watched(self, tensor: Tensor) -> None:
-        pass
-
-    def created(self, tensor: Tensor) -> None:
-        pass
-
-    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
-        pass
-
-    def entered(self, module: Any) -> None:
-        pass
-
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        pass
-
-    def shape_of(self, tensor: Tensor) -> Tensor:
-        raise AssertionError("shapes are tuples outside of a trace")
 
     # following the tree
 
