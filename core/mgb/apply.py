@@ -285,13 +285,15 @@ def literals(
             arrays[place] = array = _array_of(name, a)
             operands.append(dtypes.constructed(array.dtype))
     targets = promote(operands) if promote else [dtypes.common(operands)] * len(operands)
-    made = list(args)
+    made, session = list(args), ACTIVE.get()
     for place, array in arrays.items():
         try:
             value = converted(array, targets[place], array is not args[place])
         except ConversionError as error:
             raise ConversionError(f"{name}: {error}") from None
         made[place] = constant(devices.to_host(value), device or devices.of_array(value))
+        if session is not None:
+            session.created(made[place], args[place])
     return tuple(made)
 
 

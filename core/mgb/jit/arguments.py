@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import TraceInputError
 from ..tensor import Tensor
 from .tree import Structure, exactly, flatten
+
+#: What holds no Tensor.
+_PLAIN = (int, float, str, type(None))
 
 
 def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -16,7 +21,7 @@ def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ..
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, Tensor):
             shapes.append(value.spec.shape if value._data is None else value._data.shape)
-        elif isinstance(value, list | tuple | dict):
+        elif not isinstance(value, _PLAIN):
             shapes += [t.shape for t in flatten(value)[0] if isinstance(t, Tensor)]
     return tuple(shapes)
 
@@ -49,9 +54,11 @@ def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _leaf_key(leaf: Any) -> Any:
-    """A Tensor's type; of other leaves what tells them from others."""
+    """The type of a Tensor or an array; of other leaves what tells them from others."""
     if isinstance(leaf, Tensor):
         return type(leaf), leaf.shape, leaf.dtype, leaf._device
+    if type(leaf) is np.ndarray and not leaf.dtype.hasobject:
+        return np.ndarray, leaf.shape, leaf.dtype, ""
     return exactly(leaf)
 
 

@@ -13,7 +13,7 @@ from ..device import is_gpu, of_array
 from ..executor import Program
 from ..forking import cached_property
 from ..ir import Spec
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, as_given, converted, wrap
 from .environment import Impurity
 from .guards import Arguments, Constants, Fits, Same
 from .record import Binding, Expected, External, Given, Literal, Outside, Ref, external_ref
@@ -239,6 +239,12 @@ class _Writer:
             asked, device = f"{self._name(external.origin)}()", spec.device
             value = f"{self._name(spec.dtype.type)}({asked})[...]"
             self._lines.append(f"x{number} = " + (f"place({value}, {device!r})" if is_gpu(device) else value))
+            return
+        if external.converts:
+            names = [self._name(value) for value in (converted, as_given, spec.dtype, spec.device)]
+            self._lines.append(
+                f"x{number} = place({names[0]}({names[1]}(t{external.leaf}), {names[2]}, False), {names[3]})"
+            )
             return
         if external.made is not None:
             self._arrays[number] = self._name(external.made)

@@ -132,6 +132,8 @@ class External:
         It is the value of the ``grad`` of `leaf` or `owner`.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
+    converts : bool
+        The argument is an array of NumPy's, which is converted at each call.
     made : array or None
         What the body made of data, which is the same again as long as it sees the same.
     """
@@ -142,6 +144,7 @@ class External:
     origin: Callable[[], float] | None = None
     source: str = ""
     of_grad: bool = False
+    converts: bool = False
     made: Any = None
 
 

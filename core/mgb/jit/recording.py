@@ -81,6 +81,8 @@ class Recording(Observing):
         self._undone = False
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
+        self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
+        self._converted: dict[int, tuple[int, Any]] = {}  # by the id of an array: the argument it is made of
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
@@ -133,9 +135,12 @@ class Recording(Observing):
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
             self.must_run("reads the value of a Tensor")
 
-    def created(self, tensor: Tensor) -> None:
-        self._made_by_body(tensor)
-        self._made[id(tensor._data)] = tensor._data
+    def created(self, tensor: Tensor, data: Any) -> None:
+        if id(data) in self._leaf_data:
+            self._converted[id(tensor._data)] = self._leaf_data[id(data)], tensor._data
+        if tensor._index != CONSTANT:
+            self._made_by_body(tensor)
+            self._made[id(tensor._data)] = tensor._data
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         self._origins[id(tensor._data)] = source
@@ -285,6 +290,8 @@ class Recording(Observing):
         """Where the value of `tensor` comes from."""
         if tensor._session is self:
             return tensor._index
+        if id(tensor._data) in self._converted:
+            return self._converted_ref(tensor)
         if tensor._index == CONSTANT:
             return Literal(tensor._data, device=tensor._device)
         self.check_foreign(tensor)
@@ -299,6 +306,18 @@ class Recording(Observing):
             owner = None if id(array) in self._made else weakref.ref(tensor)
             return Literal(array, owner=owner, device=tensor._device)
         return external_ref(self._new_external(tensor, array, leaf))
+
+    def _converted_ref(self, tensor: Tensor) -> Ref:
+        """Where the value of a Tensor or constant comes from that was made of an argument, an array."""
+        leaf, array = self._converted[id(tensor._data)]
+        number = self._numbers.get((leaf, id(array)))
+        if number is None:
+            source = caller()
+            node = input_node(Spec(array.shape, array.dtype, tensor._device), source)
+            self.record.externals.append(External(node, leaf, source=source, converts=True))
+            self.fed.append(array)
+            number = self._numbers[leaf, id(array)] = len(self.fed) - 1
+        return external_ref(number)
 
     def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:
         made_here = id(array) in self._made

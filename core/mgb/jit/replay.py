@@ -278,6 +278,8 @@ class Replay(CallSession):
                 self._mismatch_internal(tensor, entry)
             if tensor._index != ref:
                 self._mismatch("input id mismatch", entry, f"the result of step {tensor._index}")
+        elif tensor._index == CONSTANT and ref < 0 and self.record.externals[-1 - ref].converts:
+            self._feed(-1 - ref, tensor, entry, new)
         elif tensor._index == CONSTANT:
             self._mismatch("operator mismatch", entry, f"the constant {tensor._data}")
         else:
@@ -349,7 +351,7 @@ class Replay(CallSession):
     # other shapes
 
     def _leave(self) -> None:
-        """Give what is kept its value, and the rest when it is asked for; what comes now is evaluated at once.
+        """Give what is kept its value, the rest when it is asked for; what comes now is evaluated at once.
 
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -47,9 +47,9 @@ class Structure:
     Attributes
     ----------
     kind : type or None
-        list, tuple, a named tuple's class, dict or a subclass of it; None for a leaf.
+        list, tuple, a named tuple's class, dict or a subclass of it, a dataclass; None for a leaf.
     keys : tuple
-        The keys of a mapping, in its own order.
+        The keys of a mapping, in its own order, or the names of fields.
     children : tuple of Structure
     exact : tuple
         What tells the keys: 1, True and 1.0 are equal.
@@ -65,6 +65,8 @@ class Structure:
         if self.kind is None:
             return next(leaves)
         parts = [child.build(leaves) for child in self.children]
+        if is_dataclass(self.kind):
+            return _dataclass(self.kind, self.keys, parts)
         if issubclass(self.kind, Mapping):
             pairs = zip(self.keys, parts, strict=True)
             return dict(pairs) if self.kind is dict else self.kind(pairs)  # type: ignore[call-arg]
@@ -77,7 +79,7 @@ LEAF = Structure(None)
 
 
 def flatten(value: Any) -> tuple[list[Any], Structure]:
-    """The leaves of nested lists, tuples and dicts, and how to put them together again."""
+    """The leaves of nested lists, tuples, dicts and dataclasses, and how to put them together again."""
     leaves: list[Any] = []
     return leaves, _flatten(value, leaves.append)
 
@@ -115,5 +117,17 @@ def _flatten(value: Any, emit: Callable[[Any], None]) -> Structure:
         keys = tuple(value)
         exact = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
         return Structure(kind, keys, tuple([_flatten(v, emit) for v in value.values()]), exact)
+    if hasattr(kind, "__dataclass_fields__") and not isinstance(value, _HOLDING):
+        names = tuple(field.name for field in fields(value) if hasattr(value, field.name))
+        children = tuple([_flatten(getattr(value, name), emit) for name in names])
+        return Structure(kind, names, children, names)
     emit(value)
     return LEAF
+
+
+def _dataclass(kind: type, names: Sequence[str], parts: Sequence[Any]) -> Any:
+    """An instance with these fields; what its class would compute of them is in them."""
+    made = object.__new__(kind)
+    for name, part in zip(names, parts, strict=True):
+        object.__setattr__(made, name, part)
+    return made

@@ -62,8 +62,8 @@ class Session:
     def watched(self, tensor: Tensor) -> None:
         """Told that a gradient tape wants the gradient of `tensor` from now on."""
 
-    def created(self, tensor: Tensor) -> None:
-        """Told of a Tensor that was made of data inside the body."""
+    def created(self, tensor: Tensor, data: Any) -> None:
+        """Told of a Tensor, or of a constant beside Tensors, that was made of `data` inside the body."""
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""

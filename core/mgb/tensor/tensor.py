@@ -95,7 +95,7 @@ class Tensor:
         self._data = devices.place(array, self._device)
         session = ACTIVE.get()
         if session is not None:
-            session.created(self)
+            session.created(self, data)
 
     # what it is
 
@@ -406,7 +406,7 @@ def from_dlpack(data: Any) -> Tensor:
     tensor = wrap(array, devices.where(array))
     session = ACTIVE.get()
     if session is not None:
-        session.created(tensor)
+        session.created(tensor, data)
     return tensor
 
 
