@@ -25,6 +25,7 @@ Values of Tensors are not watched here: the recording session sees when one is r
 
 from __future__ import annotations
 
+from . import hooks as _hooks  # noqa: F401 - fills the table of hooks
 from .observer import Impurity, Observer
 
 __all__ = ["Impurity", "Observer"]
