@@ -112,10 +112,15 @@ class Net:
         return sys.monitoring.DISABLE if id(code) in self._known else None  # type: ignore[attr-defined]
 
     def _traced(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event == "call" and id(frame.f_code) not in self._known:
+        if event == "call" and id(frame.f_code) not in self._known and not _goes_on(frame):
             self._tell(frame.f_code, frame.f_back)
 
     def _tell(self, code: CodeType, caller: FrameType | None) -> None:
         if self._started(code, caller):
             self._known.add(id(code))
             self._kept.append(code)
+
+
+def _goes_on(frame: FrameType) -> bool:
+    """Is it a generator that goes on, or ends? Who asks it to is watched."""
+    return frame.f_code.co_flags & 0x2A0 != 0 and frame.f_lineno != frame.f_code.co_firstlineno

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextvars
 import functools
+import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -52,9 +53,28 @@ def called(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, An
     if isinstance(function, weakref.ref):
         source = watch.source_of(function)
         return (lambda value: watch.found(Result(call, source), value)) if source else None
+    if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller) and args:
+        return _getter(watch, function, args[0])
     if kind.__module__.partition(".")[0] == "numpy":
         return _numpy(watch, function, args, kwargs)
     return _instance(watch, function, args)
+
+
+def _getter(watch: Observer, getter: Any, thing: Any) -> Then:
+    """One of those of the module `operator`."""
+    _, given = getter.__reduce__()[:2]
+    if isinstance(getter, operator.methodcaller):
+        attribute(watch, thing, given[0])
+        return called(watch, getattr(thing, given[0]), list(given[1:]), {})
+    for key in given:
+        if isinstance(getter, operator.itemgetter):
+            item(watch, thing, key)
+            continue
+        value = thing
+        for name in key.split("."):
+            attribute(watch, value, name)
+            value = getattr(value, name)
+    return None
 
 
 def _part_of(watch: Observer, thing: Any, name: str, value: Any) -> None:
@@ -75,6 +95,8 @@ def _maker(watch: Observer, given: list[Any]) -> Then:
 
 def _python(watch: Observer, function: FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Then:
     if is_trusted(function.__code__):
+        if hasattr(function, "registry") and hasattr(function, "dispatch") and args:
+            return _dispatched(watch, function, args, kwargs)
         return _trusted(watch, function, args, kwargs)
     if not watch.is_made(function):
         function_facts(watch, function)
@@ -82,6 +104,15 @@ def _python(watch: Observer, function: FunctionType, args: list[Any], kwargs: di
     if function.__code__.co_flags & 0x2A0:  # a generator or coroutine
         return _maker(watch, [])
     return None
+
+
+def _dispatched(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
+    """A function made by `singledispatch`."""
+    source = watch.source_of(function)
+    if source is not None:
+        watch.found(Attribute(source, "registry"), function.registry)
+        container(watch, function.registry)
+    return called(watch, function.dispatch(type(args[0])), args, kwargs)
 
 
 def function_facts(watch: Observer, function: FunctionType) -> None:
@@ -168,6 +199,10 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
             class_fact(watch, type(kind), "__call__")
         for name in ("__init__", "__new__"):
             class_fact(watch, kind, name)
+        if hasattr(kind, "__dataclass_fields__"):
+            function_facts(watch, kind.__init__) if isinstance(kind.__init__, FunctionType) else None
+            for field in kind.__dataclass_fields__.values():
+                watch.arm(field.default_factory)
         if kind.__flags__ & (1 << 26) or isinstance(lookup(kind, "__new__")[0], types.BuiltinFunctionType):
             for value in every if not isinstance(lookup(kind, "__init__")[0], FunctionType) else ():
                 container(watch, value, DEPTH)

@@ -27,7 +27,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 #: Modules of Python's library that are taken as pure functions of their arguments.
 _PURE_LIBRARY = (
     "abc", "_py_abc", "enum", "typing", "re", "numbers", "types", "fractions", "inspect", "_weakrefset", "reprlib",
-    "keyword", "importlib", "linecache", "tokenize", "traceback", "warnings",
+    "keyword", "importlib", "linecache", "tokenize", "traceback", "warnings", "copy",
 )  # fmt: skip
 _TRUSTED = (
     _MGB + "/", _NUMPY + "/", "<frozen importlib", "<frozen abc>",
@@ -53,7 +53,14 @@ def is_trusted(code: CodeType) -> bool:
     known = _kinds.get(file)
     if known is None:
         known = _kinds[file] = file.startswith(_TRUSTED)
-    return known
+    return known or _is_made_by_library(code, file)
+
+
+def _is_made_by_library(code: CodeType, file: str) -> bool:
+    """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
+    if file == "<string>":
+        return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_varnames[:1] == ("_cls",)
+    return code.co_qualname.startswith("singledispatch.<locals>.") and file.startswith(_STDLIB)
 
 
 def is_library(module: str | None) -> bool:
@@ -89,7 +96,7 @@ PURE_TYPES = frozenset(
     {
         int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, enumerate, zip,
         map, filter, reversed, slice, object, super, property, staticmethod, classmethod, memoryview, type,
-        functools.partial, collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
+        functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller, collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
         types.SimpleNamespace, types.MethodType, np.dtype,
         *(value for value in vars(itertools).values() if isinstance(value, type)),
         *(value for value in vars(builtins).values() if isinstance(value, type) and issubclass(value, BaseException)),

@@ -290,7 +290,7 @@ class Observer:
             return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
-        if is_library_code(code) and _is_called_by_trusted(caller):
+        if is_library_code(code) and _is_called_by_trusted(caller) or _is_import(caller):
             return False
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)
@@ -302,6 +302,15 @@ def _is_called_by_trusted(frame: FrameType | None) -> bool:
     while frame is not None and is_library_code(frame.f_code):
         frame = frame.f_back
     return frame is not None and is_trusted(frame.f_code)
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    """Is a module being imported? Who asked for that is told from its import."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _reference(value: Any) -> Any:

@@ -207,7 +207,7 @@ def _of_descriptor(watch: Observer, thing: Any, asked: str, source: Source | Non
         _class_fact(watch, kind, asked)
         if not isinstance(raw.fget, FunctionType | None.__class__):
             watch.impure(f"asks the property {asked} of {kind.__name__}, which is not written in Python")
-    elif isinstance(raw, MemberDescriptorType | GetSetDescriptorType) or type(raw).__module__ == "collections":
+    elif isinstance(raw, MemberDescriptorType | GetSetDescriptorType) or type(raw).__name__ == "_tuplegetter":
         _computed(watch, thing, asked, source)
     elif isinstance(getter, FunctionType):
         if is_trusted(getter.__code__):
@@ -463,7 +463,7 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
         container(watch, thing, deep)
         return
     advanced(watch, thing)
-    if isinstance(thing, GeneratorType | VIEWS):
+    if isinstance(thing, (GeneratorType, *VIEWS)):
         return
     source = watch.source_of(thing)
     if source is not None and is_heap(type(thing)):
