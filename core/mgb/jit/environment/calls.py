@@ -151,7 +151,7 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
             watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
         if isinstance(args[0] if args else None, Module) and name in ("__setattr__", "__delattr__"):
             watch.wrote(args[0], f"attribute {args[1] if len(args) > 1 else ''}")
-    elif module in ("warnings", "linecache", "traceback", "importlib", "inspect"):
+    elif module.partition(".")[0] in known.DENIED_LIBRARY:
         watch.impure(f"calls {module}.{name}")
     for value in every:
         container(watch, value, DEPTH)
@@ -430,7 +430,7 @@ def _instance(watch: Observer, thing: Any, args: list[Any]) -> Then:
     kind = type(thing)
     raw, _ = lookup(kind, "__call__")
     if not isinstance(raw, FunctionType):
-        watch.impure(f"calls a {kind.__module__}.{kind.__qualname__}")
+        watch.impure(f"calls {getattr(thing, '__qualname__', '')}, a {kind.__module__}.{kind.__qualname__}")
         return None
     if not watch.is_made(thing):
         watch.guard_kind(thing)

@@ -121,14 +121,16 @@ def item(thing: Any, key: Any) -> Any:
     """``thing[key]``"""
     _see(reads.item, thing, key)
     value = thing[key]
-    if type(value) not in _QUIET and isinstance(key, slice):
-        _see(_sliced, value)
+    if type(value) not in _QUIET:
+        _see(_got, thing, key, value)
     return value
 
 
-def _sliced(watch: Observer, value: Any) -> None:
-    if isinstance(value, list | bytearray):
-        watch.make(value)
+def _got(watch: Observer, thing: Any, key: Any, value: Any) -> None:
+    if isinstance(key, slice):
+        watch.make(value) if isinstance(value, list | bytearray) else None
+    elif watch.is_made(thing):
+        watch.found(None, value)
 
 
 def store_item(thing: Any) -> Any:

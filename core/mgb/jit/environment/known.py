@@ -29,9 +29,15 @@ _PURE_LIBRARY = (
     "abc", "_py_abc", "enum", "typing", "re", "numbers", "types", "fractions", "inspect", "_weakrefset", "reprlib",
     "keyword", "importlib", "linecache", "tokenize", "traceback", "warnings", "copy",
 )  # fmt: skip
+#: Those that read or write what no guard tells.
+DENIED_LIBRARY = (
+    "logging", "random", "subprocess", "tempfile", "shutil", "socket", "multiprocessing", "asyncio", "pathlib", "glob",
+    "datetime", "_pydatetime", "secrets", "uuid", "pickle", "atexit", "signal", "warnings", "linecache", "traceback",
+    "importlib", "inspect", "gc", "concurrent", "queue", "select", "ssl", "http", "urllib", "sqlite3", "zipfile",
+)  # fmt: skip
 _TRUSTED = (
     _MGB + "/", _NUMPY + "/", "<frozen importlib", "<frozen abc>",
-    *(f"{_STDLIB}/{name}{end}" for name in _PURE_LIBRARY for end in (".py", "/")),
+    *(f"{_STDLIB}/{name}{end}" for name in (*_PURE_LIBRARY, *DENIED_LIBRARY) for end in (".py", "/")),
 )  # fmt: skip
 
 #: Parts of mgb that have a state in Python, or write elsewhere.

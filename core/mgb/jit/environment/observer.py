@@ -299,9 +299,11 @@ class Observer:
 
 def _is_called_by_trusted(frame: FrameType | None) -> bool:
     """Does trusted code call Python's library here, for itself?"""
-    while frame is not None and is_library_code(frame.f_code):
+    while frame is not None and not is_trusted(frame.f_code):
+        if not is_library_code(frame.f_code):
+            return False
         frame = frame.f_back
-    return frame is not None and is_trusted(frame.f_code)
+    return frame is not None
 
 
 def _is_import(frame: FrameType | None) -> bool:

@@ -112,8 +112,17 @@ class Transformer(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
-            node.body = self._body(node.body)
+            node.body = [*self._keywords(node), *self._body(node.body)]
+            if len(node.body) > 1 and _is_text(node.body[1]):
+                node.body[:2] = node.body[1::-1]  # the docstring first
         self._scopes.pop()
+
+    def _keywords(self, node: Any) -> list[Any]:
+        """The dict of other keyword arguments is made by the call."""
+        if node.args.kwarg is None:
+            return []
+        first, name = node.body[0], node.args.kwarg.arg
+        return [_at(ast.Expr(self._hook(first, "made", ast.Name(name, ast.Load()))), first)]
 
     # names
 
@@ -450,6 +459,12 @@ def _at(node: Any, place: Any) -> Any:
         for part in ast.iter_child_nodes(node):
             _at(part, place)
     return node
+
+
+def _is_text(statement: Any) -> bool:
+    """Is it a docstring?"""
+    value = getattr(statement, "value", None)
+    return isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _depth(target: Any) -> int:
