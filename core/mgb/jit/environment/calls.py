@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import contextvars
 import functools
 import operator
@@ -312,6 +313,12 @@ def _identifier(watch: Observer, thing: Any) -> Then:
     return None
 
 
+def _count(watch: Observer, counter: Any, values: Any) -> Then:
+    watch.wrote(counter, "an element")
+    _whole(watch, values)
+    return None
+
+
 def _build(watch: Observer, *args: Any) -> Then:
     return _maker(watch, [])
 
@@ -331,6 +338,7 @@ _SPECIAL: dict[Any, Callable[..., Then]] = {
     len: _length,
     id: _identifier,
     builtins.__build_class__: _build,
+    collections._count_elements: _count,  # type: ignore[attr-defined]
 }
 
 

@@ -193,6 +193,9 @@ def augmented_item(thing: Any) -> Any:
     """``thing[...] += value`` follows."""
     if isinstance(thing, list | dict | np.ndarray):
         _see(lambda watch: reads.container(watch, thing))
+        if hasattr(type(thing), "__missing__"):
+            _see(lambda watch: watch.arm(known.lookup(type(thing), "__missing__")[0]))
+            _see(lambda watch: watch.arm(getattr(thing, "default_factory", None)))
         if not isinstance(thing, np.ndarray):
             _see(_augmented_part, thing.values() if isinstance(thing, dict) else thing)
     else:
