@@ -1,0 +1,126 @@
+"""Functions whose code is the one with hooks, for a time; and who else is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from ... import forking
+
+Instrument = Callable[[FunctionType], CodeType | str]
+
+_lock = forking.lock()
+#: By the id of a function: itself, its own code, that with hooks, and how many want it.
+_armed: dict[int, tuple[FunctionType, CodeType, CodeType, int]] = {}
+
+
+def arm(function: FunctionType, instrument: Instrument) -> str | None:
+    """Have the code with hooks run when `function` is called, until `disarm`; a text says why it cannot be."""
+    with _lock:
+        known = _armed.get(id(function))
+        if known is not None and function.__code__ is known[2]:
+            _armed[id(function)] = (*known[:3], known[3] + 1)
+            return None
+        own = function.__code__
+        made = instrument(function)
+        if isinstance(made, str):
+            return made
+        _armed[id(function)] = (function, own, made, 1 if known is None else known[3] + 1)
+        function.__code__ = made
+        return None
+
+
+def disarm(function: FunctionType) -> None:
+    """Undo one `arm`; a code that somebody has given it since stays."""
+    with _lock:
+        known = _armed.get(id(function))
+        if known is None:
+            return
+        if known[3] > 1:
+            _armed[id(function)] = (*known[:3], known[3] - 1)
+            return
+        if function.__code__ is known[2]:
+            function.__code__ = known[1]
+        _armed.pop(id(function), None)
+
+
+def own_code(function: FunctionType) -> CodeType:
+    """The code that `function` has when it is not armed."""
+    known = _armed.get(id(function))
+    return known[1] if known is not None and function.__code__ is known[2] else function.__code__
+
+
+class Net:
+    """Tells of each Python function of this thread that starts, while it is spread.
+
+    Parameters
+    ----------
+    started : callable
+        Told the code and the frame that called it, if that is known. True: this code need not be told again.
+    """
+
+    def __init__(self, started: Callable[[CodeType, FrameType | None], bool]) -> None:
+        self._started = started
+        self._known: set[int] = set()
+        self._kept: list[CodeType] = []  # so that no other gets their ids
+        self._undo: Callable[[], object] = lambda: None
+
+    def spread(self) -> str | None:
+        """Begin; a text says why it cannot be."""
+        monitoring = getattr(sys, "monitoring", None)
+        if monitoring is not None:
+            return self._monitor(monitoring)
+        if sys.gettrace() is None:
+            sys.settrace(self._traced)
+            self._undo = lambda: sys.gettrace() == self._traced and sys.settrace(None)
+        elif sys.getprofile() is None:
+            sys.setprofile(self._traced)
+            self._undo = lambda: sys.getprofile() == self._traced and sys.setprofile(None)
+        else:
+            return "a debugger and a profiler are both active"
+        return None
+
+    def _monitor(self, monitoring: Any) -> str | None:
+        free = [n for n in range(5, -1, -1) if monitoring.get_tool(n) is None and n not in (0, 1, 2)]
+        if not free:
+            return "all tools of sys.monitoring are taken"
+        tool, event = free[0], monitoring.events.PY_START
+        monitoring.use_tool_id(tool, "mgb")
+        monitoring.register_callback(tool, event, self._monitored)
+        monitoring.set_events(tool, event)
+        monitoring.restart_events()
+
+        def undo() -> None:
+            monitoring.set_events(tool, 0)
+            monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
+
+        self._undo = undo
+        return None
+
+    def gather(self) -> None:
+        """End."""
+        self._undo()
+
+    def _monitored(self, code: CodeType, offset: int) -> Any:
+        del offset
+        if id(code) not in self._known:
+            frame = sys._getframe(1)
+            self._tell(code, frame.f_back)
+        return sys.monitoring.DISABLE if id(code) in self._known else None  # type: ignore[attr-defined]
+
+    def _traced(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call" and id(frame.f_code) not in self._known and not _goes_on(frame):
+            self._tell(frame.f_code, frame.f_back)
+
+    def _tell(self, code: CodeType, caller: FrameType | None) -> None:
+        if self._started(code, caller):
+            self._known.add(id(code))
+            self._kept.append(code)
+
+
+def _goes_on(frame: FrameType) -> bool:
+    """Is it a generator that goes on, or ends? Who asks it to is watched."""
+    return frame.f_code.co_flags & 0x2A0 != 0 and frame.f_lineno != frame.f_code.co_firstlineno

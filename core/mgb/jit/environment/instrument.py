@@ -1,0 +1,197 @@
+"""A code object with hooks in it, made from its source; or the reason why there is none."""
+
+from __future__ import annotations
+
+import __future__
+
+import ast
+import functools
+import linecache
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from .transform import MARK, Transformer
+
+_FUTURE = functools.reduce(
+    int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+
+#: Of code objects that are alive, by identity (equal ones may stand in different files): what was made of them.
+_made: dict[int, tuple[weakref.ref[CodeType], CodeType | str]] = {}
+
+
+def instrumented(code: CodeType, module: Mapping[str, Any], hooks: Mapping[str, Callable[..., Any]]) -> CodeType | str:
+    """`code` with hooks.
+
+    Parameters
+    ----------
+    code : CodeType
+        A function's.
+    module : mapping
+        The globals of that function.
+    hooks : mapping
+        By their names in `Transformer`. That named ``cell`` is given the code object first.
+
+    Returns
+    -------
+    CodeType or str
+        A text says why it cannot be.
+    """
+    known = _made.get(id(code))
+    if known is not None and known[0]() is code:
+        return known[1]
+    try:
+        made = _instrument(code, module, hooks)
+    except (SyntaxError, ValueError, RecursionError, OSError) as error:
+        made = f"its source cannot be read again: {error}"
+    key = id(code)
+    _made[key] = weakref.ref(code, functools.partial(_forget, _made, key)), made
+    return made
+
+
+def _forget(known: dict[int, Any], key: int, _: object) -> None:
+    known.pop(key, None)
+
+
+def _instrument(
+    code: CodeType, module: Mapping[str, Any], hooks: Mapping[str, Callable[..., Any]]
+) -> CodeType | str:
+    text = _text(code.co_filename, module)
+    if not text:
+        return "it has no source"
+    for number in _statements(text, code.co_firstlineno):
+        path = next(_paths(_compiled(text, number, code.co_filename, code.co_flags & _FUTURE), code), None)
+        if path is None:
+            continue
+        imports, tree = _module(text)[0], _statement(text, number)
+        node, within = _node(tree, code)
+        if node is None:
+            return "its place in the source is not certain"
+        Transformer(code.co_freevars, within).function(node)
+        made: Any = _compile([*imports, tree], code.co_filename, code.co_flags & _FUTURE)
+        for step in path:
+            made = [c for c in made.co_consts if isinstance(c, CodeType)][step]
+        if made.co_freevars != code.co_freevars or made.co_name != code.co_name:
+            return "its source with hooks is another function"
+        return _with(made, {**hooks, "cell": functools.partial(hooks["cell"], code)})
+    return "its source is not what was compiled: the file has changed, or something rewrites it"
+
+
+def _text(filename: str, module: Mapping[str, Any]) -> str:
+    """The source of the file, if there is any."""
+    if filename.startswith("<frozen "):
+        filename = module.get("__file__") or ""
+    return "".join(linecache.getlines(filename, dict(module)))
+
+
+@lru_cache(maxsize=16)
+def _module(text: str) -> tuple[list[ast.stmt], list[tuple[int, int]]]:
+    """The imports of a module, which say how calls of what they bind are compiled; each statement's lines."""
+    body = _parse(text)
+    return list(_imports(body)), [(_first_line(s), s.end_lineno or s.lineno) for s in body]
+
+
+def _parse(text: str) -> list[ast.stmt]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text).body
+
+
+def _statement(text: str, number: int) -> ast.stmt:
+    """A new tree of one statement."""
+    first, last = _module(text)[1][number]
+    alone = [lines for lines in _module(text)[1] if lines[0] <= last and lines[1] >= first]
+    if len(alone) > 1:  # others stand in its lines
+        return _parse(text)[number]
+    lines = text.splitlines(keepends=True)[first - 1 : last]
+    return _parse("\n" * (first - 1) + "".join(lines))[0]
+
+
+def _imports(body: Sequence[ast.AST]) -> Iterator[ast.stmt]:
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            yield from _imports([*ast.iter_child_nodes(node)])
+
+
+def _statements(text: str, line: int) -> Iterator[int]:
+    return (n for n, (first, last) in enumerate(_module(text)[1]) if first <= line <= last)
+
+
+@lru_cache(maxsize=64)
+def _compiled(text: str, number: int, filename: str, flags: int) -> CodeType:
+    """One statement of a file, with its imports, as Python compiles it."""
+    return _compile([*_module(text)[0], _statement(text, number)], filename, flags)
+
+
+def _compile(body: list[ast.stmt], filename: str, flags: int) -> CodeType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constants are no functions, it would say
+        made: CodeType = compile(ast.Module(body, []), filename, "exec", flags, dont_inherit=True)
+    return made
+
+
+def _paths(outer: CodeType, wanted: CodeType) -> Iterator[tuple[int, ...]]:
+    """Where in the tree of code objects of `outer` one like `wanted` stands."""
+    for number, inner in enumerate(c for c in outer.co_consts if isinstance(c, CodeType)):
+        if inner == wanted and inner.co_qualname == wanted.co_qualname:
+            yield (number,)
+        yield from ((number, *path) for path in _paths(inner, wanted))
+
+
+def _node(tree: ast.stmt, code: CodeType) -> tuple[Any, str | None]:
+    """The function of `code` and the class around it; None where two might be meant."""
+    found = [
+        (node, within)
+        for node, within in _functions(tree, None)
+        if _first_line(node) == code.co_firstlineno and getattr(node, "name", "<lambda>") == code.co_name
+    ]
+    if len(found) > 1:
+        found = [pair for pair in found if _is_within(pair[0], code)]
+    return found[0] if len(found) == 1 else (None, None)
+
+
+def _functions(node: ast.AST, within: str | None) -> Iterator[tuple[Any, str | None]]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        yield node, within
+    elif isinstance(node, ast.ClassDef):
+        within = node.name
+    for part in ast.iter_child_nodes(node):
+        yield from _functions(part, within)
+
+
+def _first_line(node: Any) -> int:
+    lines = [node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]
+    return min(lines)
+
+
+def _is_within(node: Any, code: CodeType) -> bool:
+    """Does the innermost code of `code` stand in the body of the lambda `node`, and in no lambda inside?"""
+    places = [(p[0], p[2]) for p in code.co_positions() if None not in p and p[3] != p[2]]
+    first, last = min(places, default=(0, 0)), max(places, default=(0, 0))
+    body = node.body if isinstance(node, ast.Lambda) else node
+    start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    return bool(start <= first and last <= end and first == start) if places else False
+
+
+def _with(code: CodeType, hooks: Mapping[str, Callable[..., Any]]) -> CodeType:
+    """`code` with functions where their marks stand."""
+    marks = {MARK.format(name): hook for name, hook in hooks.items()}
+    constants: list[Any] = [
+        _with(c, hooks) if isinstance(c, CodeType) else marks.get(c, c) if type(c) is str else c
+        for c in code.co_consts
+    ]
+    return code.replace(co_consts=tuple(constants))
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those inside it."""
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from codes_in(part)

@@ -1,0 +1,171 @@
+"""What is known without looking: which code is pure, and what builtin functions and methods read and change."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import contextvars
+import functools
+import itertools
+import math
+import operator
+import sys
+import sysconfig
+import types
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+_MGB = str(Path(__file__).parents[2])
+_NUMPY = str(Path(np.__file__).parent)
+_STDLIB = sysconfig.get_paths()["stdlib"]
+
+#: Modules of Python's library that are taken as pure functions of their arguments.
+_PURE_LIBRARY = (
+    "abc", "_py_abc", "enum", "typing", "re", "numbers", "types", "fractions", "inspect", "_weakrefset", "reprlib",
+    "keyword", "importlib", "linecache", "tokenize", "traceback", "warnings", "copy",
+)  # fmt: skip
+#: Those that read or write what no guard tells.
+DENIED_LIBRARY = (
+    "logging", "random", "subprocess", "tempfile", "shutil", "socket", "multiprocessing", "asyncio", "pathlib", "glob",
+    "datetime", "_pydatetime", "secrets", "uuid", "pickle", "atexit", "signal", "warnings", "linecache", "traceback",
+    "importlib", "inspect", "gc", "concurrent", "queue", "select", "ssl", "http", "urllib", "sqlite3", "zipfile",
+)  # fmt: skip
+_TRUSTED = (
+    _MGB + "/", _NUMPY + "/", "<frozen importlib", "<frozen abc>",
+    *(f"{_STDLIB}/{name}{end}" for name in (*_PURE_LIBRARY, *DENIED_LIBRARY) for end in (".py", "/")),
+)  # fmt: skip
+
+#: Parts of mgb that have a state in Python, or write elsewhere.
+DENIED = (
+    "mgb.optimizer.lr_scheduler", "mgb.data", "mgb.serialization", "mgb.logger", "mgb.cache", "mgb.cli", "mgb.utils",
+    "mgb.config", "mgb.onnx", "mgb.graph_file", "mgb.runs", "mgb.demo",
+)  # fmt: skip
+DENIED_NAMES = frozenset(
+    "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
+    "register_forward_pre_hook remove train eval save load dump info warning debug error".split()
+)
+
+_kinds: dict[str, bool] = {}
+
+
+def is_trusted(code: CodeType) -> bool:
+    """Is it taken as a pure function of its arguments?"""
+    file = code.co_filename
+    known = _kinds.get(file)
+    if known is None:
+        known = _kinds[file] = file.startswith(_TRUSTED)
+    return known or _is_made_by_library(code, file)
+
+
+def _is_made_by_library(code: CodeType, file: str) -> bool:
+    """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
+    if file == "<string>":
+        return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_varnames[:1] == ("_cls",)
+    return code.co_qualname.startswith("singledispatch.<locals>.") and file.startswith(_STDLIB)
+
+
+def is_library(module: str | None) -> bool:
+    """Is it a module of mgb, NumPy, or of Python itself, which no user has written?"""
+    top = (module or "").partition(".")[0]
+    return top in ("mgb", "numpy") or top in sys.stdlib_module_names
+
+
+def is_library_code(code: CodeType) -> bool:
+    """Is it Python's own, made by it, or a plugin's?"""
+    file = code.co_filename
+    return file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file or "/mgb_" in file
+
+
+def is_heap(kind: type) -> bool:
+    """Was the class made by Python code, and may be changed?"""
+    return kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
+
+
+#: What holds others, and is read by elements.
+CONTAINERS: tuple[type, ...] = (
+    list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType, types.SimpleNamespace, np.ndarray,
+)  # fmt: skip
+
+#: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
+VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+TRANSIENT: tuple[type, ...] = (
+    tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super, memoryview, *VIEWS,
+)  # fmt: skip
+
+#: Classes whose call makes an object of what it is given, which is read.
+PURE_TYPES = frozenset(
+    {
+        int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, enumerate, zip,
+        map, filter, reversed, slice, object, super, property, staticmethod, classmethod, memoryview, type,
+        functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller, collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
+        types.SimpleNamespace, types.MethodType, np.dtype,
+        *(value for value in vars(itertools).values() if isinstance(value, type)),
+        *(value for value in vars(builtins).values() if isinstance(value, type) and issubclass(value, BaseException)),
+    }
+)  # fmt: skip
+
+_PURE_NAMES = (
+    "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr ord hex bin "
+    "oct format iter hash"
+)
+#: Builtin functions that only read what they are given.
+PURE: frozenset[Any] = frozenset(
+    {
+        *(getattr(builtins, name) for name in _PURE_NAMES.split()), functools.reduce, sys.getsizeof,
+        functools.cmp_to_key, sys.intern,
+        *(value for value in vars(math).values() if callable(value)),
+        *(value for name, value in vars(operator).items() if callable(value) and name[:1] not in "_i"),
+        operator.index, operator.inv, operator.invert, operator.is_, operator.is_not, operator.indexOf,
+    }
+)  # fmt: skip
+#: Functions of these modules only read what they are given.
+PURE_MODULES = frozenset({"math", "cmath", "_bisect", "itertools", "_struct", "zlib", "binascii", "unicodedata", "_sre"})
+
+#: Methods that only read, by class; of others it is taken that they write.
+READS: dict[type, frozenset[str]] = {
+    kind: frozenset(names.split())
+    for kind, names in {
+        list: "index count copy __getitem__ __len__ __iter__ __contains__ __eq__ __ne__ __add__ __mul__ __reversed__",
+        dict: "get items keys values copy __getitem__ __len__ __iter__ __contains__ __eq__ __or__ __reversed__",
+        set: "union difference intersection symmetric_difference issubset issuperset copy __contains__ __len__ "
+        "__iter__ isdisjoint __or__ __and__ __sub__",
+        collections.deque: "index count copy __getitem__ __len__ __iter__",
+        bytearray: "decode hex find count index __getitem__ __len__ startswith endswith",
+        np.ndarray: "sum mean max min std var reshape ravel transpose astype copy item tolist argmax argmin cumsum "
+        "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal repeat take "
+        "trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__",
+        types.MappingProxyType: "get items keys values copy __getitem__",
+        weakref.ref: "__call__",
+        contextvars.ContextVar: "get",
+        type: "mro __subclasses__ __instancecheck__ __subclasscheck__ __call__ __new__ __init__ __prepare__",
+        object: "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ __sizeof__ "
+        "__init_subclass__ __subclasshook__ __reduce_ex__ __reduce__ __dir__",
+        BaseException: "__init__ __new__ with_traceback add_note",
+    }.items()
+}
+
+#: Functions of NumPy that change what they are given, or read and write elsewhere.
+NUMPY_WRITES = frozenset("copyto put place putmask fill_diagonal put_along_axis at shuffle".split())
+NUMPY_DENIED = frozenset(
+    "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall setbufsize "
+    "set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer".split()
+)
+
+
+def lookup(kind: type, name: str) -> tuple[Any, type | None]:
+    """What a class has under a name, as it stands there, and which class of its bases has it."""
+    for base in kind.__mro__:
+        namespace = type.__getattribute__(base, "__dict__")
+        if name in namespace:
+            return namespace[name], base
+    return MISSING, None
+
+
+MISSING: Any = object()
+
+Reader = Callable[..., Any]

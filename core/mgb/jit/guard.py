@@ -1,0 +1,301 @@
+"""What has to be as it was outside for a body to be skipped: one `Guard` for each fact, `Guards` for a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .source import Argument, Held, Scope, Source, root, short
+
+#: Types whose values never change and are compared as values.
+PLAIN = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice}
+)
+_SINGLE = frozenset({type(None), bool, type(Ellipsis), type(NotImplemented)})
+
+#: What a generated function returns where a guard does not hold.
+MISS = object()
+
+#: Bytes up to which an array is compared as a whole.
+LARGEST_ARRAY = 64 * 1024
+
+
+def is_plain(value: Any) -> bool:
+    """Is it a number, a text or such, or a tuple or frozenset of them?"""
+    kind = type(value)
+    if kind in PLAIN:
+        return True
+    if kind is tuple or kind is frozenset:
+        return all(map(is_plain, value))
+    return isinstance(value, np.generic | np.dtype) and not (isinstance(value, np.generic) and value.dtype.hasobject)
+
+
+def same(one: Any, two: Any) -> bool:
+    """Are two plain values the same in every way? 0.0 is not -0.0, 1 is not True, NaN is NaN."""
+    if one is two:
+        return True
+    kind = type(two)
+    if type(one) is not kind:
+        return False
+    if kind is tuple:
+        return len(one) == len(two) and all(map(same, one, two))
+    if kind is float:
+        return (one == two and math.copysign(1, one) == math.copysign(1, two)) or (one != one and two != two)
+    if kind is complex:
+        return same(one.real, two.real) and same(one.imag, two.imag)
+    if kind is frozenset:
+        return bool(one == two) and {*map(type, one)} == {*map(type, two)}
+    if kind is slice:
+        return same((one.start, one.stop, one.step), (two.start, two.stop, two.step))
+    if isinstance(two, np.generic):
+        return bool(one.dtype == two.dtype and one.tobytes() == two.tobytes())
+    return is_plain(two) and bool(one == two)
+
+
+def same_items(now: Any, then: tuple[Any, ...]) -> bool:
+    """Are the elements, in their order, plain values that are the same, or the `Held` objects?"""
+    if len(now) != len(then):
+        return False
+    return all(
+        (value is not None and value is known.get()) if type(known) is Held else same(value, known)
+        for value, known in zip(now, then, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What an array held."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    data: bytes
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any]) -> Contents:
+        """As it is now."""
+        return Contents(array.shape, array.dtype, array.tobytes())
+
+    def are_in(self, array: Any) -> bool:
+        """Does `array` hold them?"""
+        return (
+            isinstance(array, np.ndarray)
+            and array.shape == self.shape
+            and array.dtype == self.dtype
+            and array.tobytes() == self.data
+        )
+
+    def __repr__(self) -> str:
+        return f"an array of {self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One kind of fact: how it is asked, interpreted and as code, and what is said when it does not hold."""
+
+    holds: Callable[[Any, Any], bool]
+    code: Callable[[str, Any, Scope], str]
+    words: str
+
+
+def _is(value: Any, held: Held) -> bool:
+    return value is held.get() and not held.is_gone()
+
+
+def _equal_code(value: str, known: Any, scope: Scope) -> str:
+    if type(known) in _SINGLE:
+        return f"{value} is {scope.name(known) if known is NotImplemented else known!r}"
+    name = scope.name(known)
+    return f"({value} is {name} or {scope.name(same)}({value}, {name}))"
+
+
+def _items_code(value: str, known: tuple[Any, ...], scope: Scope) -> str:
+    if not known:
+        return f"not len({value})"
+    if all(type(part) is str for part in known):
+        return f"[*{value}] == {scope.name(list(known))}"
+    return f"{scope.name(same_items)}({value}, {scope.name(known)})"
+
+
+def _lacks(value: Any, name: str) -> bool:
+    return not hasattr(value, name)
+
+
+def _without(value: Any, key: Any) -> bool:
+    return (key.get() if isinstance(key, Held) else key) not in value
+
+
+#: Every kind of fact. `{0}` is the source, `{1}` what was there, `{2}` what is there now.
+TESTS = {
+    "is": Test(_is, lambda x, v, s: v.code(x, s), "{0} is {2}, it was {1}"),
+    "same": Test(same, _equal_code, "{0} is {2}, it was {1}"),
+    "type": Test(
+        lambda x, v: type(x) is v.get(), lambda x, v, s: v.code(f"type({x})", s), "{0} is {2}, its class was {1}"
+    ),
+    "length": Test(
+        lambda x, v: len(x) == v, lambda x, v, s: f"len({x}) == {v}", "{0} has another length, it had {1}"
+    ),
+    "items": Test(same_items, _items_code, "{0} has other items"),
+    "without": Test(
+        _without,
+        lambda x, v, s: f"{s.name(v) + '.get()' if isinstance(v, Held) else repr(v) if type(v) is str else s.name(v)} not in {x}",
+        "{0} has {1!r} now",
+    ),
+    "disjoint": Test(
+        lambda x, v: x.keys().isdisjoint(v),
+        lambda x, v, s: f"{x}.keys().isdisjoint({s.name(v)})",
+        "{0} has one of {1} now",
+    ),
+    "lacks": Test(_lacks, lambda x, v, s: f"not hasattr({x}, {v!r})", "{0} has an attribute {1!r} now"),
+    "array": Test(
+        lambda x, v: v.are_in(x), lambda x, v, s: f"{s.name(v.are_in)}({x})", "the array {0} holds other values"
+    ),
+    "alias": Test(_is, lambda x, v, s: f"{x} is {s.local(v)}", "{0} is not the same object as {1} any more"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One fact: the `test`, a key of `TESTS`, holds for what is at `source`, with `value`."""
+
+    source: Source
+    test: str
+    value: Any
+
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Does it, now?"""
+        try:
+            value = self.source.read(leaves)
+            if self.test == "alias":
+                return value is self.value.read(leaves)
+            return TESTS[self.test].holds(value, self.value)
+        except Exception:
+            return False
+
+    def change(self, leaves: Sequence[Any]) -> str:
+        """Why it does not, in words."""
+        try:
+            now = self.source.read(leaves)
+        except Exception:
+            return f"{self.source} is there no more"
+        return TESTS[self.test].words.format(self.source, _said(self.value), short(now))
+
+    def code(self, scope: Scope) -> str:
+        """The expression that asks."""
+        return TESTS[self.test].code(scope.local(self.source), self.value, scope)
+
+    def key(self) -> Any:
+        """What equal guards have in common; 1, True and 1.0 differ."""
+        return self.source, self.test, _key(self.value)
+
+
+def _key(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(map(_key, value))
+    return (type(value), repr(value)) if is_plain(value) else value
+
+
+def _said(value: Any) -> str:
+    return short(value) if is_plain(value) else str(value)
+
+
+class _Lines:
+    """Writes guards as lines; a place that several ask for is read once."""
+
+    def __init__(self, name: Callable[[Any], str]) -> None:
+        self._name, self._named = name, dict[int, tuple[str, Any]]()
+        self._locals: dict[Source, str] = {}
+        self.lines: list[str] = []
+
+    def name(self, value: Any) -> str:
+        if id(value) not in self._named:
+            self._named[id(value)] = self._name(value), value
+        return self._named[id(value)][0]
+
+    def local(self, source: Source) -> str:
+        if isinstance(source, Argument):
+            return source.code(self)
+        if source not in self._locals:
+            text = source.code(self)
+            self._locals[source] = f"e{len(self._locals)}"
+            self.lines.append(f"{self._locals[source]} = {text}")
+        return self._locals[source]
+
+
+class Guards:
+    """The guards of one call, in the order in which the body read."""
+
+    def __init__(self, guards: Sequence[Guard] = ()) -> None:
+        self._guards: dict[Any, Guard] = {guard.key(): guard for guard in guards}
+
+    def add(self, guard: Guard) -> None:
+        """One more."""
+        self._guards.setdefault(guard.key(), guard)
+
+    def __iter__(self) -> Iterator[Guard]:
+        return iter(self._guards.values())
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Guards) and self._guards.keys() == other._guards.keys()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def lines(self, name: Callable[[Any], str]) -> list[str]:
+        """The guards as lines of a function that has the arguments as ``t0``, ``t1``...
+
+        Parameters
+        ----------
+        name : callable
+            Gives a value a global of that function.
+
+        Returns
+        -------
+        list of str
+            Where a guard does not hold they return `MISS`. What they raise means that too.
+        """
+        writer = _Lines(name)
+        for guard in self:
+            condition = guard.code(writer)
+            writer.lines.append(f"if not ({condition}): return MISS")
+        return writer.lines
+
+    def compile(self) -> Callable[[Sequence[Any]], bool]:
+        """``check(leaves)``: do all hold?"""
+        names: dict[str, Any] = {"MISS": False}
+
+        def name(value: Any) -> str:
+            names[f"g{len(names)}"] = value
+            return f"g{len(names) - 1}"
+
+        lines = self.lines(name)
+        places = sorted({r.place for g in self if isinstance(r := root(g.source), Argument)})
+        lines = [f"t{place} = leaves[{place}]" for place in places] + lines + ["return True"]
+        body = "\n".join(f"  {line}" for line in lines)
+        text = f"def check(leaves):\n try:\n{body}\n except Exception:\n  return False\n"
+        exec(compile(text, "<guards>", "exec"), names)
+        check: Callable[[Sequence[Any]], bool] = names["check"]
+        return check
+
+    def why(self, leaves: Sequence[Any]) -> str | None:
+        """The first that does not hold, in words; None where all do."""
+        return next((guard.change(leaves) for guard in self if not guard.holds(leaves)), None)
+
+    def is_dead(self) -> bool:
+        """Is an object gone that they want? They never hold again."""
+        return any(held.is_gone() for guard in self for held in _held(guard))
+
+
+def _held(guard: Guard) -> Iterator[Held]:
+    yield from guard.source.held()
+    if isinstance(guard.value, Held):
+        yield guard.value
+    elif isinstance(guard.value, tuple):
+        yield from (part for part in guard.value if isinstance(part, Held))
+
+

@@ -1,0 +1,285 @@
+"""Where something outside a body is found: a path from an argument, a variable or an object, read three ways."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from keyword import iskeyword
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any, Protocol
+
+
+class Scope(Protocol):
+    """A generated function that is being written."""
+
+    def name(self, value: Any) -> str:
+        """A global of it that holds `value`."""
+
+    def local(self, source: Source) -> str:
+        """A variable of it that holds what is found at `source`."""
+
+
+def is_static(value: Any) -> bool:
+    """Is it part of the program's text: a module, or a class or function of one? These stay."""
+    if isinstance(value, ModuleType | BuiltinFunctionType):
+        return True
+    if not isinstance(value, type | FunctionType):
+        return False
+    found: Any = sys.modules.get(value.__module__ or "")
+    for part in value.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    return getattr(found, "__func__", found) is value
+
+
+def holder(value: Any) -> Callable[[], Any]:
+    """What gives `value` back: held weakly where that is possible and it may go; None when it is gone."""
+    if not is_static(value):
+        try:
+            return weakref.ref(value)
+        except TypeError:
+            pass
+    return _Strong(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Strong:
+    value: Any
+
+    def __call__(self) -> Any:
+        return self.value
+
+
+class Held:
+    """One object; equal to another `Held` of the same one. See `holder`."""
+
+    __slots__ = ("_hash", "get")
+
+    def __init__(self, value: Any) -> None:
+        self.get, self._hash = holder(value), id(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Held):
+            return NotImplemented
+        mine = self.get()
+        return self is other or (mine is not None and mine is other.get())
+
+    def code(self, value: str, scope: Scope) -> str:
+        """The expression that says whether `value` is this object."""
+        if isinstance(self.get, _Strong):
+            return f"{value} is {scope.name(self.get.value)}"
+        return f"{value} is not None and {value} is {scope.name(self.get)}()"
+
+    def is_gone(self) -> bool:
+        """Is there no such object any more?"""
+        return not isinstance(self.get, _Strong) and self.get() is None
+
+    def __repr__(self) -> str:
+        return "an object that is gone" if self.is_gone() else short(self.get())
+
+
+def short(value: Any) -> str:
+    """A value in a message: numbers and texts themselves, of others their kind."""
+    if isinstance(value, str | bytes | int | float | complex | tuple | frozenset | slice | type(None)):
+        text = repr(value)
+        return text if len(text) < 60 else text[:56] + "..."
+    name = getattr(value, "__name__", None)
+    if isinstance(name, str):
+        return f"{type(value).__name__} `{name}`"
+    return f"a {type(value).__name__}"
+
+
+class Source:
+    """A place outside: a root, or a step from another place."""
+
+    __slots__ = ()
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        """What is there now."""
+        raise NotImplementedError
+
+    def code(self, scope: Scope) -> str:
+        """The expression that reads it."""
+        raise NotImplementedError
+
+    def held(self) -> Iterator[Held]:
+        """The objects that the path starts at or goes through by identity."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Argument(Source):
+    """A leaf of the flattened arguments."""
+
+    place: int
+    words: str = field(default="", compare=False)
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return leaves[self.place]
+
+    def code(self, scope: Scope) -> str:
+        return f"t{self.place}"
+
+    def __str__(self) -> str:
+        return self.words or f"argument {self.place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Object(Source):
+    """One object, wherever it is kept."""
+
+    thing: Held
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        if self.thing.is_gone():
+            raise LookupError("it is gone")
+        return self.thing.get()
+
+    def code(self, scope: Scope) -> str:
+        get = self.thing.get
+        return scope.name(get.value) if isinstance(get, _Strong) else f"{scope.name(get)}()"
+
+    def held(self) -> Iterator[Held]:
+        yield self.thing
+
+    def __str__(self) -> str:
+        return repr(self.thing)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Source):
+    """A variable of a function around the one that reads it."""
+
+    cell: Held
+    name: str
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        cell = self.cell.get()
+        assert isinstance(cell, CellType)
+        return cell.cell_contents
+
+    def code(self, scope: Scope) -> str:
+        return f"{scope.name(self.cell.get())}.cell_contents"
+
+    def __str__(self) -> str:
+        return f"variable `{self.name}` of the function around it"
+
+
+@dataclass(frozen=True, slots=True)
+class Global(Source):
+    """A global variable of a module, or a builtin."""
+
+    module: Held
+    name: str
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.module.get()[self.name]
+
+    def code(self, scope: Scope) -> str:
+        return f"{scope.name(self.module.get())}[{self.name!r}]"
+
+    def __str__(self) -> str:
+        return f"global `{self.name}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Source):
+    """An attribute of what is at another place."""
+
+    of: Source
+    name: str
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return getattr(self.of.read(leaves), self.name)
+
+    def code(self, scope: Scope) -> str:
+        of = scope.local(self.of)
+        if self.name.isidentifier() and not iskeyword(self.name):
+            return f"{of}.{self.name}"
+        return f"getattr({of}, {self.name!r})"
+
+    def held(self) -> Iterator[Held]:
+        return self.of.held()
+
+    def __str__(self) -> str:
+        return f"`{_inner(self.of)}.{self.name}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Source):
+    """An element of what is at another place; a key that is no plain value is a `Held`."""
+
+    of: Source
+    key: Any
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        key = self.key.get() if isinstance(self.key, Held) else self.key
+        return self.of.read(leaves)[key]
+
+    def code(self, scope: Scope) -> str:
+        of = scope.local(self.of)
+        if isinstance(self.key, Held):
+            return f"{of}[{Object(self.key).code(scope)}]"
+        return f"{of}[{self.key!r}]" if type(self.key) in (int, str) else f"{of}[{scope.name(self.key)}]"
+
+    def held(self) -> Iterator[Held]:
+        yield from self.of.held()
+        if isinstance(self.key, Held):
+            yield self.key
+
+    def __str__(self) -> str:
+        return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else short(self.key)}]`"
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Source):
+    """What a function without effects gives for what is at another place: `type`, `vars`, or its own call."""
+
+    function: Callable[[Any], Any]
+    of: Source
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.function(self.of.read(leaves))
+
+    def code(self, scope: Scope) -> str:
+        if self.function is call:
+            return f"{scope.local(self.of)}()"
+        name = self.function.__name__ if self.function in (type, list) else scope.name(self.function)
+        return f"{name}({scope.local(self.of)})"
+
+    def held(self) -> Iterator[Held]:
+        return self.of.held()
+
+    def __str__(self) -> str:
+        if self.function is call:
+            return f"`{_inner(self.of)}()`"
+        return f"`{self.function.__name__}({_inner(self.of)})`"
+
+
+def call(function: Callable[[], Any]) -> Any:
+    """What `function` gives: a weak reference, or the method of a ContextVar."""
+    return function()
+
+
+def member(value: Any, name: str) -> Any:
+    """The attribute as it stands in the class itself."""
+    return type.__getattribute__(value, "__dict__")[name]
+
+
+def root(source: Source) -> Source:
+    """Where its path starts."""
+    while isinstance(source, Attribute | Item | Result):
+        source = source.of
+    return source
+
+
+def _inner(source: Source) -> str:
+    """The path's text, without the marks around it."""
+    text = str(source)
+    if isinstance(source, Global | Cell):
+        return source.name
+    return text[1:-1] if text.startswith("`") and text.endswith("`") else text
