@@ -275,6 +275,10 @@ class SymbolicReadError(TraceError, ValueError):
     """The value of a tensor was wanted while ``trace(symbolic=True)`` was only recording."""
 
 
+class ImpureBodyError(TraceError):
+    """A body that is to be skipped would have to run at every call: it writes outside, or reads values."""
+
+
 class UnknownInputError(TraceError):
     """A ``without_host`` trace read a tensor that is neither an argument nor one that lives outside."""
 

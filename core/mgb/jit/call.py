@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
+import numpy as np
+
 from .. import device as devices
 from ..device import is_gpu, of_array
 from ..executor import Program
@@ -15,14 +17,12 @@ from ..forking import cached_property
 from ..ir import Spec
 from ..tensor import Tensor, as_given, converted, wrap
 from .environment import Impurity
+from .guard import MISS, reader
 from .guards import Arguments, Constants, Fits, Same
 from .record import Binding, Expected, External, Given, Literal, Outside, Ref, external_ref
 from .surroundings import SameContents
 from .tree import LEAF, Structure
 from .variant import Variant
-
-#: What a generated call returns when the arguments are not those it was made for.
-MISS = object()
 
 
 class CompiledCall:
@@ -136,7 +136,12 @@ class _Writer:
             constants = {id(x.owner): x for x in self._record.captured.values()}
             self._lines.append(f"if not {self._name(Constants(list(constants.values())))}(): return MISS")
         if self._record.guards is not None:
-            self._lines.extend(self._record.guards.lines(self._name))
+            lines = self._record.guards.lines(self._name)
+            self._lines += [
+                "try:",
+                *(f" {line}" for line in lines or ["pass"]),
+                "except Exception: return MISS",
+            ]
         for module, attributes in self._record.modules:
             self._guard_attributes(module, attributes)
         for reference, revision in self._record.trainers:
@@ -240,11 +245,8 @@ class _Writer:
             value = f"{self._name(spec.dtype.type)}({asked})[...]"
             self._lines.append(f"x{number} = " + (f"place({value}, {device!r})" if is_gpu(device) else value))
             return
-        if external.converts:
-            names = [self._name(value) for value in (converted, as_given, spec.dtype, spec.device)]
-            self._lines.append(
-                f"x{number} = place({names[0]}({names[1]}(t{external.leaf}), {names[2]}, False), {names[3]})"
-            )
+        if external.converts is not None:
+            self._feed_array(number, external)
             return
         if external.made is not None:
             self._arrays[number] = self._name(external.made)
@@ -259,6 +261,21 @@ class _Writer:
         if external.leaf is not None and not self._many:
             self._lines.append(f"if {self._tensor(external)}._device != {spec.device!r}: return MISS")
 
+    def _feed_array(self, number: int, external: External) -> None:
+        """An array of NumPy's is converted, and so copied."""
+        spec = external.node.spec
+        array = f"t{external.leaf}"
+        if external.path is not None:
+            lines, array = reader(external.path, self._name)
+            kind = f"type({array}) is {self._name(np.ndarray)}"
+            guard = f"{kind} and {array}.shape == {spec.shape!r} and {array}.dtype == {self._name(external.converts)}"
+            self._lines += ["try:", *(f" {line}" for line in lines), f" if not ({guard}): return MISS"]
+            self._lines.append("except Exception: return MISS")
+        as_dtype = (
+            f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(spec.dtype)}, False)"
+        )
+        self._lines.append(f"x{number} = place({as_dtype}, {spec.device!r})")
+
     def _is_bare(self, number: int) -> bool:
         """Has no variable its array? A variable is a holder, and then it is not updated in place."""
         in_place = number in self._updated or self._is_guarded_with_others(number)
@@ -268,7 +285,7 @@ class _Writer:
         """Does it come from a Tensor outside the arguments, or one of many? Such ones are seldom new."""
         external = self._record.externals[number]
         alone = external.origin is not None or (external.leaf is not None and not self._many)
-        alone = alone or external.made is not None
+        alone = alone or external.made is not None or external.converts is not None
         return not alone and external_ref(number) in self._reads
 
     def _run(self) -> None:

@@ -155,7 +155,7 @@ class Impure:
 
     def found(self, impurities: Sequence[Impurity]) -> bool:
         """Told why a body that was recorded must run; is that new?"""
-        lasting = any(impurity.lasts for impurity in impurities)
+        lasting = not all(impurity.once for impurity in impurities)
         self._attempts = _ATTEMPTS if lasting else self._attempts + 1
         known, self._reasons = self._reasons, self._reasons.union(map(str, impurities))
         return known != self._reasons

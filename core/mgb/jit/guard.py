@@ -31,7 +31,9 @@ def is_plain(value: Any) -> bool:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_plain, value))
-    return isinstance(value, np.generic | np.dtype) and not (isinstance(value, np.generic) and value.dtype.hasobject)
+    return isinstance(value, np.generic | np.dtype) and not (
+        isinstance(value, np.generic) and value.dtype.hasobject
+    )
 
 
 def same(one: Any, two: Any) -> bool:
@@ -299,3 +301,8 @@ def _held(guard: Guard) -> Iterator[Held]:
         yield from (part for part in guard.value if isinstance(part, Held))
 
 
+def reader(source: Source, name: Callable[[Any], str]) -> tuple[list[str], str]:
+    """Lines that read what is found at `source`, and the variable that holds it then: see `Guards.lines`."""
+    writer = _Lines(name)
+    local = writer.local(source)
+    return writer.lines, local

@@ -132,8 +132,9 @@ class External:
         It is the value of the ``grad`` of `leaf` or `owner`.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
-    converts : bool
-        The argument is an array of NumPy's, which is converted at each call.
+    converts : np.dtype or None
+        Of an array of NumPy's, which is converted at each call: an argument, or what is found at `path`.
+    path : Source or None
     made : array or None
         What the body made of data, which is the same again as long as it sees the same.
     """
@@ -144,7 +145,8 @@ class External:
     origin: Callable[[], float] | None = None
     source: str = ""
     of_grad: bool = False
-    converts: bool = False
+    converts: Any = None
+    path: Any = None
     made: Any = None
 
 

@@ -30,7 +30,8 @@ from .record import (
     Ref,
     external_ref,
 )
-from .surroundings import State
+from .source import Argument, Source
+from .surroundings import State, tensors_of
 from .tree import flatten
 
 #: What nobody can change.
@@ -82,7 +83,9 @@ class Recording(Observing):
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
-        self._converted: dict[int, tuple[int, Any]] = {}  # by the id of an array: the argument it is made of
+        self._converted: dict[
+            int, tuple[int | Source, Any, Any]
+        ] = {}  # by the id of an array: of what it is made
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
@@ -136,8 +139,10 @@ class Recording(Observing):
             self.must_run("reads the value of a Tensor")
 
     def created(self, tensor: Tensor, data: Any) -> None:
-        if id(data) in self._leaf_data:
-            self._converted[id(tensor._data)] = self._leaf_data[id(data)], tensor._data
+        if isinstance(data, np.ndarray):
+            place = self._place_of_array(data)
+            if place is not None:
+                self._converted[id(tensor._data)] = place, tensor._data, data
         if tensor._index != CONSTANT:
             self._made_by_body(tensor)
             self._made[id(tensor._data)] = tensor._data
@@ -188,6 +193,7 @@ class Recording(Observing):
     def finish(self) -> Record:
         """Close the sequence: what is alive now leaves the program at every call."""
         alive = self.alive()
+        self.found_elsewhere = self._also_found()
         self.record.bindings = [*self._value_bindings(), *self._grad_bindings()]
         self.record.returned = tuple(map(self._identity, self._returned))
         used = self._used(self._returned)
@@ -202,9 +208,20 @@ class Recording(Observing):
         self._cut(END, tuple(sorted({t._index for t in alive})))
         return self.record
 
+    def _also_found(self) -> frozenset[int]:
+        """The ids of Tensors that the body met in variables, objects, or what it called or worked with."""
+        if self.observer is None:
+            return frozenset()
+        found = [guard.value.get() for guard in self.observer.guards if guard.test == "is"]
+        for module in self._modules.values():
+            found += tensors_of(module)
+        for reference in self._trainers.values():
+            found += tensors_of(reference())
+        return frozenset([id(value) for value in found if isinstance(value, Tensor)])
+
     def given(self, value: Any) -> Given | None:
         """What is no Tensor in the result, at each call that skips the body."""
-        if isinstance(value, _CONSTANT) or not self.observer.is_fresh(value):
+        if isinstance(value, _CONSTANT) or not self.observer.is_made(value):
             return Given(value)
         if isinstance(value, np.ndarray):
             return Given(value.copy(), copied=True)
@@ -307,16 +324,27 @@ class Recording(Observing):
             return Literal(array, owner=owner, device=tensor._device)
         return external_ref(self._new_external(tensor, array, leaf))
 
+    def _place_of_array(self, data: Any) -> int | Source | None:
+        """Where an array stands that an op takes: among the arguments, or outside; None: the body made it."""
+        if self.observer is None:
+            return self._leaf_data.get(id(data))
+        source = self.observer.takes_array(data)
+        return source.place if isinstance(source, Argument) else source
+
     def _converted_ref(self, tensor: Tensor) -> Ref:
-        """Where the value of a Tensor or constant comes from that was made of an argument, an array."""
-        leaf, array = self._converted[id(tensor._data)]
-        number = self._numbers.get((leaf, id(array)))
+        """Where the value of a Tensor or constant comes from that was made of an array outside."""
+        place, array, data = self._converted[id(tensor._data)]
+        number = self._numbers.get((hash(place), id(array)))
         if number is None:
-            source = caller()
-            node = input_node(Spec(array.shape, array.dtype, tensor._device), source)
-            self.record.externals.append(External(node, leaf, source=source, converts=True))
+            line = caller()
+            leaf, path = (place, None) if isinstance(place, int) else (None, place)
+            external = External(
+                input_node(Spec(array.shape, array.dtype, tensor._device), line), leaf, source=line
+            )
+            external.converts, external.path = data.dtype, path
+            self.record.externals.append(external)
             self.fed.append(array)
-            number = self._numbers[leaf, id(array)] = len(self.fed) - 1
+            number = self._numbers[hash(place), id(array)] = len(self.fed) - 1
         return external_ref(number)
 
     def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:

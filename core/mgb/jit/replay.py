@@ -278,7 +278,7 @@ class Replay(CallSession):
                 self._mismatch_internal(tensor, entry)
             if tensor._index != ref:
                 self._mismatch("input id mismatch", entry, f"the result of step {tensor._index}")
-        elif tensor._index == CONSTANT and ref < 0 and self.record.externals[-1 - ref].converts:
+        elif tensor._index == CONSTANT and ref < 0 and self.record.externals[-1 - ref].converts is not None:
             self._feed(-1 - ref, tensor, entry, new)
         elif tensor._index == CONSTANT:
             self._mismatch("operator mismatch", entry, f"the constant {tensor._data}")

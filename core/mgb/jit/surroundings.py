@@ -1,4 +1,4 @@
-"""What decides what a body does beside its arguments: Modules that it calls, what it is a method of."""
+"""What decides what the Modules that a body calls do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ..autodiff import GradManager
-from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
 
@@ -21,9 +20,6 @@ _PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None), E
 
 #: What stays one object and gets other contents.
 _CONTAINERS = (list, dict, set, deque)
-
-#: What holds the values that a body computes with, other values each time.
-_PARTS = (Tensor, Module, Optimizer, GradManager)
 
 #: Other attributes that say what a call does, known by their identity.
 _KNOWN = (*_CONTAINERS, GradManager, Tensor, np.ndarray, np.ufunc, type, FunctionType, BuiltinFunctionType)
@@ -127,3 +123,17 @@ def _equal(now: Any, then: Any) -> bool:
     if now is then:
         return True
     return type(now) is type(then) and isinstance(now, _PLAIN) and bool(np.all(now == then))
+
+
+def tensors_of(thing: Any) -> list[Any]:
+    """The Tensors that a Module has itself, or that an Optimizer or GradManager works for, among other things."""
+    if isinstance(thing, GradManager):
+        return thing.attached_tensors()
+    if isinstance(thing, Optimizer):
+        return [tensor for group in thing.param_groups for tensor in group["params"]]
+    inside = [
+        part
+        for contents in contents_of(thing)
+        for part in (*contents.container, *_values_of(contents.container))
+    ]
+    return [*getattr(thing, "__dict__", {}).values(), *inside]

@@ -341,7 +341,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return session
 
     def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
-        return Observer(leaves)
+        return Observer(leaves, refuses=self.run_body is False)
 
     def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Run the body, which will run at later calls as well."""

@@ -125,6 +125,17 @@ def _flatten(value: Any, emit: Callable[[Any], None]) -> Structure:
     return LEAF
 
 
+def parts_of(value: Any) -> list[Any] | None:
+    """What `flatten` finds in a container, one level deep; None: it is a leaf."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return list(value.values())
+    if hasattr(type(value), "__dataclass_fields__") and not isinstance(value, _HOLDING):
+        return [getattr(value, field.name) for field in fields(value) if hasattr(value, field.name)]
+    return None
+
+
 def _dataclass(kind: type, names: Sequence[str], parts: Sequence[Any]) -> Any:
     """An instance with these fields; what its class would compute of them is in them."""
     made = object.__new__(kind)

@@ -279,7 +279,7 @@ class xla_trace(trace):
         """One call, of which nothing is run."""
         session = WholeRecording(
             leaves,
-            self._observer(args, kwargs, leaves),
+            Observer(leaves, refuses=True),
             self._is_method_of(),
             capture_as_const=self.capture_as_const,
         )

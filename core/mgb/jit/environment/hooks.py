@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
 from ..source import Attribute, Global, Held, Item, Object
@@ -29,6 +30,8 @@ def _see(do: Callable[..., Any], *args: Any) -> Any:
         return None
     try:
         return do(observer, *args)
+    except ImpureBodyError:
+        raise
     except Exception as error:
         observer.impure(f"could not be watched: {type(error).__name__}: {error}")
         return None
@@ -39,6 +42,13 @@ def begin(observer: Observer, function: Any, args: Any, kwargs: Any) -> None:
     calls.called(observer, function, list(args), kwargs)
     for value in (*args, *kwargs.values()):
         observer.arm(value) if not is_plain(value) and not isinstance(value, known.CONTAINERS) else None
+
+
+def finish(observer: Observer) -> None:
+    """The call has ended."""
+    for pending in observer._arrays.values():
+        for _, whole, source in pending:
+            reads.array_contents(observer, whole, source)
 
 
 # variables
@@ -56,7 +66,7 @@ def cell(code: CodeType, asked: str) -> None:
 
 def wrote(asked: str) -> None:
     """A variable outside is written next."""
-    _see(lambda watch: watch.impure(f"writes the variable `{asked}` outside"))
+    _see(lambda watch: watch.impure(f"writes the variable `{asked}` outside", once=True))
 
 
 def imports(module: str, level: int, asked: str) -> None:
@@ -71,7 +81,7 @@ def _imports(watch: Observer, module: str, level: int, asked: str, space: dict[s
         module = ".".join([*base, module] if module else base)
     there = Held(sys.modules)
     if module not in sys.modules:
-        watch.impure(f"imports {module} for the first time")
+        watch.impure(f"imports {module} for the first time", once=True)
         return
     watch.found(Item(Object(there), module), sys.modules[module])
     if asked == "*":
@@ -176,7 +186,9 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
 def _augmented(watch: Observer, thing: Any) -> None:
     kind = type(thing)
     reads.container(watch, thing, reads.DEPTH)
-    if isinstance(thing, list | dict | set | np.ndarray | known.CONTAINERS[4].__class__) or not hasattr(kind, "__hash__"):
+    if isinstance(thing, list | dict | set | np.ndarray | known.CONTAINERS[4].__class__) or not hasattr(
+        kind, "__hash__"
+    ):
         watch.wrote(thing, "the contents")
     watch.arm(thing)
 
@@ -328,9 +340,7 @@ def called(value: Any) -> Any:
         then = observer.pending.pop(id(sys._getframe(1)), None)
         if type(then) is _New:
             return then.finish(value)
-        if then is not None and type(value) not in _QUIET:
-            _see(lambda watch: then(value))
-        elif then is not None and is_plain(value):
+        if (then is not None and type(value) not in _QUIET) or (then is not None and is_plain(value)):
             _see(lambda watch: then(value))
     return value
 
@@ -423,7 +433,9 @@ def _matched(watch: Observer, value: Any, names: tuple[str, ...]) -> None:
         watch.guard_kind(value)
         part = getattr(value, "__dict__", {}).get(asked)
         if part is not None:
-            _matched(watch, part, names) if known.is_heap(type(part)) else reads.container(watch, part, reads.DEPTH)
+            _matched(watch, part, names) if known.is_heap(type(part)) else reads.container(
+                watch, part, reads.DEPTH
+            )
     if isinstance(value, known.CONTAINERS):
         reads.container(watch, value, reads.DEPTH)
 
@@ -448,7 +460,7 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
 _HOOKS = (
     name, cell, wrote, imports, made, attribute, store_attribute, item, store_item, contains, operand, augmented,
     augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
-    called, raised, entered, base, matched, dotted, begin,
+    called, raised, entered, base, matched, dotted, begin, finish,
 )  # fmt: skip
 HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)
 

@@ -1,7 +1,6 @@
 """A code object with hooks in it, made from its source; or the reason why there is none."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -24,7 +23,9 @@ _FUTURE = functools.reduce(
 _made: dict[int, tuple[weakref.ref[CodeType], CodeType | str]] = {}
 
 
-def instrumented(code: CodeType, module: Mapping[str, Any], hooks: Mapping[str, Callable[..., Any]]) -> CodeType | str:
+def instrumented(
+    code: CodeType, module: Mapping[str, Any], hooks: Mapping[str, Callable[..., Any]]
+) -> CodeType | str:
     """`code` with hooks.
 
     Parameters

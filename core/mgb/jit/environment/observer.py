@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ImpureBodyError
 from ...module import Module
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guard, Guards, is_plain
 from ..source import Argument, Held, Object, Source
-from ..tree import flatten
+from ..tree import flatten, parts_of
 from . import arming
 from .instrument import codes_in, instrumented
 from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_library_code, is_trusted
@@ -38,6 +39,7 @@ class Impurity:
     reason: str
     file: str
     line: int
+    once: bool = False  # may another call do without it?
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.reason}"
@@ -57,6 +59,8 @@ class Observer:
     ----------
     leaves : sequence
         The flattened arguments, which whoever skips the body looks at himself.
+    refuses : bool
+        Raise an error at the first impurity, before it is done.
 
     Attributes
     ----------
@@ -66,19 +70,21 @@ class Observer:
         Why the body cannot be skipped whatever holds; empty: it can.
     """
 
-    def __init__(self, leaves: Sequence[Any] = ()) -> None:
+    def __init__(self, leaves: Sequence[Any] = (), refuses: bool = False) -> None:
         self.guards = Guards()
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
-        self._leaves = leaves
+        self.leaves, self._refuses = leaves, refuses
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
         self._found: dict[int, tuple[Source, Any]] = {}
         self._given: set[int] = set()  # containers among the arguments
+        self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
         self._armed: dict[int, Any] = {}
         self._closures: dict[int, list[FunctionType]] = {}  # by the id of the code
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
+        self._arrays: dict[int, list[Any]] = {}  # by the id of an array: reads of it that no op accounts for
         self._net = arming.Net(self._started)
 
     @staticmethod
@@ -98,7 +104,9 @@ class Observer:
             if trouble:
                 self.impure(f"its calls cannot be watched: {trouble}")
             WATCHING.observer = self
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            HOOKS["finish"](self)
+            return result
         except BaseException as error:
             _clean(error)
             raise
@@ -116,20 +124,23 @@ class Observer:
                     arming.disarm(thing)
                 self._armed.pop(id(thing), None)
             self.pending.clear()
+            self._arrays.clear()
+            self._latest = None
             self._found = {k: (s, _reference(v)) for k, (s, v) in self._found.items()}
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
         names = dict(zip(map(id, flatten((args, dict(kwargs)))[0]), names_of(args, kwargs), strict=False))
-        for place, leaf in enumerate(self._leaves):
+        for place, leaf in enumerate(self.leaves):
             if not is_plain(leaf):
                 self._keep(leaf, Argument(place, names.get(id(leaf), "")))
         waiting: list[Any] = [*args, *kwargs.values()]
         while waiting:
             part = waiting.pop()
-            if isinstance(part, list | tuple | dict) and id(part) not in self._given:
+            inside = parts_of(part)
+            if inside is not None and id(part) not in self._given:
                 self._given.add(id(part))
-                waiting += part.values() if isinstance(part, dict) else part
+                waiting += inside
 
     # what is where
 
@@ -152,7 +163,11 @@ class Observer:
         entry = self._found.get(id(value))
         if entry is None:
             return None
-        kept = entry[1]() if isinstance(entry[1], weakref.ref) and not isinstance(value, weakref.ref) else entry[1]
+        kept = (
+            entry[1]()
+            if isinstance(entry[1], weakref.ref) and not isinstance(value, weakref.ref)
+            else entry[1]
+        )
         return entry[0] if kept is value else None
 
     def source_of(self, thing: Any) -> Source | None:
@@ -204,6 +219,19 @@ class Observer:
         self._told.add(id(thing))
         return first
 
+    def reads_array(self, array: Any, whole: Any, source: Source) -> None:
+        """`array`, a part of `whole`, which is found at `source`, is read: see `takes_array`."""
+        pending = self._arrays.setdefault(id(array), [])
+        pending.append((array, whole, source))
+        self._latest = array
+
+    def takes_array(self, array: Any) -> Source | None:
+        """An op takes `array` as an input: what was just read needs no guard. Where it is found outside."""
+        if self._latest is array and array is not None:
+            self._arrays[id(array)].pop()
+            self._latest = None
+        return self.source_of(array) if self.known(array) is not None else None
+
     # verdicts
 
     def guard(self, source: Source, test: str, value: Any) -> None:
@@ -216,17 +244,22 @@ class Observer:
         if source is not None:
             self.guard(source, "type", Held(type(thing)))
 
-    def impure(self, reason: str, frame: FrameType | None = None) -> None:
+    def impure(self, reason: str, frame: FrameType | None = None, once: bool = False) -> None:
         """The body cannot be skipped."""
         file, line = _place(frame or sys._getframe(1))
-        impurity = Impurity(reason, file, line)
+        impurity = Impurity(reason, file, line, once)
+        if self._refuses:
+            raise ImpureBodyError(
+                f"the body {reason} at {file}:{line}, so it would have to run at each call: do that outside of "
+                "it, or use @trace, which runs such a body"
+            )
         if len(self.impurities) < _MOST and impurity not in self.impurities:
             self.impurities.append(impurity)
 
     def wrote(self, thing: Any, what: str) -> None:
         """Something of `thing` was changed."""
         if not isinstance(thing, Tensor) and not self.is_made(thing):
-            self.impure(f"writes {what} of a {type(thing).__name__} from outside")
+            self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
     # watching
 
@@ -290,7 +323,7 @@ class Observer:
             return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
-        if is_library_code(code) and _is_called_by_trusted(caller) or _is_import(caller):
+        if (is_library_code(code) and _is_called_by_trusted(caller)) or _is_import(caller):
             return False
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)
@@ -325,7 +358,13 @@ def _reference(value: Any) -> Any:
 def _parts(thing: Any) -> Iterator[Any]:
     """What an object holds that is called with it: functions, hooks, modules."""
     for value in getattr(thing, "__dict__", {}).values():
-        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
+        inside = (
+            value.values()
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, list | tuple)
+            else (value,)
+        )
         for part in inside:
             if isinstance(part, Module | FunctionType | MethodType | functools.partial) or (
                 isinstance(thing, Module) and callable(part)

@@ -44,7 +44,11 @@ DEPTH = 6
 def name(watch: Observer, asked: str, frame: FrameType) -> None:
     """A global variable or a builtin is read."""
     space: Any = frame.f_globals
-    if space is not frame.f_locals and frame.f_locals.get(asked, MISSING) is not MISSING and _is_class_body(frame):
+    if (
+        space is not frame.f_locals
+        and frame.f_locals.get(asked, MISSING) is not MISSING
+        and _is_class_body(frame)
+    ):
         return
     module = Held(space)
     if asked in space:
@@ -195,7 +199,9 @@ def _class_fact(watch: Observer, kind: type, asked: str) -> None:
     if is_heap(owner):
         watch.guard(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "is", Held(raw))
     if isinstance(raw, staticmethod | classmethod) and watch.known(raw.__func__) is None:
-        watch.found(Attribute(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "__func__"), raw.__func__)
+        watch.found(
+            Attribute(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "__func__"), raw.__func__
+        )
 
 
 def _of_descriptor(watch: Observer, thing: Any, asked: str, source: Source | None) -> None:
@@ -308,7 +314,10 @@ def _of_mapping(watch: Observer, thing: Any, key: Any, source: Source | None) ->
         container(watch, thing, 2)
         watch.arm(type(key))
     elif key in thing:
-        watch.found(Item(source, known) if source else None, dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key])
+        watch.found(
+            Item(source, known) if source else None,
+            dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key],
+        )
     else:
         if hasattr(type(thing), "__missing__"):
             if type(thing) is defaultdict:
@@ -340,7 +349,11 @@ def contains(watch: Observer, key: Any, thing: Any) -> None:
             watch.guard_kind(thing, source)
         _class_fact(watch, kind, "__contains__")
         watch.arm(thing)
-    elif isinstance(thing, dict | set | frozenset | MappingProxyType) and known is not MISSING and source is not None:
+    elif (
+        isinstance(thing, dict | set | frozenset | MappingProxyType)
+        and known is not MISSING
+        and source is not None
+    ):
         watch.guard_kind(thing, source)
         if key not in thing:
             watch.guard(source, "without", known)
@@ -415,9 +428,9 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
 
 
 def array(watch: Observer, thing: Any) -> None:
-    """The elements of an array are read."""
+    """The elements of an array are read, perhaps by an op, which tells that it takes them as an input."""
     source = watch.source_of(thing)
-    if source is None or not thing.flags.writeable and thing.base is None:
+    if source is None:
         return
     known = watch.known(thing)
     whole = thing
@@ -426,10 +439,16 @@ def array(watch: Observer, thing: Any) -> None:
         known = watch.known(whole)
     if thing.dtype.hasobject:
         watch.impure("reads an array of objects from outside")
-    elif whole.nbytes > LARGEST_ARRAY:
+    else:
+        watch.reads_array(thing, whole, source)
+
+
+def array_contents(watch: Observer, whole: Any, source: Source) -> None:
+    """What stands in an array has to stay."""
+    if whole.nbytes > LARGEST_ARRAY:
         watch.impure(
-            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at each call; "
-            "make it a Tensor, or give it as an argument"
+            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at each "
+            "call; make it a Tensor, or use it in ops alone"
         )
     else:
         watch.guard(source, "array", Contents.of(whole))
@@ -482,7 +501,9 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
             container(watch, thing, deep)
 
 
-_C_ITERS = frozenset(kind.__iter__ for kind in (*CONTAINERS, OrderedDict, defaultdict) if hasattr(kind, "__iter__"))
+_C_ITERS = frozenset(
+    kind.__iter__ for kind in (*CONTAINERS, OrderedDict, defaultdict) if hasattr(kind, "__iter__")
+)
 
 
 def advanced(watch: Observer, thing: Any) -> None:

@@ -166,7 +166,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         return PartialCall(self._note(leaves, args, kwargs), leaves, self._compiler, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
-        session = PartialRecording(leaves, Observer(leaves), symbolic_shape=self.symbolic_shape)
+        session = PartialRecording(leaves, Observer(leaves, refuses=True), symbolic_shape=self.symbolic_shape)
         modules = [value for value in leaves if hasattr(value, "forward")]
         session.surround(self._is_method_of())
         return note(session, functools.partial(self.__wrapped__, *args, **kwargs), modules)
