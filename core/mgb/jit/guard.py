@@ -31,7 +31,9 @@ def is_plain(value: Any) -> bool:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_plain, value))
-    return isinstance(value, np.generic | np.dtype) and not (isinstance(value, np.generic) and value.dtype.hasobject)
+    return isinstance(value, np.generic | np.dtype) and not (
+        isinstance(value, np.generic) and value.dtype.hasobject
+    )
 
 
 def same(one: Any, two: Any) -> bool:
@@ -297,5 +299,3 @@ def _held(guard: Guard) -> Iterator[Held]:
         yield guard.value
     elif isinstance(guard.value, tuple):
         yield from (part for part in guard.value if isinstance(part, Held))
-
-

@@ -47,7 +47,9 @@ def called(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, An
     if isinstance(function, type):
         return _class(watch, function, args, kwargs)
     if isinstance(function, functools._lru_cache_wrapper):
-        watch.impure(f"calls {getattr(function, '__qualname__', 'a function')}, whose results are kept by lru_cache")
+        watch.impure(
+            f"calls {getattr(function, '__qualname__', 'a function')}, whose results are kept by lru_cache"
+        )
         return None
     if isinstance(function, _METHODS):
         return _in_c(watch, function, args, kwargs)
@@ -124,7 +126,10 @@ def function_facts(watch: Observer, function: FunctionType) -> None:
     from .arming import own_code
 
     watch.guard(Attribute(source, "__code__"), "is", Held(own_code(function)))
-    for name, values in (("__defaults__", function.__defaults__), ("__kwdefaults__", function.__kwdefaults__)):
+    for name, values in (
+        ("__defaults__", function.__defaults__),
+        ("__kwdefaults__", function.__kwdefaults__),
+    ):
         place = Attribute(source, name)
         if not values:
             continue  # the call gave all, and would again
@@ -161,6 +166,10 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
     return _maker(watch, every)
 
 
+#: What no call of a Module calls.
+_UNCALLED = frozenset({"__init__", "reset_parameters", "_describe", "__repr__", "__setitem__", "__delitem__"})
+
+
 def module_facts(watch: Observer, module: Module) -> None:
     """The classes of a Module and of those in it have to be what they were; their functions are armed."""
     watch.arm(module)
@@ -170,7 +179,7 @@ def module_facts(watch: Observer, module: Module) -> None:
             continue
         for base in kind.__mro__[: kind.__mro__.index(Module)]:
             for name, value in vars(base).items():
-                if isinstance(value, FunctionType | staticmethod | classmethod | property):
+                if isinstance(value, FunctionType | staticmethod | classmethod | property) and name not in _UNCALLED:
                     class_fact(watch, kind, name)
         class_fact(watch, kind, "__call__")
 
@@ -179,7 +188,11 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
     every = [*args, *kwargs.values()]
     if kind in known.PURE_TYPES:
         if kind is type and len(args) == 1:
-            if is_heap(type(args[0])) and not isinstance(args[0], Tensor) or isinstance(args[0], known.CONTAINERS):
+            if (
+                is_heap(type(args[0]))
+                and not isinstance(args[0], Tensor)
+                or isinstance(args[0], known.CONTAINERS)
+            ):
                 watch.guard_kind(args[0])
             return None
         for value in every:
@@ -351,7 +364,10 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
         attribute(watch, owner, args[0])
         return None
     every = [*args, *kwargs.values()]
-    if not (watch.is_made(owner) and name in ("append", "add", "insert", "setdefault", "__setitem__", "appendleft")):
+    if not (
+        watch.is_made(owner)
+        and name in ("append", "add", "insert", "setdefault", "__setitem__", "appendleft")
+    ):
         for value in every:
             _whole(watch, value)
     if isinstance(owner, Tensor) or is_plain(owner):
@@ -359,8 +375,10 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
     source = watch.source_of(owner)
     if isinstance(owner, contextvars.ContextVar) and name == "get" and source is not None:
         place = Result(call, Attribute(source, "get"))
-        return lambda value: watch.found(place, value) if not every or value is not every[0] else watch.impure(
-            f"takes the default of {owner.name}, a ContextVar without a value"
+        return lambda value: (
+            watch.found(place, value)
+            if not every or value is not every[0]
+            else watch.impure(f"takes the default of {owner.name}, a ContextVar without a value")
         )
     if isinstance(owner, np.ndarray):
         array(watch, owner)
@@ -380,7 +398,9 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
             elif kind is object and name not in ("__new__", "__init__"):
                 watch.arm(owner)
             return _maker(watch, [owner, *every]) if name not in ("__getitem__", "get") else None
-    if isinstance(owner, type) and (name in ("__new__", "fromkeys", "from_bytes", "fromhex") or owner in known.PURE_TYPES):
+    if isinstance(owner, type) and (
+        name in ("__new__", "fromkeys", "from_bytes", "fromhex") or owner in known.PURE_TYPES
+    ):
         return _maker(watch, every)
     if isinstance(owner, GeneratorType):
         advanced(watch, owner)

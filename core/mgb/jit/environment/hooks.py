@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ... import device, random
 from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
-from ..source import Attribute, Global, Held, Item, Object
+from ..source import Attribute, Held, Item, Object
 from . import calls, known, reads
 from .observer import HOOKS, WATCHING, Observer
 
@@ -39,6 +40,18 @@ def begin(observer: Observer, function: Any, args: Any, kwargs: Any) -> None:
     calls.called(observer, function, list(args), kwargs)
     for value in (*args, *kwargs.values()):
         observer.arm(value) if not is_plain(value) and not isinstance(value, known.CONTAINERS) else None
+
+
+#: Settings of mgb that decide which ops a body records.
+_SETTINGS = ((device, "_default"), (random, "_generators"))
+
+
+def end(observer: Observer) -> None:
+    """The call is over."""
+    for module, setting in _SETTINGS:
+        place, value = Attribute(Object(Held(module)), setting), vars(module)[setting]
+        observer.found(place, value)
+        reads.container(observer, value)
 
 
 # variables
@@ -176,7 +189,9 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
 def _augmented(watch: Observer, thing: Any) -> None:
     kind = type(thing)
     reads.container(watch, thing, reads.DEPTH)
-    if isinstance(thing, list | dict | set | np.ndarray | known.CONTAINERS[4].__class__) or not hasattr(kind, "__hash__"):
+    if isinstance(thing, list | dict | set | np.ndarray | known.CONTAINERS[4].__class__) or not hasattr(
+        kind, "__hash__"
+    ):
         watch.wrote(thing, "the contents")
     watch.arm(thing)
 
@@ -269,6 +284,8 @@ def formatted(value: Any) -> Any:
 def _formatted(watch: Observer, value: Any) -> None:
     if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
         watch.impure(f"makes a text of a {type(value).__name__}, which says its address")
+    if isinstance(value, np.ndarray):
+        watch.impure("makes a text of an array, which NumPy's print options decide")
     reads.container(watch, value, reads.DEPTH)
     watch.arm(value)
 
@@ -423,7 +440,9 @@ def _matched(watch: Observer, value: Any, names: tuple[str, ...]) -> None:
         watch.guard_kind(value)
         part = getattr(value, "__dict__", {}).get(asked)
         if part is not None:
-            _matched(watch, part, names) if known.is_heap(type(part)) else reads.container(watch, part, reads.DEPTH)
+            _matched(watch, part, names) if known.is_heap(type(part)) else reads.container(
+                watch, part, reads.DEPTH
+            )
     if isinstance(value, known.CONTAINERS):
         reads.container(watch, value, reads.DEPTH)
 
@@ -448,8 +467,6 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
 _HOOKS = (
     name, cell, wrote, imports, made, attribute, store_attribute, item, store_item, contains, operand, augmented,
     augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
-    called, raised, entered, base, matched, dotted, begin,
+    called, raised, entered, base, matched, dotted, begin, end,
 )  # fmt: skip
 HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)
-
-__all__ = ["Attribute", "Global"]

@@ -24,7 +24,9 @@ _FUTURE = functools.reduce(
 _made: dict[int, tuple[weakref.ref[CodeType], CodeType | str]] = {}
 
 
-def instrumented(code: CodeType, module: Mapping[str, Any], hooks: Mapping[str, Callable[..., Any]]) -> CodeType | str:
+def instrumented(
+    code: CodeType, module: Mapping[str, Any], hooks: Mapping[str, Callable[..., Any]]
+) -> CodeType | str:
     """`code` with hooks.
 
     Parameters

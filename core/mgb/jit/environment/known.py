@@ -78,7 +78,9 @@ def is_library(module: str | None) -> bool:
 def is_library_code(code: CodeType) -> bool:
     """Is it Python's own, made by it, or a plugin's?"""
     file = code.co_filename
-    return file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file or "/mgb_" in file
+    return (
+        file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file or "/mgb_" in file
+    )
 
 
 def is_heap(kind: type) -> bool:
@@ -124,7 +126,9 @@ PURE: frozenset[Any] = frozenset(
     }
 )  # fmt: skip
 #: Functions of these modules only read what they are given.
-PURE_MODULES = frozenset({"math", "cmath", "_bisect", "itertools", "_struct", "zlib", "binascii", "unicodedata", "_sre"})
+PURE_MODULES = frozenset(
+    {"math", "cmath", "_bisect", "itertools", "_struct", "zlib", "binascii", "unicodedata", "_sre"}
+)
 
 #: Methods that only read, by class; of others it is taken that they write.
 READS: dict[type, frozenset[str]] = {

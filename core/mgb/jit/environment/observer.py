@@ -71,6 +71,7 @@ class Observer:
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self._leaves = leaves
+        self._outer: Observer | None = None
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
         self._found: dict[int, tuple[Source, Any]] = {}
         self._given: set[int] = set()  # containers among the arguments
@@ -90,33 +91,46 @@ class Observer:
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function` and watch; afterwards everything is as it was."""
-        outer = WATCHING.observer
-        self._give(args, kwargs)
+        self._outer = WATCHING.observer
+        if self._outer is not None:
+            self._outer.impure("is watched by two at once")
         try:
-            HOOKS["begin"](self, function, args, kwargs)
-            trouble = self._net.spread()
-            if trouble:
-                self.impure(f"its calls cannot be watched: {trouble}")
-            WATCHING.observer = self
-            return function(*args, **kwargs)
-        except BaseException as error:
-            _clean(error)
-            raise
+            try:
+                result = self._run(function, args, kwargs)
+            except BaseException as error:
+                _clean(error)
+                raise
+            finally:
+                self._release()
         finally:
-            WATCHING.observer = outer
-            self._release()
+            self._release()  # an interrupt may have come before or in the first
+        if not self.impurities:
+            changed = self.guards.why(self._leaves)
+            if changed is not None:
+                self.impure(f"changes what it reads, or reads what is new each time: {changed}")
+        return result
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._give(args, kwargs)
+        HOOKS["begin"](self, function, args, kwargs)
+        trouble = self._net.spread()
+        if trouble:
+            self.impure(f"its calls cannot be watched: {trouble}")
+        WATCHING.observer = self
+        result = function(*args, **kwargs)
+        WATCHING.observer = self._outer
+        HOOKS["end"](self)
+        return result
 
     def _release(self) -> None:
-        try:
-            self._net.gather()
-        finally:
-            while self._armed:
-                thing = next(iter(self._armed.values()))
-                if isinstance(thing, FunctionType):
-                    arming.disarm(thing)
-                self._armed.pop(id(thing), None)
-            self.pending.clear()
-            self._found = {k: (s, _reference(v)) for k, (s, v) in self._found.items()}
+        self._net.gather()
+        WATCHING.observer = self._outer
+        for thing in [*self._armed.values()]:
+            if isinstance(thing, FunctionType):
+                arming.disarm(thing, id(self))
+        self._armed, self._closures = {}, {}
+        self.pending.clear()
+        self._found = {k: (s, v if isinstance(v, weakref.ref) else _reference(v)) for k, (s, v) in self._found.items()}
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
@@ -152,7 +166,11 @@ class Observer:
         entry = self._found.get(id(value))
         if entry is None:
             return None
-        kept = entry[1]() if isinstance(entry[1], weakref.ref) and not isinstance(value, weakref.ref) else entry[1]
+        kept = (
+            entry[1]()
+            if isinstance(entry[1], weakref.ref) and not isinstance(value, weakref.ref)
+            else entry[1]
+        )
         return entry[0] if kept is value else None
 
     def source_of(self, thing: Any) -> Source | None:
@@ -196,7 +214,10 @@ class Observer:
         """Is it known by its identity: not read further, or by others?"""
         if isinstance(value, Tensor | Module | Enum | type | FunctionType):
             return True
-        return not isinstance(value, CONTAINERS) and not is_heap(type(value))
+        if isinstance(value, CONTAINERS):
+            return False
+        kinds = type(value).__mro__
+        return not is_heap(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
 
     def once(self, thing: Any) -> bool:
         """Is it asked for the first time?"""
@@ -268,12 +289,12 @@ class Observer:
         if id(function.__code__) in self._watched or is_trusted(function.__code__):
             return
         own = arming.own_code(function)
-        why = arming.arm(function, self._instrument)
+        self._armed[id(function)] = function
+        why = arming.arm(function, self._instrument, id(self))
         if why is not None:
             self._unwatched[id(own)] = why
             self._armed[id(own)] = own  # so that no other gets its id
             return
-        self._armed[id(function)] = function
         self._closures.setdefault(id(own), []).append(function)
         self._watched.update(map(id, codes_in(function.__code__)))
 
@@ -325,7 +346,13 @@ def _reference(value: Any) -> Any:
 def _parts(thing: Any) -> Iterator[Any]:
     """What an object holds that is called with it: functions, hooks, modules."""
     for value in getattr(thing, "__dict__", {}).values():
-        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
+        inside = (
+            value.values()
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, list | tuple)
+            else (value,)
+        )
         for part in inside:
             if isinstance(part, Module | FunctionType | MethodType | functools.partial) or (
                 isinstance(thing, Module) and callable(part)

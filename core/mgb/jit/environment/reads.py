@@ -44,7 +44,11 @@ DEPTH = 6
 def name(watch: Observer, asked: str, frame: FrameType) -> None:
     """A global variable or a builtin is read."""
     space: Any = frame.f_globals
-    if space is not frame.f_locals and frame.f_locals.get(asked, MISSING) is not MISSING and _is_class_body(frame):
+    if (
+        space is not frame.f_locals
+        and frame.f_locals.get(asked, MISSING) is not MISSING
+        and _is_class_body(frame)
+    ):
         return
     module = Held(space)
     if asked in space:
@@ -186,8 +190,8 @@ def _class_fact(watch: Observer, kind: type, asked: str) -> None:
             watch.guard(Object(Held(kind)), "lacks", asked)
         return
     source: Source = Object(Held(kind))
-    if isinstance(raw, FunctionType) and lookup(type(kind), asked)[0] is MISSING:
-        watch.found(Attribute(source, asked), raw)
+    if isinstance(raw, FunctionType | property) and not hasattr(type(lookup(type(kind), asked)[0]), "__set__"):
+        watch.found(Attribute(source, asked), raw)  # read through the class it is itself
         return
     for base in kind.__mro__[: kind.__mro__.index(owner)]:
         if is_heap(base):
@@ -195,7 +199,9 @@ def _class_fact(watch: Observer, kind: type, asked: str) -> None:
     if is_heap(owner):
         watch.guard(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "is", Held(raw))
     if isinstance(raw, staticmethod | classmethod) and watch.known(raw.__func__) is None:
-        watch.found(Attribute(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "__func__"), raw.__func__)
+        watch.found(
+            Attribute(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "__func__"), raw.__func__
+        )
 
 
 def _of_descriptor(watch: Observer, thing: Any, asked: str, source: Source | None) -> None:
@@ -308,7 +314,10 @@ def _of_mapping(watch: Observer, thing: Any, key: Any, source: Source | None) ->
         container(watch, thing, 2)
         watch.arm(type(key))
     elif key in thing:
-        watch.found(Item(source, known) if source else None, dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key])
+        watch.found(
+            Item(source, known) if source else None,
+            dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key],
+        )
     else:
         if hasattr(type(thing), "__missing__"):
             if type(thing) is defaultdict:
@@ -340,7 +349,11 @@ def contains(watch: Observer, key: Any, thing: Any) -> None:
             watch.guard_kind(thing, source)
         _class_fact(watch, kind, "__contains__")
         watch.arm(thing)
-    elif isinstance(thing, dict | set | frozenset | MappingProxyType) and known is not MISSING and source is not None:
+    elif (
+        isinstance(thing, dict | set | frozenset | MappingProxyType)
+        and known is not MISSING
+        and source is not None
+    ):
         watch.guard_kind(thing, source)
         if key not in thing:
             watch.guard(source, "without", known)
@@ -482,7 +495,9 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
             container(watch, thing, deep)
 
 
-_C_ITERS = frozenset(kind.__iter__ for kind in (*CONTAINERS, OrderedDict, defaultdict) if hasattr(kind, "__iter__"))
+_C_ITERS = frozenset(
+    kind.__iter__ for kind in (*CONTAINERS, OrderedDict, defaultdict) if hasattr(kind, "__iter__")
+)
 
 
 def advanced(watch: Observer, thing: Any) -> None:

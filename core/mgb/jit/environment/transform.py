@@ -43,7 +43,13 @@ def _scope_of(node: Any) -> _Scope:
     scope = _Scope(isinstance(node, ast.ClassDef))
     if not scope.is_class:
         arguments = node.args
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        every = [
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ]
         scope.bound.update(a.arg for a in every if a is not None)
     for part in node.body if isinstance(node.body, list) else [node.body]:
         _bind(part, scope)
@@ -420,7 +426,9 @@ class Transformer(ast.NodeTransformer):
 
     def visit_List(self, node: Any) -> Any:
         self.generic_visit(node)
-        return self._hook(node, "made", node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
+        return (
+            self._hook(node, "made", node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
+        )
 
     visit_Set = visit_List
 
@@ -464,7 +472,9 @@ def _at(node: Any, place: Any) -> Any:
 def _is_text(statement: Any) -> bool:
     """Is it a docstring?"""
     value = getattr(statement, "value", None)
-    return isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str)
+    return (
+        isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str)
+    )
 
 
 def _depth(target: Any) -> int:
