@@ -63,7 +63,7 @@ def cases(table: str) -> list[Any]:
     return found
 
 
-CHANGED = cases('''
+CHANGED = cases("""
 ### global number
 k = 3
 def f(): return k + 1
@@ -1046,7 +1046,7 @@ def f():
     made.extend(xs)
     return made
 #-> xs.append(2)
-''')
+""")
 
 
 @pytest.fixture(autouse=True)
@@ -1075,7 +1075,7 @@ def test_what_changes_outside_is_seen(case: Case) -> None:
     assert observer.guards.why([])
 
 
-IMPURE = cases('''
+IMPURE = cases("""
 ### random
 import random
 def f(): return random.random()
@@ -1437,7 +1437,7 @@ class A: pass
 a = A()
 def f(): return f"{a}"
 #-> address
-''')
+""")
 
 
 @pytest.mark.parametrize("case", IMPURE)
@@ -1454,7 +1454,7 @@ def test_what_is_done_outside_is_told_with_its_line(case: Case) -> None:
     assert told[0].line > 0
 
 
-PURE = cases('''
+PURE = cases("""
 ### local data
 def f():
     xs, d, s = [], {}, set()
@@ -1650,7 +1650,7 @@ def f():
     xs = copy.deepcopy([[1], [2]])
     xs[0].append(3)
     return xs, re.sub("a+", "b", "caat")
-''')
+""")
 
 
 @pytest.mark.parametrize("case", PURE)

@@ -12,38 +12,37 @@ from ... import forking
 Instrument = Callable[[FunctionType], CodeType | str]
 
 _lock = forking.lock()
-#: By the id of a function: itself, its own code, that with hooks, and how many want it.
-_armed: dict[int, tuple[FunctionType, CodeType, CodeType, int]] = {}
+#: By the id of a function: itself, its own code, that with hooks, and the ids of those who want it.
+_armed: dict[int, tuple[FunctionType, CodeType, CodeType, set[int]]] = {}
 
 
-def arm(function: FunctionType, instrument: Instrument) -> str | None:
+def arm(function: FunctionType, instrument: Instrument, holder: int) -> str | None:
     """Have the code with hooks run when `function` is called, until `disarm`; a text says why it cannot be."""
     with _lock:
         known = _armed.get(id(function))
         if known is not None and function.__code__ is known[2]:
-            _armed[id(function)] = (*known[:3], known[3] + 1)
+            known[3].add(holder)
             return None
         own = function.__code__
         made = instrument(function)
         if isinstance(made, str):
             return made
-        _armed[id(function)] = (function, own, made, 1 if known is None else known[3] + 1)
+        _armed[id(function)] = function, own, made, {holder, *(known[3] if known is not None else ())}
         function.__code__ = made
         return None
 
 
-def disarm(function: FunctionType) -> None:
-    """Undo one `arm`; a code that somebody has given it since stays."""
+def disarm(function: FunctionType, holder: int) -> None:
+    """Undo what `arm` did for `holder`; a code that somebody has given the function since stays."""
     with _lock:
         known = _armed.get(id(function))
-        if known is None:
+        if known is None or holder not in known[3]:
             return
-        if known[3] > 1:
-            _armed[id(function)] = (*known[:3], known[3] - 1)
-            return
-        if function.__code__ is known[2]:
-            function.__code__ = known[1]
-        _armed.pop(id(function), None)
+        if known[3] == {holder}:
+            if function.__code__ is known[2]:
+                function.__code__ = known[1]
+            _armed.pop(id(function), None)
+        known[3].discard(holder)
 
 
 def own_code(function: FunctionType) -> CodeType:
@@ -73,31 +72,40 @@ class Net:
         if monitoring is not None:
             return self._monitor(monitoring)
         if sys.gettrace() is None:
+            self._undo = self._untrace
             sys.settrace(self._traced)
-            self._undo = lambda: sys.gettrace() == self._traced and sys.settrace(None)
         elif sys.getprofile() is None:
+            self._undo = self._unprofile
             sys.setprofile(self._traced)
-            self._undo = lambda: sys.getprofile() == self._traced and sys.setprofile(None)
         else:
             return "a debugger and a profiler are both active"
         return None
 
+    def _untrace(self) -> None:
+        if sys.gettrace() == self._traced:
+            sys.settrace(None)
+
+    def _unprofile(self) -> None:
+        if sys.getprofile() == self._traced:
+            sys.setprofile(None)
+
     def _monitor(self, monitoring: Any) -> str | None:
-        free = [n for n in range(5, -1, -1) if monitoring.get_tool(n) is None and n not in (0, 1, 2)]
-        if not free:
+        name, event = f"mgb {id(self)}", monitoring.events.PY_START
+        tool = next((number for number in (4, 3) if monitoring.get_tool(number) is None), None)
+        if tool is None:
             return "all tools of sys.monitoring are taken"
-        tool, event = free[0], monitoring.events.PY_START
-        monitoring.use_tool_id(tool, "mgb")
+
+        def undo() -> None:
+            if monitoring.get_tool(tool) == name:
+                monitoring.set_events(tool, 0)
+                monitoring.register_callback(tool, event, None)
+                monitoring.free_tool_id(tool)
+
+        self._undo = undo
+        monitoring.use_tool_id(tool, name)
         monitoring.register_callback(tool, event, self._monitored)
         monitoring.set_events(tool, event)
         monitoring.restart_events()
-
-        def undo() -> None:
-            monitoring.set_events(tool, 0)
-            monitoring.register_callback(tool, event, None)
-            monitoring.free_tool_id(tool)
-
-        self._undo = undo
         return None
 
     def gather(self) -> None:

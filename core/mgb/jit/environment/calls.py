@@ -166,6 +166,10 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
     return _maker(watch, every)
 
 
+#: What no call of a Module calls.
+_UNCALLED = frozenset({"__init__", "reset_parameters", "_describe", "__repr__", "__setitem__", "__delitem__"})
+
+
 def module_facts(watch: Observer, module: Module) -> None:
     """The classes of a Module and of those in it have to be what they were; their functions are armed."""
     watch.arm(module)
@@ -175,7 +179,7 @@ def module_facts(watch: Observer, module: Module) -> None:
             continue
         for base in kind.__mro__[: kind.__mro__.index(Module)]:
             for name, value in vars(base).items():
-                if isinstance(value, FunctionType | staticmethod | classmethod | property):
+                if isinstance(value, FunctionType | staticmethod | classmethod | property) and name not in _UNCALLED:
                     class_fact(watch, kind, name)
         class_fact(watch, kind, "__call__")
 
@@ -185,8 +189,8 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
     if kind in known.PURE_TYPES:
         if kind is type and len(args) == 1:
             if (
-                (is_heap(type(args[0]))
-                and not isinstance(args[0], Tensor))
+                is_heap(type(args[0]))
+                and not isinstance(args[0], Tensor)
                 or isinstance(args[0], known.CONTAINERS)
             ):
                 watch.guard_kind(args[0])

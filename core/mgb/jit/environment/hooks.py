@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ... import device, random
 from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
-from ..source import Attribute, Global, Held, Item, Object
+from ..source import Attribute, Held, Item, Object
 from . import calls, known, reads
 from .observer import HOOKS, WATCHING, Observer
 
@@ -44,11 +45,19 @@ def begin(observer: Observer, function: Any, args: Any, kwargs: Any) -> None:
         observer.arm(value) if not is_plain(value) and not isinstance(value, known.CONTAINERS) else None
 
 
-def finish(observer: Observer) -> None:
-    """The call has ended."""
-    for pending in observer._arrays.values():
+#: Settings of mgb that decide which ops a body records.
+_SETTINGS = ((device, "_default"), (random, "_generators"))
+
+
+def end(observer: Observer) -> None:
+    """The call is over."""
+    for pending in observer.unaccounted.values():
         for _, whole, source in pending:
             reads.array_contents(observer, whole, source)
+    for module, setting in _SETTINGS:
+        place, value = Attribute(Object(Held(module)), setting), vars(module)[setting]
+        observer.found(place, value)
+        reads.container(observer, value)
 
 
 # variables
@@ -281,6 +290,8 @@ def formatted(value: Any) -> Any:
 def _formatted(watch: Observer, value: Any) -> None:
     if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
         watch.impure(f"makes a text of a {type(value).__name__}, which says its address")
+    if isinstance(value, np.ndarray):
+        watch.impure("makes a text of an array, which NumPy's print options decide")
     reads.container(watch, value, reads.DEPTH)
     watch.arm(value)
 
@@ -340,7 +351,9 @@ def called(value: Any) -> Any:
         then = observer.pending.pop(id(sys._getframe(1)), None)
         if type(then) is _New:
             return then.finish(value)
-        if (then is not None and type(value) not in _QUIET) or (then is not None and is_plain(value)):
+        if then is not None and type(value) not in _QUIET:
+            _see(lambda watch: then(value))
+        elif then is not None and is_plain(value):
             _see(lambda watch: then(value))
     return value
 
@@ -460,8 +473,6 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
 _HOOKS = (
     name, cell, wrote, imports, made, attribute, store_attribute, item, store_item, contains, operand, augmented,
     augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
-    called, raised, entered, base, matched, dotted, begin, finish,
+    called, raised, entered, base, matched, dotted, begin, end,
 )  # fmt: skip
 HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)
-
-__all__ = ["Attribute", "Global"]

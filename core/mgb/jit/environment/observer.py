@@ -75,6 +75,7 @@ class Observer:
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.leaves, self._refuses = leaves, refuses
+        self._outer: Observer | None = None
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
         self._found: dict[int, tuple[Source, Any]] = {}
         self._given: set[int] = set()  # containers among the arguments
@@ -84,7 +85,7 @@ class Observer:
         self._closures: dict[int, list[FunctionType]] = {}  # by the id of the code
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
-        self._arrays: dict[int, list[Any]] = {}  # by the id of an array: reads of it that no op accounts for
+        self.unaccounted: dict[int, list[Any]] = {}  # by the id of an array: reads of it that no op accounts for
         self._net = arming.Net(self._started)
 
     @staticmethod
@@ -96,37 +97,48 @@ class Observer:
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function` and watch; afterwards everything is as it was."""
-        outer = WATCHING.observer
-        self._give(args, kwargs)
+        self._outer = WATCHING.observer
+        if self._outer is not None:
+            self._outer.impure("is watched by two at once")
         try:
-            HOOKS["begin"](self, function, args, kwargs)
-            trouble = self._net.spread()
-            if trouble:
-                self.impure(f"its calls cannot be watched: {trouble}")
-            WATCHING.observer = self
-            result = function(*args, **kwargs)
-            HOOKS["finish"](self)
-            return result
-        except BaseException as error:
-            _clean(error)
-            raise
+            try:
+                result = self._run(function, args, kwargs)
+            except BaseException as error:
+                _clean(error)
+                raise
+            finally:
+                self._release()
         finally:
-            WATCHING.observer = outer
-            self._release()
+            self._release()  # an interrupt may have come before or in the first
+        if not self.impurities:
+            changed = self.guards.why(self.leaves)
+            if changed is not None:
+                self.impure(f"changes what it reads, or reads what is new each time: {changed}", once=True)
+        return result
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._give(args, kwargs)
+        HOOKS["begin"](self, function, args, kwargs)
+        trouble = self._net.spread()
+        if trouble:
+            self.impure(f"its calls cannot be watched: {trouble}")
+        WATCHING.observer = self
+        result = function(*args, **kwargs)
+        WATCHING.observer = self._outer
+        HOOKS["end"](self)
+        return result
 
     def _release(self) -> None:
-        try:
-            self._net.gather()
-        finally:
-            while self._armed:
-                thing = next(iter(self._armed.values()))
-                if isinstance(thing, FunctionType):
-                    arming.disarm(thing)
-                self._armed.pop(id(thing), None)
-            self.pending.clear()
-            self._arrays.clear()
-            self._latest = None
-            self._found = {k: (s, _reference(v)) for k, (s, v) in self._found.items()}
+        self._net.gather()
+        WATCHING.observer = self._outer
+        for thing in [*self._armed.values()]:
+            if isinstance(thing, FunctionType):
+                arming.disarm(thing, id(self))
+        self._armed, self._closures = {}, {}
+        self.pending.clear()
+        self.unaccounted.clear()
+        self._latest = None
+        self._found = {k: (s, v if isinstance(v, weakref.ref) else _reference(v)) for k, (s, v) in self._found.items()}
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
@@ -211,7 +223,10 @@ class Observer:
         """Is it known by its identity: not read further, or by others?"""
         if isinstance(value, Tensor | Module | Enum | type | FunctionType):
             return True
-        return not isinstance(value, CONTAINERS) and not is_heap(type(value))
+        if isinstance(value, CONTAINERS):
+            return False
+        kinds = type(value).__mro__
+        return not is_heap(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
 
     def once(self, thing: Any) -> bool:
         """Is it asked for the first time?"""
@@ -221,14 +236,14 @@ class Observer:
 
     def reads_array(self, array: Any, whole: Any, source: Source) -> None:
         """`array`, a part of `whole`, which is found at `source`, is read: see `takes_array`."""
-        pending = self._arrays.setdefault(id(array), [])
+        pending = self.unaccounted.setdefault(id(array), [])
         pending.append((array, whole, source))
         self._latest = array
 
     def takes_array(self, array: Any) -> Source | None:
         """An op takes `array` as an input: what was just read needs no guard. Where it is found outside."""
         if self._latest is array and array is not None:
-            self._arrays[id(array)].pop()
+            self.unaccounted[id(array)].pop()
             self._latest = None
         return self.source_of(array) if self.known(array) is not None else None
 
@@ -301,12 +316,12 @@ class Observer:
         if id(function.__code__) in self._watched or is_trusted(function.__code__):
             return
         own = arming.own_code(function)
-        why = arming.arm(function, self._instrument)
+        self._armed[id(function)] = function
+        why = arming.arm(function, self._instrument, id(self))
         if why is not None:
             self._unwatched[id(own)] = why
             self._armed[id(own)] = own  # so that no other gets its id
             return
-        self._armed[id(function)] = function
         self._closures.setdefault(id(own), []).append(function)
         self._watched.update(map(id, codes_in(function.__code__)))
 
@@ -323,7 +338,7 @@ class Observer:
             return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
-        if (is_library_code(code) and _is_called_by_trusted(caller)) or _is_import(caller):
+        if is_library_code(code) and _is_called_by_trusted(caller) or _is_import(caller):
             return False
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)

@@ -190,8 +190,8 @@ def _class_fact(watch: Observer, kind: type, asked: str) -> None:
             watch.guard(Object(Held(kind)), "lacks", asked)
         return
     source: Source = Object(Held(kind))
-    if isinstance(raw, FunctionType) and lookup(type(kind), asked)[0] is MISSING:
-        watch.found(Attribute(source, asked), raw)
+    if isinstance(raw, FunctionType | property) and not hasattr(type(lookup(type(kind), asked)[0]), "__set__"):
+        watch.found(Attribute(source, asked), raw)  # read through the class it is itself
         return
     for base in kind.__mro__[: kind.__mro__.index(owner)]:
         if is_heap(base):
