@@ -1,0 +1,65 @@
+"""What lives outside of a traced function changes between its calls: each must give what eager code gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from stale_cases import MODES, Outcome, compare, flags, names, skips_by_default
+
+CASES = names()
+#: Modes whose sweeps are long and whose calls share nearly all with those of another mode.
+LONG = ("run_body=True", "xla_trace")
+waits = pytest.mark.skipif(not skips_by_default(), reason="trace has no option run_body")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def eager_steps(kernel_folder: None) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MGB_JIT_BACKEND", "EAGER")
+        yield
+
+
+def frozen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that never runs again."""
+    results: list[Any] = []
+
+    def call(*arguments: Any) -> Any:
+        if not results:
+            results.append(function(*arguments))
+        return results[0]
+
+    return call
+
+
+@pytest.mark.parametrize("file, name", CASES)
+def test_each_case_tells_a_stale_function_from_the_eager_one(file: str, name: str) -> None:
+    assert compare(file, name, lambda function: function) == Outcome("right")
+    assert compare(file, name, frozen).kind == "stale"
+
+
+def test_the_catalogue_is_no_smaller_than_it_was() -> None:
+    assert len(CASES) >= 300
+    assert sum(flags(*case).impure for case in CASES) >= 60
+
+
+@waits
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=pytest.mark.slow if mode in LONG else ()) for mode in MODES]
+)
+@pytest.mark.parametrize("file, name", CASES)
+def test_no_call_is_stale(mode: str, file: str, name: str) -> None:
+    known, outcome = flags(file, name), compare(file, name, MODES[mode])
+    allowed = {"right"}
+    if known.other_ops or mode == "run_body=True":
+        allowed.add("mismatch")
+    if mode in ("partial_trace", "xla_trace") or (
+        mode in ("run_body=False", "symbolic") and outcome.call == 0
+    ):
+        allowed.add("refused")
+    if mode == "run_body=False" and known.impure:
+        allowed = {"refused"}
+        assert re.search(rf"stale_cases_{file}\.py\D+\d+", outcome.said), outcome
+    assert outcome.kind in allowed, outcome
