@@ -224,6 +224,7 @@ MODES: dict[str, Callable[[Any], Any]] = {
     "trace": trace,
     "run_body=True": lambda function: trace(function, run_body=True),
     "run_body=False": lambda function: trace(function, run_body=False),
+    "without_host": lambda function: trace(function, without_host=True),
     "symbolic": lambda function: trace(function, symbolic=True),
     "partial_trace": partial_trace,
     "xla_trace": lambda function: xla_trace(function, backend="EAGER"),
@@ -241,8 +242,7 @@ def skips_by_default() -> bool:
 
 def main(mode: str) -> None:
     """Print what becomes of each case."""
-    wrap = MODES.get(mode) or (lambda function: trace(function, **{mode: True}))
-    outcomes = {key: compare(*key, wrap) for key in names()}
+    outcomes = {key: compare(*key, MODES[mode]) for key in names()}
     for (file, name), (kind, call, said) in outcomes.items():
         print(f"{kind:9} {call} {file}.{name}: {said.splitlines()[0] if said else ''}")
     kinds = [outcome.kind for outcome in outcomes.values()]

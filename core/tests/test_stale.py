@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from mgb.jit import trace
 from stale_cases import MODES, Outcome, compare, flags, names, skips_by_default
 
 CASES = names()
 #: Modes whose sweeps are long and whose calls share nearly all with those of another mode.
-LONG = ("run_body=True", "xla_trace")
+LONG = ("run_body=True", "without_host", "xla_trace")
+#: A file and the number of a line in it.
+A_LINE = re.compile(r"\w\.py\D{1,8}\d+")
 waits = pytest.mark.skipif(not skips_by_default(), reason="trace has no option run_body")
 
 
@@ -55,11 +58,23 @@ def test_no_call_is_stale(mode: str, file: str, name: str) -> None:
     allowed = {"right"}
     if known.other_ops or mode == "run_body=True":
         allowed.add("mismatch")
-    if mode in ("partial_trace", "xla_trace") or (
-        mode in ("run_body=False", "symbolic") and outcome.call == 0
-    ):
+    never = mode in ("run_body=False", "without_host")
+    if mode in ("partial_trace", "xla_trace") or ((never or mode == "symbolic") and outcome.call == 0):
         allowed.add("refused")
-    if mode == "run_body=False" and known.impure:
+    if never and known.impure:
         allowed = {"refused"}
-        assert re.search(rf"stale_cases_{file}\.py\D+\d+", outcome.said), outcome
+        assert A_LINE.search(outcome.said), outcome
     assert outcome.kind in allowed, outcome
+
+
+@waits
+@pytest.mark.parametrize("file, name", [case for case in CASES if flags(*case).impure])
+def test_statistics_name_the_line_that_keeps_a_body_running(file: str, name: str) -> None:
+    traced: list[Any] = []
+
+    def wrap(function: Callable[..., Any]) -> Any:
+        traced.append(trace(function))
+        return traced[0]
+
+    compare(file, name, wrap)
+    assert A_LINE.search(str(traced[0].stats())), traced[0].stats()

@@ -106,6 +106,20 @@ def test_a_traced_program_trains_as_it_does_eagerly_and_leaves_out_its_body(name
     )
 
 
+@pytest.mark.skipif(not skips_by_default(), reason="trace has no option run_body")
+@pytest.mark.parametrize("name", ["mlp_with_adam", "policy_gradient", "several_tasks_from_a_configuration"])
+@pytest.mark.parametrize("asks", ["option", "variable"])
+def test_a_body_that_is_to_run_runs_at_every_call(
+    monkeypatch: pytest.MonkeyPatch, name: str, asks: str
+) -> None:
+    if asks == "variable":
+        monkeypatch.setenv("MGB_RUN_BODY", "1")
+    options = {"run_body": True} if asks == "option" else {}
+    life = counted_life(name, lambda step: trace(step, **options))
+    assert_alike(life, name)
+    assert life.runs == list(range(1, len(life.runs) + 1))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["c", "cpu_numba", "mlir", "halide", "xla"])
 @pytest.mark.parametrize("name", PROGRAMS)
