@@ -6,6 +6,7 @@ run eagerly and traced from the same start.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -103,9 +104,9 @@ def counted(step: Callable[..., Any]) -> Callable[..., Any]:
     return body
 
 
-def runs_so_far(objects: Callable[[], list[Any]]) -> int:
-    """How many `Run` there are; the garbage collector is off."""
-    return sum(type(it) is Run for it in objects())
+def runs_so_far() -> int:
+    """How many `Run` were made since the garbage collector last ran; it is off."""
+    return sum(type(it) is Run for it in gc.get_objects(generation=0))
 
 
 def live(made: Program, wrap: Callable[[Any], Any], runs: Callable[[], int] = lambda: 0) -> Life:
