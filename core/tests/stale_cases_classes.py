@@ -1,0 +1,189 @@
+"""Methods, operators and classes that are replaced."""
+
+from __future__ import annotations
+
+from stale_cases import case, changing
+
+
+def other(x):
+    return x - 5.0
+
+
+class Layer:
+    def __init__(self):
+        self.gain = 2.0
+
+    def apply(self, x):
+        return x * self.gain
+
+    def __call__(self, x):
+        return x + self.gain
+
+    def __add__(self, number):
+        return number * 3.0
+
+    def __len__(self):
+        return 2
+
+    def __bool__(self):
+        return True
+
+    @staticmethod
+    def fixed(x):
+        return x * 2.0
+
+    @classmethod
+    def made(cls, x):
+        return x * 3.0
+
+
+class Base:
+    def apply(self, x):
+        return x + 1.0
+
+
+class Derived(Base):
+    def apply(self, x):
+        return super().apply(x) * 2.0
+
+
+@case
+def a_method_patched_on_its_class():
+    layer = Layer()
+    return changing(lambda x: layer.apply(x), lambda: setattr(Layer, "apply", lambda self, x: x - self.gain))
+
+
+@case
+def a_method_patched_on_its_instance():
+    layer = Layer()
+    return changing(
+        lambda x: layer.apply(x),
+        lambda: setattr(layer, "apply", lambda x: x - 1.0),
+        lambda: delattr(layer, "apply"),
+    )
+
+
+@case
+def a_bound_method_kept():
+    layer = Layer()
+    apply = layer.apply
+    return changing(lambda x: apply(x), lambda: setattr(layer, "gain", 3.0))
+
+
+@case
+def a_method_of_a_base_class():
+    it = Derived()
+    return changing(lambda x: it.apply(x), lambda: setattr(Base, "apply", lambda self, x: x - 1.0))
+
+
+@case
+def an_override_that_is_added():
+    class Leaf(Base):
+        pass
+
+    it = Leaf()
+    return changing(
+        lambda x: it.apply(x),
+        lambda: setattr(Leaf, "apply", lambda self, x: x * 5.0),
+        lambda: delattr(Leaf, "apply"),
+    )
+
+
+@case
+def a_call_operator():
+    layer = Layer()
+    return changing(lambda x: layer(x), lambda: setattr(Layer, "__call__", lambda self, x: x * 7.0))
+
+
+@case
+def an_operator_of_a_class():
+    layer = Layer()
+    return changing(lambda x: x * (layer + 2.0), lambda: setattr(Layer, "__add__", lambda self, n: n + 1.0))
+
+
+@case
+def a_length_of_a_class():
+    layer = Layer()
+    return changing(lambda x: x * len(layer), lambda: setattr(Layer, "__len__", lambda self: 5))
+
+
+@case
+def a_truth_of_a_class():
+    layer = Layer()
+    return changing(lambda x: x * 2.0 if layer else x, lambda: setattr(Layer, "__bool__", lambda self: False))
+
+
+@case
+def an_equality_of_a_class():
+    first, second = Layer(), Layer()
+
+    def change():
+        Layer.__eq__ = lambda self, other: self.gain == other.gain
+
+    return changing(lambda x: x * 2.0 if first == second else x, change, lambda: setattr(second, "gain", 3.0))
+
+
+@case
+def a_hash_of_a_class():
+    class Key:
+        number = 1
+
+        def __hash__(self):
+            return 0
+
+        def __eq__(self, other):
+            return self.number == other.number
+
+    key, table = Key(), {Key(): 2.0}
+    return changing(lambda x: x * table.get(key, 1.0), lambda: setattr(key, "number", 2))
+
+
+@case
+def an_order_of_a_class():
+    class Ranked:
+        def __init__(self, gain):
+            self.gain = gain
+
+        def __lt__(self, other):
+            return self.gain < other.gain
+
+    ranked = [Ranked(2.0), Ranked(3.0)]
+    return changing(lambda x: x * min(ranked).gain, lambda: setattr(ranked[1], "gain", 1.0))
+
+
+@case
+def a_static_method():
+    change = lambda: setattr(Layer, "fixed", staticmethod(lambda x: x - 1.0))  # noqa: E731
+    return changing(lambda x: Layer.fixed(x), change)
+
+
+@case
+def a_class_method():
+    layer = Layer()
+    change = lambda: setattr(Layer, "made", classmethod(lambda cls, x: x - 1.0))  # noqa: E731
+    return changing(lambda x: layer.made(x), change)
+
+
+@case
+def a_class_that_is_replaced():
+    made = Layer
+
+    class Doubled(Layer):
+        def apply(self, x):
+            return x * 9.0
+
+    def change():
+        nonlocal made
+        made = Doubled
+
+    return changing(lambda x: made().apply(x), change)
+
+
+@case
+def an_isinstance_that_changes():
+    layer = Layer()
+
+    def change():
+        layer.__class__ = type("Sub", (Base, Layer), {})
+
+    return changing(lambda x: x * 2.0 if isinstance(layer, Base) else x, change)

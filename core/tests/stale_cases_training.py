@@ -1,0 +1,234 @@
+"""Steps of training whose Optimizers, GradManagers and networks change."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import mgb.functional as F
+import mgb.module as M
+import numpy as np
+from mgb import Parameter, tensor
+from mgb.autodiff import GradManager
+from mgb.optimizer import SGD, Adam, MultiStepLR
+from stale_cases import case, changing
+
+
+def linear(seed=0, bias=True):
+    layer = M.Linear(3, 3, bias=bias)
+    draw = np.random.default_rng(seed)
+    layer.weight[...] = tensor(draw.standard_normal((3, 3)).astype(np.float32))
+    return layer
+
+
+class Net(M.Module):
+    factor = 2.0
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = linear(1), linear(2)
+        self.gain = 2.0
+        self.act = F.tanh
+        self.residual = False
+        self.shift = tensor([1.0, 2.0, 3.0])
+        self.cfg = SimpleNamespace(k=2.0, deep={"a": [1.0]})
+        self.blocks = [linear(3), linear(4)]
+        self.heads = {"a": linear(5), "b": linear(6)}
+
+    def forward(self, x):
+        y = self.act(self.first(x)) * self.gain * self.factor
+        return y + x if self.residual else y
+
+
+def training(optimizer_of, body=None, more=lambda net, opt, gm: ()):
+    net = linear()
+    opt = optimizer_of(net)
+    gm = GradManager().attach(net.parameters())
+
+    def step(x):
+        with gm:
+            loss = (net(x) ** 2).mean()
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    return changing(step, *more(net, opt, gm), written=lambda: [p.numpy() for p in net.parameters()])
+
+
+def momentum(net):
+    return SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def group(**numbers):
+    return lambda net, opt, gm: [lambda: opt.param_groups[0].update(numbers)]
+
+
+@case
+def a_learning_rate():
+    return training(lambda net: SGD(net.parameters(), lr=0.1), more=group(lr=0.01))
+
+
+@case
+def a_learning_rate_of_zero():
+    return training(momentum, more=group(lr=0.0))
+
+
+@case
+def a_weight_decay():
+    return training(momentum, more=group(weight_decay=0.5))
+
+
+@case
+def a_weight_decay_that_is_taken_away():
+    return training(momentum, more=group(weight_decay=0.0))
+
+
+@case
+def a_momentum():
+    return training(momentum, more=group(momentum=0.1))
+
+
+@case
+def a_learning_rate_of_adam():
+    return training(lambda net: Adam(net.parameters(), lr=0.1), more=group(lr=0.01))
+
+
+@case
+def the_betas_of_adam():
+    return training(lambda net: Adam(net.parameters(), lr=0.1), more=group(betas=(0.5, 0.5)))
+
+
+@case
+def the_epsilon_of_adam():
+    return training(lambda net: Adam(net.parameters(), lr=0.1), more=group(eps=1.0))
+
+
+@case
+def a_group_of_parameters_that_is_added():
+    def of_the_weight(net):
+        return SGD([net.weight], lr=0.1)
+
+    return training(
+        of_the_weight, more=lambda net, opt, gm: [lambda: opt.add_param_group({"params": [net.bias]})]
+    )
+
+
+@case
+def a_schedule():
+    def scheduled(net, opt, gm):
+        schedule = MultiStepLR(opt, [1, 2], gamma=0.1)
+        return [schedule.step, schedule.step]
+
+    return training(momentum, more=scheduled)
+
+
+@case
+def a_state_of_an_optimizer_that_is_loaded():
+    def loaded(net, opt, gm):
+        saved = momentum(net).state_dict()
+        return [lambda: opt.load_state_dict(saved)]
+
+    return training(momentum, more=loaded)
+
+
+@case
+def a_parameter_that_is_attached_later():
+    net, other = linear(1), Parameter(np.ones(3, np.float32))
+    gm = GradManager().attach(net.parameters())
+
+    def gradients(x):
+        with gm:
+            gm.backward((net(x) * other).sum())
+        found = [p.grad for p in (net.weight, other) if p.grad is not None]
+        for p in (net.weight, net.bias, other):
+            p.grad = None
+        return found
+
+    return changing(gradients, lambda: gm.attach([other]))
+
+
+@case
+def a_gradient_that_is_there():
+    net = linear(1)
+    gm = GradManager().attach(net.parameters())
+
+    def gradients(x):
+        with gm:
+            gm.backward(net(x).sum())
+        found, net.weight.grad, net.bias.grad = net.weight.grad, None, None
+        return found
+
+    def change():
+        net.weight.grad = tensor(np.ones((3, 3), np.float32))
+
+    return changing(gradients, change)
+
+
+@case
+def an_optimizer_in_a_variable():
+    net = linear(1)
+    gm, opt = GradManager().attach(net.parameters()), momentum(net)
+
+    def step(x):
+        with gm:
+            gm.backward((net(x) ** 2).sum())
+        opt.step().clear_grad()
+
+    def change():
+        nonlocal opt
+        opt = SGD(net.parameters(), lr=0.01)
+
+    return changing(step, change, written=lambda: [p.numpy() for p in net.parameters()])
+
+
+@case
+def a_network_in_a_variable_of_a_step():
+    net = linear(1)
+    gm = GradManager().attach(net.parameters())
+
+    def gradients(x):
+        with gm:
+            gm.backward((net(x) ** 2).sum())
+        found, net.weight.grad, net.bias.grad = net.weight.grad, None, None
+        return found
+
+    def change():
+        nonlocal net
+        net = linear(2)
+        gm.attach(net.parameters())
+
+    return changing(gradients, change)
+
+
+@case
+def a_loss_that_is_chosen_by_name():
+    config = {"loss": "l1_loss"}
+    return changing(
+        lambda x: getattr(F.loss, config["loss"])(x, x * 0.5), lambda: config.update(loss="square_loss")
+    )
+
+
+@case
+def a_strength_of_a_penalty():
+    net, config = linear(1), SimpleNamespace(penalty=0.1)
+
+    def loss(x):
+        return (net(x) ** 2).mean() + config.penalty * (net.weight**2).sum()
+
+    return changing(loss, lambda: setattr(config, "penalty", 1.0))
+
+
+@case
+def layers_that_are_frozen():
+    net = Net()
+    frozen = set()
+
+    def gradients(x):
+        used = [p for name, p in net.first.named_parameters() if name not in frozen]
+        with GradManager().attach(used) as gm:
+            gm.backward(net(x).sum())
+        found = [p.grad for p in used]
+        for p in used:
+            p.grad = None
+        return found
+
+    return changing(gradients, lambda: frozen.add("bias"))
