@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 from abc import ABC, abstractmethod
@@ -89,7 +88,7 @@ class AheadOfTime(ABC):
         with self._lock:
             observer = self._observer(args, kwargs, leaves) if self._skips else None
             session = self._noting(leaves, self.capture_as_const, observer)
-            record, ends = _recorded(session, functools.partial(self.__wrapped__, *args, **kwargs))
+            record, ends = _recorded(session, self.__wrapped__, args, kwargs)
             variant = Variant(record, self._compiler)
             for number, segment in enumerate(variant.segments):
                 if segment.outputs:
@@ -152,7 +151,7 @@ class AheadOfTime(ABC):
         args, kwargs = stand_ins((args, kwargs))
         observer = self._observer(args, kwargs, flatten((args, kwargs))[0])
         session = self._noting(observer.leaves, True, observer)
-        record, ends = _recorded(session, functools.partial(self.__wrapped__, *args, **kwargs))
+        record, ends = _recorded(session, self.__wrapped__, args, kwargs)
         if ends is None:
             raise ExportError(
                 f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
@@ -162,22 +161,22 @@ class AheadOfTime(ABC):
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
 
 
-def _recorded(session: Recording, body: Callable[[], Any]) -> tuple[Record, Ends | None]:
+def _recorded(session: Recording, body: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Record, Ends | None]:
     """What `body` did, and its ends unless it must run at each call; nothing is run."""
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
     try:
-        return session.note(_noted, session, body)
+        return session.note(_noted, session, body, args, kwargs)
     finally:
         session.forget()
 
 
-def _noted(session: Recording, body: Callable[[], Any]) -> tuple[Record, Ends | None]:
+def _noted(session: Recording, body: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
-        body()
+        body(*args, **kwargs)
         return session.finish(), None
-    result = [observer.run(body)]
+    result = [observer.run(body, *args, **kwargs)]
     ends = results_of(result[0], session) if not observer.impurities else None
     record = session.finish()
     record.guards = observer.guards

@@ -261,6 +261,8 @@ class Record:
         The Python numbers among the arguments.
     guards : Guards or None
         What the body was seen to read outside, as it was.
+    is_unknown : bool
+        Did it also read what no guard tells, such as the value of a Tensor?
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -280,6 +282,7 @@ class Record:
     arrangement: Any = None
     numbers: tuple[Any, ...] = ()
     guards: Any = None
+    is_unknown: bool = False
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
@@ -294,6 +297,7 @@ class Record:
             arrangement=self.arrangement,
             numbers=self.numbers,
             guards=self.guards,
+            is_unknown=self.is_unknown,
         )
 
     def note(self, modules: Sequence[Any], before: Iterable[State]) -> None:

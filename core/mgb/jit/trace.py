@@ -360,6 +360,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             self._captured = Captured.of(args, kwargs, *ends, session.record)
         variant = self._close(session, session.finish())
         variant.record.guards = observer.guards
+        variant.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
         if ends is not None:
             box.append(session.handed_out(box.pop(0)))
             session.check_skippable()
@@ -418,7 +419,8 @@ def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
     if record.guards is None:
         return False
     return (
-        arrangement != record.arrangement
+        record.is_unknown
+        or arrangement != record.arrangement
         or numbers_in(leaves) != record.numbers
         or record.guards.why(leaves) is not None
     )

@@ -169,7 +169,8 @@ class partial_trace(Bindable, Inspectable, Profilable):
         session = PartialRecording(leaves, Observer(leaves, refuses=True), symbolic_shape=self.symbolic_shape)
         modules = [value for value in leaves if hasattr(value, "forward")]
         session.surround(self._is_method_of())
-        return note(session, functools.partial(self.__wrapped__, *args, **kwargs), modules)
+        body = functools.partial(session.observer.run, self.__wrapped__, *args, **kwargs)
+        return note(session, body, modules)
 
     def _reason_of(
         self, key: tuple[Any, ...], leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]

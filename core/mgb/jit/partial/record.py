@@ -177,7 +177,7 @@ def _noted(
     try:
         for module in modules:
             session.entered(module)
-        structure, results = _run(session, lambda: session.observer.run(body), stretch)
+        structure, results = _run(session, body, stretch)
         record = session.finish()
         record.guards = session.observer.guards  # type: ignore[union-attr]
         session.check_skippable()
