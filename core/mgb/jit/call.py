@@ -235,6 +235,8 @@ class _Writer:
         """Miss when an attribute that decides what `module` does is another object."""
         now = f"{self._name(module)}.__dict__.get"
         self._lines.append(f"get = {now}")
+        if "forward" not in attributes:  # as it would be called instead of that of the class
+            self._lines.append("if get('forward') is not None: return MISS")
         for name, value in attributes.items():
             self._lines.append(f"if get({name!r}) is not {self._name(value)}: return MISS")
 

@@ -51,7 +51,7 @@ class Inspectable(ABC):
         Returns
         -------
         dict
-            ``calls``; ``records`` of the body; ``variants`` of them, which differ in shapes; compiled
+            ``calls``; ``body_runs``, at the others the body was skipped; ``records`` of the body; ``variants`` of them, which differ in shapes; compiled
             ``programs``; ``compile_seconds``, simplifying and planning included; for its kernels
             ``kernel_compiles``, ``kernel_memory_hits`` and ``kernel_disk_hits``; and ``reasons``, why it was
             recorded or compiled again, the latest last. The logger ``mgb.jit`` has them at INFO.

@@ -156,6 +156,8 @@ class Recording(Observing):
         elif id(module) not in self._modules:
             self._modules[id(module)] = weakref.proxy(module) if module is self._instance else module
             self._states.append(State(module))
+            if self.observer is not None:
+                self.observer.enters(module)
 
     def surround(self, instance: Any) -> None:
         """Told of what the body is a method, or None; the record does not keep that alive."""
@@ -216,7 +218,7 @@ class Recording(Observing):
         for module in self._modules.values():
             found += tensors_of(module)
         for reference in self._trainers.values():
-            found += tensors_of(reference())
+            found += tensors_of(reference()) if reference() is not None else []
         return frozenset([id(value) for value in found if isinstance(value, Tensor)])
 
     def given(self, value: Any) -> Given | None:

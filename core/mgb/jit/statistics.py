@@ -25,12 +25,15 @@ class Statistics:
     ----------
     calls : int
         Added to without a lock, at each call: in CPython no thread loses another's.
+    body_runs : int
+        How often the body was run; likewise.
     records : int
-        How often the body was run to be recorded.
+        How often it was run to be recorded.
     """
 
     def __init__(self) -> None:
         self.calls = 0
+        self.body_runs = 0
         self.records = 0
         self._seconds = 0.0
         self._kernels = kernels.Stats()
@@ -78,6 +81,7 @@ class Statistics:
         with self._lock:
             return {
                 "calls": self.calls,
+                "body_runs": self.body_runs,
                 "records": self.records,
                 "compile_seconds": self._seconds,
                 "kernel_compiles": self._kernels.compiles,

@@ -222,6 +222,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session.symbolic_shape = self.symbolic_shape
         if self._skips:
             session.explained = functools.partial(_is_explained, args, kwargs)
+        self._statistics.body_runs += 1
         before = ACTIVE.get()
         try:  # as `run_in`, without a call more
             ACTIVE.set(session)
@@ -335,6 +336,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             symbolic_shape=self.symbolic_shape,
             observer=observer,
         )
+        self._statistics.body_runs += 1
         session.is_call = True
         session.record.arrangement, session.record.numbers = arrangement, numbers_in(leaves)
         session.surround(self._is_method_of())

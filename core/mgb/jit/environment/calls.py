@@ -189,8 +189,8 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
     if kind in known.PURE_TYPES:
         if kind is type and len(args) == 1:
             if (
-                is_heap(type(args[0]))
-                and not isinstance(args[0], Tensor)
+                (is_heap(type(args[0]))
+                and not isinstance(args[0], Tensor))
                 or isinstance(args[0], known.CONTAINERS)
             ):
                 watch.guard_kind(args[0])

@@ -60,6 +60,11 @@ def end(observer: Observer) -> None:
         reads.container(observer, value)
 
 
+def enters(observer: Observer, module: Any) -> None:
+    """The core calls a Module."""
+    calls.module_facts(observer, module)
+
+
 # variables
 
 
@@ -351,9 +356,7 @@ def called(value: Any) -> Any:
         then = observer.pending.pop(id(sys._getframe(1)), None)
         if type(then) is _New:
             return then.finish(value)
-        if then is not None and type(value) not in _QUIET:
-            _see(lambda watch: then(value))
-        elif then is not None and is_plain(value):
+        if (then is not None and type(value) not in _QUIET) or (then is not None and is_plain(value)):
             _see(lambda watch: then(value))
     return value
 
@@ -473,6 +476,6 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
 _HOOKS = (
     name, cell, wrote, imports, made, attribute, store_attribute, item, store_item, contains, operand, augmented,
     augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
-    called, raised, entered, base, matched, dotted, begin, end,
+    called, enters, raised, entered, base, matched, dotted, begin, end,
 )  # fmt: skip
 HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)

@@ -247,6 +247,11 @@ class Observer:
             self._latest = None
         return self.source_of(array) if self.known(array) is not None else None
 
+    def enters(self, module: Any) -> None:
+        """The core calls a Module: its class, and what it would find instead on the instance, have to stay."""
+        if WATCHING.observer is self:
+            HOOKS["enters"](self, module)
+
     # verdicts
 
     def guard(self, source: Source, test: str, value: Any) -> None:
@@ -338,7 +343,7 @@ class Observer:
             return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
-        if is_library_code(code) and _is_called_by_trusted(caller) or _is_import(caller):
+        if (is_library_code(code) and _is_called_by_trusted(caller)) or _is_import(caller):
             return False
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)

@@ -260,6 +260,8 @@ def _split(record: Record, structure: Structure, results: _Results, leaves: Sequ
 
 
 def _holder(external: External) -> Holder:
+    if external.converts is not None:
+        return Holder(None, None)
     owner = external.owner() if external.owner is not None and external.leaf is None else None
     return Holder(external.leaf, owner, external.of_grad)
 
