@@ -17,6 +17,7 @@ from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
 from ..errors import CompileError, ForkedProcessError
 from ..ir import Graph
+from .resized import plain_graph, sizes_of
 
 _log = logging.getLogger("mgb.backend")
 
@@ -114,12 +115,14 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
         backend,
         f"{answer(backend, 'version', str)} {graph.key} {replaces or ''}",
     )  # layers that are alike need not be lowered each
-    kernel = _kernels.get(asked)
+    sized = sizes_of(graph) is not None
+    kernel = None if sized else _kernels.get(asked)
     if kernel is not None:
         _count(memory_hits=1)
         return kernel
     graph = passes.lower(graph, backend.traits)
     key = (backend, kernel_key(graph, backend, replaces))
+    graph, asked = plain_graph(graph), key if sized else asked
     with _lock:
         kernel = _kernels.get(key)
         if kernel is not None:

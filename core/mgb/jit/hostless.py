@@ -118,9 +118,8 @@ class _Writer:
         reads: Sequence[int],
         pins: Sequence[Pin],
     ) -> None:
-        places = program.memory_plan.places.values() if program else ()
-        self._in_place = {place.update for place in places}
-        self._record = variant.record
+        self._in_place = program.updates if program else frozenset()
+        self._record = variant.outline
         self._pins = pins
         self._outputs = variant.segments[0].outputs
         self._reads = reads

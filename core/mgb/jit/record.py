@@ -252,6 +252,8 @@ class Record:
         The constants that were values of Tensors outside, by their nodes.
     arrangement : Structure or None
         How the arguments were nested and named, so which one stands at which place.
+    sized : SizedRecord or None
+        This one and others of the same call, for arguments of other lengths.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -274,6 +276,8 @@ class Record:
     returned: tuple[int | Outside | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)
     arrangement: Any = None
+    sized: Any = None
+    lengths: tuple[int, ...] = ()
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""

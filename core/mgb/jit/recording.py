@@ -12,6 +12,7 @@ from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError, UnknownInputError
 from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
+from ..sizes import Size, fixed, plain
 from ..tensor import CONSTANT, Tensor, place, run_in, wrap
 from .observing import Observing
 from .record import (
@@ -27,10 +28,14 @@ from .record import (
     Ref,
     external_ref,
 )
+from .resize import Followed
 from .surroundings import State, Surroundings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+_RAW = frozenset((*dtypes.WEAK, Size))
 
 
 class Recording(Observing):
@@ -48,6 +53,8 @@ class Recording(Observing):
         The body will not run again: refuse what it alone could supply.
     symbolic_shape : bool
         Shapes are Tensors in the body.
+    sizes : Followed, optional
+        The lengths of arguments, where what follows from them is to be known.
 
     Attributes
     ----------
@@ -66,8 +73,11 @@ class Recording(Observing):
         capture_as_const: bool,
         without_host: bool,
         symbolic_shape: bool = False,
+        followed: Followed | None = None,
     ) -> None:
         super().__init__(leaves)
+        self._followed = followed
+        self.sizes = followed.sizes if followed is not None else None
         self.takes_data = capture_as_const  # may what the body makes of data be constant?
         self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
         self._capture_as_const, self._without_host = capture_as_const, without_host
@@ -88,7 +98,7 @@ class Recording(Observing):
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        self._raw = (op, [a if type(a) in dtypes.WEAK else None for a in args])
+        self._raw = (op, [fixed(a) if type(a) in _RAW else None for a in args])
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
@@ -97,13 +107,34 @@ class Recording(Observing):
         if self._symbolic:
             out = place(self, index, spec)
         else:
+            params = plain(params) if self.sizes is not None else params
             out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
         self._tensors.append(self._made_by_body(out))
         return out
 
+    def spec_of(self, tensor: Tensor) -> Spec:
+        if tensor._session is self:
+            return self.record.entries[tensor._index].spec
+        if tensor._session is not None:
+            assert tensor._spec is not None
+            return tensor._spec
+        array, root = tensor._data, self._root(tensor)
+        return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
+
+    def _spec_outside(self, array: Any, device: str, leaf: int | None) -> Spec:
+        shape = array.shape if self._followed is None or leaf is None else self._followed.shapes[leaf]
+        return Spec(shape, array.dtype, device)
+
+    def _leaf_of(self, tensor: Tensor, array: Any) -> int | None:
+        """The place of `tensor` among the arguments, if it still has their value `array`."""
+        leaf = self._leaf_tensors.get(id(tensor))
+        return leaf if leaf is not None and self._leaf_arrays[id(tensor)] is array else None
+
     def read(self, tensor: Tensor) -> Any:
         if tensor._index in self.record.statics:
+            if self._followed is not None:
+                self._followed.fix()
             return tensor._data if tensor._data is not None else self.record.static_value(tensor._index)
         if self._symbolic and tensor._data is None:
             if self._finished:
@@ -207,6 +238,9 @@ class Recording(Observing):
         if self._without_host or self._capture_as_const:
             self._note_surroundings()
         self._cut(END, tuple(sorted({t._index for t in alive})))
+        if self._followed is not None:
+            self.sizes = None
+            self._followed.end(self.record)
         return self.record
 
     def _holds(self) -> Iterator[Any]:
@@ -289,9 +323,7 @@ class Recording(Observing):
         number = self._numbers.get((id(tensor), id(array)))
         if number is not None:
             return external_ref(number)
-        leaf = self._leaf_tensors.get(id(tensor))
-        if leaf is not None and self._leaf_arrays[id(tensor)] is not array:
-            leaf = None
+        leaf = self._leaf_of(tensor, array)
         if self._capture_as_const and leaf is None:
             owner = None if id(array) in self._made else weakref.ref(tensor)
             return Literal(array, owner=owner, device=tensor._device)
@@ -304,7 +336,7 @@ class Recording(Observing):
             self._unknown = caller()
         owner = None if made_here else weakref.ref(tensor)
         self._remember(tensor)
-        spec = Spec(array.shape, array.dtype, tensor._device)
+        spec = self._spec_outside(array, tensor._device, leaf)
         source = caller()
         self.record.externals.append(External(input_node(spec, source), leaf, owner, origin, source))
         self.fed.append(array)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
-from ..ir import Op
+from ..ir import Op, Spec
+from ..sizes import Sizes
 from ..tensor import Tensor
 from .record import SHAPE, Entry, Literal, Record, external_ref
 
@@ -39,6 +40,7 @@ class CallSession(ABC):
     """
 
     symbolic_shape = False  # are shapes Tensors in the body?
+    sizes: Sizes | None = None
     replays = True
     paused = False
     _finished = False
@@ -111,6 +113,9 @@ class CallSession(ABC):
     def shape_of(self, tensor: Tensor) -> Tensor:
         return apply(SHAPE, tensor)
 
+    def spec_of(self, tensor: Tensor) -> Spec:
+        raise AssertionError("no lengths are followed here")
+
     # Tensors in flight
 
     def alive(self) -> list[Tensor]:
@@ -151,7 +156,7 @@ class CallSession(ABC):
                 array = self.values.get(tensor._index)
                 if array is not None:
                     tensor._data = array
-                    tensor._session = None
+                    tensor._session = tensor._spec = None
                     tensor._index = -1
 
     def unreadable(self, tensor: Tensor) -> TraceError:

@@ -29,6 +29,7 @@ from .reach import found_elsewhere
 from .record import Record
 from .recording import Recording
 from .replay import Replay
+from .resize import Followed
 from .results import results_of
 from .statistics import Statistics
 from .tree import Structure, flatten
@@ -201,7 +202,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 variants, known = families.of(shapes, args, kwargs)  # another thread may have been faster
                 if variants is None:
                     return self._record_new(args, kwargs, families, shapes)
-        follows = known or variants.oldest()
+        resized = None if known is not None else variants.resized(flatten((args, kwargs))[0])
+        follows = known or resized or variants.oldest()
         session = Replay(follows, variants, self._regrown, self.imperative, known is None)
         session.symbolic_shape = self.symbolic_shape
         session.lenient = lenient
@@ -231,6 +233,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             self._statistics.again(reason + "; other ops follow from it, which ran one by one" * session.left)
         elif not session.left:
             families.follow(shapes)
+            if resized is not None:
+                families.grow(variants, shapes, session.variant)
         return result
 
     def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
@@ -315,8 +319,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         leaves, arrangement = flatten((args, kwargs))
-        session = self._recording(leaves, without_host=False)
-        session.is_call = True
+        session = self._recording(leaves, without_host=False, is_call=True)
         session.record.arrangement = arrangement
         return session.watch_over(self._record_body, session, args, kwargs)
 
@@ -330,8 +333,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self, args: Any, kwargs: Any, leaves: list[Any]
     ) -> tuple[Any, Variant, HostlessCall | None]:
         found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
-        session = self._recording(leaves, without_host=True)
-        session.is_call = True
+        session = self._recording(leaves, without_host=True, is_call=True)
         session.found_elsewhere = found
         result, variant, ends = session.watch_over(self._record_hostless_body, session, args, kwargs)
         if ends is None:
@@ -354,14 +356,19 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session.check_known()
         return result, self._close(session, record), ends
 
-    def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
+    def _recording(
+        self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None, is_call: bool = False
+    ) -> Recording:
+        follows = is_call and not self.symbolic_shape and not self.capture_as_const
         session = Recording(
             leaves,
             symbolic=self.symbolic if symbolic is None else symbolic,
             capture_as_const=self.capture_as_const,
             without_host=without_host,
             symbolic_shape=self.symbolic_shape,
+            followed=Followed(leaves) if follows else None,
         )
+        session.is_call = is_call
         if without_host:
             session.surround(self.__wrapped__, self._is_method_of())
         return session

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
+from ..sizes import broadcast
 from ..tensor import Tensor
 from .declare import SAME, declare
 
@@ -51,11 +52,7 @@ transpose = declare(
 
 
 def _broadcast_infer(x: Spec, shape: Shape) -> Spec:
-    try:
-        fits = np.broadcast_shapes(x.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if broadcast((x.shape, shape)) != shape:
         raise ShapeError(f"broadcast_to: {x.shape} does not broadcast to {shape}")
     return Spec(shape, x.dtype)
 

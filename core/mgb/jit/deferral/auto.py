@@ -131,6 +131,7 @@ class AutoSession:
     """
 
     symbolic_shape = False
+    sizes = None
     replays = False
 
     def __init__(self, settings: Settings) -> None:

@@ -70,6 +70,7 @@ class Stream:
     """
 
     symbolic_shape = False
+    sizes = None
     replays = False
 
     def __init__(self, settings: Settings) -> None:
