@@ -26,6 +26,23 @@ def key_of(leaves: Sequence[Any], structure: Structure) -> tuple[Any, ...]:
     return (structure, _shared_places(leaves), *map(_leaf_key, leaves))
 
 
+def form_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A `key_of` without the lengths of axes, of which only the numbers are left."""
+    structure, shared, *leaves = key
+    return structure, shared, *(_form(leaf) if type(leaf) is TensorKey else leaf for leaf in leaves)
+
+
+def _form(key: TensorKey) -> tuple[Any, ...]:
+    kind, shape, dtype, device = key
+    return kind, len(shape), dtype, device
+
+
+class TensorKey(tuple[Any, ...]):
+    """The key of a Tensor: its class, shape, dtype and device."""
+
+    __slots__ = ()
+
+
 def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
     """For each Tensor the first place where it stands itself; empty when all differ."""
     tensors = [id(t) for t in leaves if isinstance(t, Tensor)]
@@ -35,7 +52,7 @@ def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
 def _leaf_key(leaf: Any) -> Any:
     """A Tensor's type; of other leaves what tells them from others."""
     if isinstance(leaf, Tensor):
-        return type(leaf), leaf.shape, leaf.dtype, leaf._device
+        return TensorKey((type(leaf), leaf.shape, leaf.dtype, leaf._device))
     return exactly(leaf)
 
 

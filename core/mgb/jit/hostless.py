@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
+from types import CodeType
 from typing import Any
 
 from .. import device as devices
@@ -75,6 +77,13 @@ class HostlessCall:
         """Compile now: what `run` does when it is asked for first, which one thread must do alone."""
         _ = self.run
 
+    def resized(self, leaves: Sequence[Any]) -> HostlessCall | None:
+        """The call for arguments of other lengths, if the body would do the same with them."""
+        variant = self.variant.resized(leaves)
+        if variant is None:
+            return None
+        return HostlessCall(variant, leaves, self.structure, self.results, self.pins)
+
     def widened(self, other: HostlessCall) -> HostlessCall | None:
         """The same without those pins that `other`, which did the same with other Tensors, shows to be none.
 
@@ -104,8 +113,34 @@ def with_new(known: Sequence[Any], new: Any) -> list[Any]:
     return [new, *known]
 
 
+def with_resized(
+    known: Sequence[HostlessCall], new: HostlessCall, leaves: Sequence[Any]
+) -> tuple[HostlessCall, list[HostlessCall]]:
+    """The `new` call, or one of those `known` for arguments of other lengths that it shows to be the same.
+
+    Returns
+    -------
+    HostlessCall
+        For arguments of the lengths of `leaves`.
+    list of HostlessCall
+        The others.
+    """
+    for old in known:
+        resized = old.resized(leaves) if old.pins else None
+        wider = resized.widened(new) if resized is not None else None
+        if wider is not None:
+            return wider, [call for call in known if call is not old]
+    return new, list(known)
+
+
 #: From so many arguments on, the guards of all are one call: C asks hundreds in a tenth of the time.
 _MANY = 16
+
+
+@lru_cache(maxsize=64)
+def _code(source: str) -> CodeType:
+    """Calls for arguments of other lengths have the same text."""
+    return compile(source, "<mgb call>", "exec")
 
 
 class _Writer:
@@ -123,7 +158,7 @@ class _Writer:
         self._pins = pins
         self._outputs = variant.segments[0].outputs
         self._reads = reads
-        self._updated = frozenset(variant.record.updates().values())
+        self._updated = frozenset(self._record.updates().values())
         self._kept: frozenset[Ref | Outside | None] = (
             frozenset()
         )  # refs that are wanted after the program ran
@@ -171,7 +206,7 @@ class _Writer:
             self._bind(number, binding)
         self._lines.append(f"return {self._result(structure, self._handed(results))}")
         source = "def call(leaves):\n" + "".join(f"    {line}\n" for line in self._lines)
-        exec(compile(source, "<mgb call>", "exec"), self._names)
+        exec(_code(source), self._names)
         function: Callable[[Sequence[Any]], Any] = self._names["call"]
         return source, function
 

@@ -15,13 +15,13 @@ from ..ir import Graph
 from ..tensor import ACTIVE, Tensor, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, key_of, names_of, shapes_of
+from .arguments import check_tensors, form_of, key_of, names_of, shapes_of
 from .binding import Bindable
 from .captured import Captured
 from .config import GraphOptimizationConfig, check_options, memory_config
 from .dump import Dumpable
 from .families import Families, Hosted
-from .hostless import MISS, HostlessCall, with_new
+from .hostless import MISS, HostlessCall, with_new, with_resized
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
 from .profiling import History, Profilable
@@ -158,6 +158,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._history = History() if profiling else None
         self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
         self._hostless: Kept[list[HostlessCall]] = Kept()  # the newest first
+        self._followed: Kept[list[HostlessCall]] = Kept()  # those to be resized, the newest first
         self._hosted: Kept[Hosted] = Kept()
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
@@ -267,6 +268,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
             if result is not MISS:
                 return result
+            result = self._resized(key, leaves, args, kwargs)
+            if result is not MISS:
+                return result
             reason = self._reason_of(key, leaves, args, kwargs)
             result, variant, new = self._record_hostless(args, kwargs, leaves)
             if new is None or variant.record.changes is None:
@@ -289,12 +293,27 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 return result
         return MISS
 
+    def _resized(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
+        for known in self._followed.get(form_of(key)) or ():
+            call = known.resized(leaves)
+            result = MISS if call is None else call.run(leaves)
+            if result is not MISS:
+                calls = [call, *(self._hostless.get(key) or ())]
+                self._hostless.keep(key, calls[:_STATES], leaves, most_like(known.variant))
+                return result
+        return MISS
+
     def _keep_call(
         self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
     ) -> None:
         if call is not None:
+            form = form_of(key)
+            call, others = with_resized(self._followed.get(form) or (), call, leaves)
             calls = with_new(self._hostless.get(key) or (), call)
             self._hostless.keep(key, calls[:_STATES], leaves, most_like(variant))
+            if call.variant.sized is not None:
+                self._followed.keep(form, [call, *others][:_STATES], leaves, most_like(variant))
         else:
             hosted = Hosted(leaves, variant.record.keeps)
             hosted.families.keep(shapes, variant)
