@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Number
 from typing import Any, NoReturn
 
 #: A product of letters, each by its number; as often as it is a factor.
@@ -164,7 +165,7 @@ class Size:
     def __init__(self, sizes: Sizes, terms: Terms, value: int) -> None:
         self.sizes, self.terms, self.value = sizes, terms, value
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type[int]:  # type: ignore[override]
         return int
 
@@ -232,7 +233,7 @@ class Size:
             other = other.value
         if type(other) is int or type(other) is bool:
             return followed(self.terms, _terms_of(other)) if self.sizes.open else plain(self.value, other)
-        return plain(self.fixed(), other) if isinstance(other, float | complex) else NotImplemented
+        return plain(self.fixed(), other) if isinstance(other, Number) else NotImplemented
 
     def _divided(self, whole: Terms, part: Terms) -> Any:
         exact = _exact_quotient(whole, part)
@@ -323,23 +324,24 @@ def _turned(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: function(b, a)
 
 
-def _fixing(name: str) -> Callable[..., Any]:
-    function = getattr(operator, name, None)
-
-    def method(self: Size, *others: Any) -> Any:
-        if function is not None and others:
-            return function(self.fixed(), *others)
-        return getattr(self.fixed(), name)(*others)
-
-    return method
+def _fixing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that is `function` of the value."""
+    return lambda self, *others: function(self.fixed(), *others)
 
 
-for _name in ("truediv", "lshift", "rshift", "and", "or", "xor"):
-    setattr(Size, f"__{_name}__", _fixing(f"__{_name}__"))
-    setattr(Size, f"__r{_name}__", _fixing(f"__r{_name}__"))
-for _name in ("invert", "trunc", "floor", "ceil", "round", "rpow", "int", "complex"):
-    if hasattr(int, f"__{_name}__"):
-        setattr(Size, f"__{_name}__", _fixing(f"__{_name}__"))
+def _binary(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """An operator whose operands are numbers."""
+    return lambda a, b: function(a.fixed(), b) if isinstance(b, Number) else NotImplemented
+
+
+_OPERATORS = (operator.truediv, operator.lshift, operator.rshift, operator.and_, operator.or_, operator.xor)
+for _function in _OPERATORS:
+    _name = _function.__name__.strip("_")
+    setattr(Size, f"__{_name}__", _binary(_function))
+    setattr(Size, f"__r{_name}__", _binary(_turned(_function)))
+Size.__rpow__ = _binary(_turned(operator.pow))  # type: ignore[attr-defined]
+for _convert in (operator.invert, math.trunc, math.floor, math.ceil, round, int, complex):
+    setattr(Size, f"__{_convert.__name__}__", _fixing(_convert))
 
 
 # polynomials
@@ -482,8 +484,34 @@ def fixed(value: Any) -> Any:
 
 
 def about(number: Any) -> Any:
-    """`number`, for a decision about costs alone, which holds for lengths that are near those that are here."""
+    """`number`, for a decision about costs alone, which then holds for lengths that are near."""
     return number.sizes.judge(number.terms) if type(number) is Size else number
+
+
+def count(start: Any, stop: Any, step: Any) -> Any:
+    """``len(range(start, stop, step))``."""
+    if not is_sized((start, stop, step)):
+        return len(range(start, stop, step))
+    if step < 0:
+        start, stop, step = stop, start, -step
+    return -((start - stop) // step) if start < stop else 0
+
+
+def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
+    """``chosen.indices(length)``."""
+    start, stop, step = chosen.start, chosen.stop, 1 if chosen.step is None else chosen.step
+    if type(step) is not int or step <= 0 or not is_sized((start, stop, length)):
+        return slice(start, stop, fixed(chosen.step)).indices(fixed(length))
+    return _clipped(start, 0, length), _clipped(stop, length, length), step
+
+
+def _clipped(place: Any, default: Any, length: Any) -> Any:
+    if place is None:
+        return default
+    if place < 0:
+        place = place + length
+        return 0 if place < 0 else place
+    return length if place > length else place
 
 
 def key(shape: Sequence[Any]) -> tuple[Any, ...]:

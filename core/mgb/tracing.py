@@ -14,7 +14,7 @@ class Builder:
     """A session that only makes nodes; passes rewrite graphs with it."""
 
     symbolic_shape = False
-    sizes = None
+    spec_of = None
     replays = True
 
     def __init__(self) -> None:
@@ -44,9 +44,6 @@ class Builder:
 
     def seen(self, tensor: Tensor) -> None:
         """Nothing to do: a pass may look at constants."""
-
-    def spec_of(self, tensor: Tensor) -> Spec:
-        raise AssertionError("lengths are followed in the nodes of a graph")
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         raise AssertionError("shapes are tuples where a graph is built")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
 from ..sizes import broadcast, fixed
@@ -90,7 +88,8 @@ def structure_key(graph: Graph) -> str:
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
-        params = [] if v.op.name == "iota" else [f"{k}={exact_text(fixed(p))}" for k, p in sorted(v.params.items())]
+        given = {} if v.op.name == "iota" else fixed(dict(v.params))
+        params = [f"{k}={exact_text(p)}" for k, p in sorted(given.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
     lines.append(" ".join(str(names[o]) for o in graph.outputs))

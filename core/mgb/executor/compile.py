@@ -222,7 +222,7 @@ def _kernels(
 
 
 def _is_resizable(graph: Graph, options: Options) -> bool:
-    """May one program serve other lengths? Not where kernels, searches or reports are about one set of them."""
+    """May one program serve other lengths? Not where kernels, searches or reports are about these."""
     if options.memory is not None or options.profiling or sizes_of(graph) is None:
         return False
     backend = _backend(graph, options)

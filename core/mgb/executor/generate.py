@@ -28,6 +28,7 @@ from .routine import Recipe, Routine
 from .schedule import Call
 from .workspaces import allocator, fresh_on, workspaces
 
+
 def generate(
     graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None, options: Options = DEFAULT
 ) -> Routine:
@@ -294,7 +295,7 @@ class _Writer:
         return name
 
     def of_node(self, name: str, rule: Callable[[Node], Any], node: Node) -> str:
-        """A global name for what `rule` makes of `node`; what looks at lengths is made for each set of them."""
+        """A global name for what `rule` makes of `node`; anew for each set of lengths that it looks at."""
         if any(is_sized(n.spec.shape) for n in (node, *node.inputs)) or is_sized(node.params):
             return self.made(name, lambda at: rule(resized(node, at)))
         return self.bind(name, rule(node), unique=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..fusion import Step
 from ..ir import Graph, Node, Spec
@@ -24,8 +26,8 @@ def resized(node: Node, at: At) -> Node:
 def sizes_of(graph: Graph) -> Sizes | None:
     """Of the lengths that are followed in a graph; None where they are plain."""
     nodes = (*graph.inputs, *graph.nodes)
-    found = (d.sizes for n in nodes for d in n.spec.shape if type(d) is Size)
-    return next(found, None)
+    lengths: Iterator[Any] = (d for n in nodes for d in n.spec.shape)
+    return next((d.sizes for d in lengths if type(d) is Size), None)
 
 
 @dataclass(frozen=True, slots=True)

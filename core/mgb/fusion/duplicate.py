@@ -45,7 +45,9 @@ def duplicate(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
         fresh = []
         for old, new in zip(node.inputs, inputs, strict=True):
             source = again.get(old)
-            saves = source is not None and (about(source.spec.nbytes - old.spec.nbytes) <= 0 or source in node.inputs)
+            saves = source is not None and (
+                about(source.spec.nbytes - old.spec.nbytes) <= 0 or source in node.inputs
+            )
             fresh.append(Node(new.op, new.inputs, new.params, new.spec, new.source) if saves else new)
         return with_inputs(node, tuple(fresh))
 

@@ -220,7 +220,9 @@ def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
         if group.axes and not same_shape(group.domain, domain):
             return f"its reductions fold {group.domain}, not all of {domain}"
     axes = first.axes | then.axes
-    shapes = tuple({(key(shape), cheap): (shape, cheap) for shape, cheap in first.shapes + then.shapes}.values())
+    shapes = tuple(
+        {(key(shape), cheap): (shape, cheap) for shape, cheap in first.shapes + then.shapes}.values()
+    )
     for shape, cheap in shapes:
         if not cheap and not _hoists(shape, domain, axes):
             return f"values of shape {shape} would be computed again for each of {domain}"
@@ -257,4 +259,4 @@ def _hoists(shape: Shape, domain: Shape, axes: frozenset[int]) -> bool:
 
 
 def _idle(domain: Shape, axes: frozenset[int]) -> bool:
-    return about(prod(domain)) >= MANY and about(prod(row(domain, axes))) < FEW_ROWS
+    return bool(about(prod(domain)) >= MANY and about(prod(row(domain, axes))) < FEW_ROWS)

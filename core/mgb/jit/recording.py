@@ -53,8 +53,6 @@ class Recording(Observing):
         The body will not run again: refuse what it alone could supply.
     symbolic_shape : bool
         Shapes are Tensors in the body.
-    sizes : Followed, optional
-        The lengths of arguments, where what follows from them is to be known.
 
     Attributes
     ----------
@@ -73,11 +71,9 @@ class Recording(Observing):
         capture_as_const: bool,
         without_host: bool,
         symbolic_shape: bool = False,
-        followed: Followed | None = None,
     ) -> None:
         super().__init__(leaves)
-        self._followed = followed
-        self.sizes = followed.sizes if followed is not None else None
+        self._followed: Followed | None = None
         self.takes_data = capture_as_const  # may what the body makes of data be constant?
         self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
         self._capture_as_const, self._without_host = capture_as_const, without_host
@@ -95,6 +91,10 @@ class Recording(Observing):
         self._trainers: dict[int, weakref.ref[Any]] = {}
         self._unknown: str | None = None  # where data that only the body can make was used first
 
+    def follow(self, leaves: Sequence[Any]) -> None:
+        """Know what follows from the lengths of `leaves`, the flattened arguments."""
+        self._followed, self.spec_of = Followed(leaves), self._spec_of
+
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
@@ -107,13 +107,14 @@ class Recording(Observing):
         if self._symbolic:
             out = place(self, index, spec)
         else:
-            params = plain(params) if self.sizes is not None else params
+            params = plain(params) if self._followed is not None else params
             out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
         self._tensors.append(self._made_by_body(out))
         return out
 
-    def spec_of(self, tensor: Tensor) -> Spec:
+    def _spec_of(self, tensor: Tensor) -> Spec:
+        """The type of `tensor`, with the lengths that are followed."""
         if tensor._session is self:
             return self.record.entries[tensor._index].spec
         if tensor._session is not None:
@@ -123,7 +124,7 @@ class Recording(Observing):
         return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
 
     def _spec_outside(self, array: Any, device: str, leaf: int | None) -> Spec:
-        shape = array.shape if self._followed is None or leaf is None else self._followed.shapes[leaf]
+        shape: Any = array.shape if self._followed is None or leaf is None else self._followed.shapes[leaf]
         return Spec(shape, array.dtype, device)
 
     def _leaf_of(self, tensor: Tensor, array: Any) -> int | None:
@@ -239,7 +240,7 @@ class Recording(Observing):
             self._note_surroundings()
         self._cut(END, tuple(sorted({t._index for t in alive})))
         if self._followed is not None:
-            self.sizes = None
+            self.spec_of = None
             self._followed.end(self.record)
         return self.record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from .. import forking
 from ..executor import Program
 from ..executor.resized import spec_at
 from ..ir import Node, Spec, input_node
-from ..sizes import Lengths, Sizes, checker, fixed, is_sized, plain
+from ..sizes import Lengths, Sizes, checker, fixed, is_sized
 from ..tensor import Tensor
 from .record import Entry, Record
 
@@ -19,7 +19,7 @@ Values = tuple[int, ...]
 #: A program, and the refs of the values it reads.
 Compiled = tuple[Program, tuple[int, ...]]
 
-#: Programs of a segment that are kept to be resized, the newest: each serves the lengths that meet its guards.
+#: Programs of a segment that are kept to be resized, the newest: each serves lengths that meet its guards.
 _PROGRAMS = 8
 
 
@@ -103,9 +103,7 @@ class SizedRecord:
         values = lengths_of(leaves)
         return values if self._fits(values) else None
 
-    def program(
-        self, segment: Any, values: Values, compile: Callable[[Record], Compiled]
-    ) -> Compiled:
+    def program(self, segment: Any, values: Values, compile: Callable[[Record], Compiled]) -> Compiled:
         """The program of a segment for arguments of these lengths, and the refs of what it reads.
 
         Parameters
@@ -171,4 +169,4 @@ def _with_node(entry: Entry, node_of: Callable[[Node], Node]) -> Entry:
     node = node_of(entry.node)
     if node is entry.node:
         return entry
-    return Entry(entry.op, entry.args, node.params, node, entry.source, entry.required)
+    return Entry(entry.op, entry.args, dict(node.params), node, entry.source, entry.required)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op, Spec
-from ..sizes import Sizes
 from ..tensor import Tensor
 from .record import SHAPE, Entry, Literal, Record, external_ref
 
@@ -40,7 +39,7 @@ class CallSession(ABC):
     """
 
     symbolic_shape = False  # are shapes Tensors in the body?
-    sizes: Sizes | None = None
+    spec_of: Callable[[Tensor], Spec] | None = None
     replays = True
     paused = False
     _finished = False
@@ -112,9 +111,6 @@ class CallSession(ABC):
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         return apply(SHAPE, tensor)
-
-    def spec_of(self, tensor: Tensor) -> Spec:
-        raise AssertionError("no lengths are followed here")
 
     # Tensors in flight
 

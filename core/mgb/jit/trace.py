@@ -29,7 +29,6 @@ from .reach import found_elsewhere
 from .record import Record
 from .recording import Recording
 from .replay import Replay
-from .resize import Followed
 from .results import results_of
 from .statistics import Statistics
 from .tree import Structure, flatten
@@ -338,7 +337,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _record(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         leaves, arrangement = flatten((args, kwargs))
-        session = self._recording(leaves, without_host=False, is_call=True)
+        session = self._followed_recording(leaves, without_host=False)
         session.record.arrangement = arrangement
         return session.watch_over(self._record_body, session, args, kwargs)
 
@@ -352,7 +351,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self, args: Any, kwargs: Any, leaves: list[Any]
     ) -> tuple[Any, Variant, HostlessCall | None]:
         found = found_elsewhere(leaves, self.__wrapped__, kwargs, self._statistics.records)
-        session = self._recording(leaves, without_host=True, is_call=True)
+        session = self._followed_recording(leaves, without_host=True)
         session.found_elsewhere = found
         result, variant, ends = session.watch_over(self._record_hostless_body, session, args, kwargs)
         if ends is None:
@@ -375,19 +374,22 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session.check_known()
         return result, self._close(session, record), ends
 
-    def _recording(
-        self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None, is_call: bool = False
-    ) -> Recording:
-        follows = is_call and not self.symbolic_shape and not self.capture_as_const
+    def _followed_recording(self, leaves: list[Any], *, without_host: bool) -> Recording:
+        """Of a call that gives values."""
+        session = self._recording(leaves, without_host=without_host)
+        session.is_call = True
+        if not self.symbolic_shape and not self.capture_as_const:
+            session.follow(leaves)
+        return session
+
+    def _recording(self, leaves: list[Any], *, without_host: bool, symbolic: bool | None = None) -> Recording:
         session = Recording(
             leaves,
             symbolic=self.symbolic if symbolic is None else symbolic,
             capture_as_const=self.capture_as_const,
             without_host=without_host,
             symbolic_shape=self.symbolic_shape,
-            followed=Followed(leaves) if follows else None,
         )
-        session.is_call = is_call
         if without_host:
             session.surround(self.__wrapped__, self._is_method_of())
         return session

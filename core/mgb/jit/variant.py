@@ -89,7 +89,8 @@ class Variant:
     @property
     def sized(self) -> SizedRecord | None:
         """The records for other lengths."""
-        return self.record.sized
+        sized: SizedRecord | None = self.record.sized
+        return sized
 
     def resized(self, leaves: Sequence[Any]) -> Variant | None:
         """The variant for arguments of other lengths, if the body would do the same with them."""
@@ -146,7 +147,7 @@ class _Resized(Variant):
         self._begin(like.found, like.segments, like._compile)
 
     @cached_property
-    def record(self) -> Record:  # type: ignore[override]
+    def record(self) -> Record:
         return self._sized.record(self._values)
 
     @property

@@ -27,7 +27,7 @@ def as_shape(shape: Any) -> tuple[int, ...]:
         return tuple(map(whole, shape))
     if isinstance(shape, (Tensor, np.ndarray)) and shape.ndim:
         return tuple(shape.tolist())
-    return (shape if type(shape) is Size else operator.index(shape),)
+    return (whole(shape) if type(shape) is Size else operator.index(shape),)
 
 
 def is_single(number: Any) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
-from ..sizes import broadcast
+from ..sizes import broadcast, count
 from ..tensor import Tensor
 from .declare import SAME, declare
 
@@ -87,7 +87,7 @@ def slices(window: Window) -> tuple[slice, ...]:
 def _slice_infer(x: Spec, window: Window) -> Spec:
     if len(window) != x.ndim:
         raise ShapeError(f"slice: {len(window)} ranges for {x.ndim} axes")
-    return Spec(tuple(len(range(a, b, step)) for a, b, step in window), x.dtype)
+    return Spec(tuple(count(a, b, step) for a, b, step in window), x.dtype)
 
 
 #: ``slice(x, window=)``: basic indexing with a range along each axis.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .. import config
 from ..ir import Op, Spec
-from ..sizes import Sizes
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -24,17 +23,15 @@ class Session(Protocol):
     #: Are shapes Tensors in the body?
     symbolic_shape: bool
 
-    #: Of the lengths that are followed in the body; None: shapes are plain.
-    sizes: Sizes | None
-
     #: Is it a trace, of which what Python sees now may be taken for what it would see later?
     replays: bool
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
 
-    def spec_of(self, tensor: Tensor) -> Spec:
-        """The type of `tensor`, with lengths that are followed; asked for only if there are `sizes`."""
+    @property
+    def spec_of(self) -> Callable[[Tensor], Spec] | None:
+        """What gives the type of a Tensor with lengths that are followed; None: shapes are plain."""
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         """Replay's fast path: the result when this very call was recorded here and no tape looks on."""

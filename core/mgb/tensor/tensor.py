@@ -103,7 +103,7 @@ class Tensor:
     def spec(self) -> Spec:
         """Shape, dtype and device together."""
         session = ACTIVE.get()
-        if session is not None and session.sizes is not None:
+        if session is not None and session.spec_of is not None:
             return session.spec_of(self)
         if self._spec is None:
             self._spec = Spec(self._data.shape, self._data.dtype, self._device)
@@ -117,7 +117,7 @@ class Tensor:
         """
         session = ACTIVE.get()
         if session is not None:
-            if session.sizes is not None:
+            if session.spec_of is not None:
                 return session.spec_of(self).shape
             if session.symbolic_shape and not _called_by_mgb() and self.ndim:
                 return session.shape_of(self)  # type: ignore[return-value]
@@ -174,7 +174,7 @@ class Tensor:
     @property
     def _tuple_shape(self) -> tuple[int, ...]:
         session = ACTIVE.get()
-        if session is not None and session.sizes is not None:
+        if session is not None and session.spec_of is not None:
             return session.spec_of(self).shape
         shape: tuple[int, ...] = self._data.shape if self._data is not None else self.spec.shape
         return shape

@@ -131,7 +131,7 @@ class AutoSession:
     """
 
     symbolic_shape = False
-    sizes = None
+    spec_of = None
     replays = False
 
     def __init__(self, settings: Settings) -> None:

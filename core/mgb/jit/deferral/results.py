@@ -20,7 +20,7 @@ class Failed:
     """The session of a Tensor whose op raised when it was computed."""
 
     symbolic_shape = False
-    sizes = None
+    spec_of = None
     replays = False
 
     def __init__(self, error: BaseException) -> None:

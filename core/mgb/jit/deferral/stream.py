@@ -70,7 +70,7 @@ class Stream:
     """
 
     symbolic_shape = False
-    sizes = None
+    spec_of = None
     replays = False
 
     def __init__(self, settings: Settings) -> None:
