@@ -161,7 +161,9 @@ class AheadOfTime(ABC):
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
 
 
-def _recorded(session: Recording, body: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Record, Ends | None]:
+def _recorded(
+    session: Recording, body: Callable[..., Any], args: Any, kwargs: Any
+) -> tuple[Record, Ends | None]:
     """What `body` did, and its ends unless it must run at each call; nothing is run."""
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
@@ -171,7 +173,9 @@ def _recorded(session: Recording, body: Callable[..., Any], args: Any, kwargs: A
         session.forget()
 
 
-def _noted(session: Recording, body: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Record, Ends | None]:
+def _noted(
+    session: Recording, body: Callable[..., Any], args: Any, kwargs: Any
+) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
         body(*args, **kwargs)
