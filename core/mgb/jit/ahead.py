@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -101,7 +101,7 @@ class AheadOfTime(ABC):
                 recorded = Recorded(None, variant, call, observer.impurities)
                 self._keep(key_of(leaves, structure), leaves, shapes, recorded)
 
-    def _noting(self, leaves: list[Any], capture_as_const: bool, observer: Observer | None) -> Recording:
+    def _noting(self, leaves: Sequence[Any], capture_as_const: bool, observer: Observer | None) -> Recording:
         return Recording(
             leaves,
             symbolic=True,

@@ -282,7 +282,8 @@ class _Writer:
         if external.path is not None:
             lines, array = reader(external.path, self._name)
             kind = f"type({array}) is {self._name(np.ndarray)}"
-            guard = f"{kind} and {array}.shape == {spec.shape!r} and {array}.dtype == {self._name(external.converts)}"
+            shape, dtype = self._name(spec.shape), self._name(external.converts)
+            guard = f"{kind} and {array}.shape == {shape} and {array}.dtype == {dtype}"
             self._lines += ["try:", *(f" {line}" for line in lines), f" if not ({guard}): return MISS"]
             self._lines.append("except Exception: return MISS")
         as_dtype = (

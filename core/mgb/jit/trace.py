@@ -17,12 +17,13 @@ from . import reasons
 from .ahead import AheadOfTime
 from .arguments import check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
 from .binding import Bindable
-from .call import MISS, CompiledCall, Recorded
+from .call import CompiledCall, Recorded
 from .captured import Captured
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .dump import Dumpable
 from .environment import Observer
 from .families import Families, Impure
+from .guard import MISS
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
 from .profiling import History, Profilable
@@ -389,7 +390,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             box.append(session.handed_out(box.pop(0)))
             session.check_skippable()
         session.forget()
-        if observer.impurities:
+        if ends is None or observer.impurities:
             return Recorded(box.pop(), variant, None, observer.impurities)
         return Recorded(box.pop(), variant, CompiledCall(variant, session.leaves, *ends))
 
