@@ -31,7 +31,7 @@ def is_plain(value: Any) -> bool:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_plain, value))
-    return isinstance(value, np.generic | np.dtype) and not (
+    return isinstance(value, (np.generic, np.dtype)) and not (
         isinstance(value, np.generic) and value.dtype.hasobject
     )
 

@@ -20,7 +20,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Held, Item, Object, Result, Source, call
 from . import known
-from .known import is_heap, is_trusted, lookup
+from .known import is_heap, is_module, is_trusted, lookup
 from .observer import Observer
 from .reads import DEPTH, advanced, array, attribute, class_fact, container, item, iterated, length
 
@@ -90,7 +90,7 @@ def _maker(watch: Observer, given: list[Any]) -> Then:
     places = {id(value) for value in given}
 
     def made(value: Any) -> None:
-        if id(value) not in places and not isinstance(value, type | types.ModuleType | FunctionType):
+        if id(value) not in places and not isinstance(value, (type, types.ModuleType, FunctionType)):
             watch.make(value)
 
     return made
@@ -155,13 +155,13 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
     if module.partition(".")[0] == "mgb":
         if module.startswith(known.DENIED) or name in known.DENIED_NAMES:
             watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
-        if isinstance(args[0] if args else None, Module) and name in ("__setattr__", "__delattr__"):
+        if is_module(args[0] if args else None) and name in ("__setattr__", "__delattr__"):
             watch.wrote(args[0], f"attribute {args[1] if len(args) > 1 else ''}")
     elif module.partition(".")[0] in known.DENIED_LIBRARY:
         watch.impure(f"calls {module}.{name}")
     for value in every:
         container(watch, value, DEPTH)
-        if isinstance(value, Module):
+        if is_module(value):
             module_facts(watch, value)
     return _maker(watch, every)
 
@@ -172,14 +172,17 @@ _UNCALLED = frozenset({"__init__", "reset_parameters", "_describe", "__repr__", 
 
 def module_facts(watch: Observer, module: Module) -> None:
     """The classes of a Module and of those in it have to be what they were; their functions are armed."""
+    if not watch.once(module):
+        return
     watch.arm(module)
     for part in module.modules():
         kind = type(part)
+        watch.once(part)
         if watch.is_made(kind) or not watch.once(kind):
             continue
         for base in kind.__mro__[: kind.__mro__.index(Module)]:
             for name, value in vars(base).items():
-                if isinstance(value, FunctionType | staticmethod | classmethod | property) and name not in _UNCALLED:
+                if isinstance(value, (FunctionType, staticmethod, classmethod, property)) and name not in _UNCALLED:
                     class_fact(watch, kind, name)
         class_fact(watch, kind, "__call__")
 
@@ -236,7 +239,7 @@ def _whole(watch: Observer, value: Any) -> None:
         if isinstance(value, FunctionType) and not is_trusted(value.__code__):
             function_facts(watch, value)
             watch.arm(value)
-        elif callable(value) and not isinstance(value, type | FunctionType):
+        elif callable(value) and not isinstance(value, (type, FunctionType)):
             called(watch, value, [], {})
 
 
@@ -385,7 +388,7 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
     if source is None and id(owner) not in watch._given:
         if hasattr(type(owner), "__next__") and name in ("send", "throw", "close", "__next__"):
             return None
-        if isinstance(owner, dict | list) and name in ("get", "pop", "setdefault", "__getitem__", "popitem"):
+        if isinstance(owner, (dict, list)) and name in ("get", "pop", "setdefault", "__getitem__", "popitem"):
             return lambda value: watch.found(None, value)
         return _maker(watch, every)
     if isinstance(owner, dict) and name in ("get", "__getitem__") and args:
@@ -445,7 +448,7 @@ def _numpy(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, An
     assert fresh is not None
 
     def made(value: Any) -> None:
-        for part in value if isinstance(value, list | tuple) else (value,):
+        for part in value if isinstance(value, (list, tuple)) else (value,):
             if not isinstance(part, np.ndarray) or part.base is None:
                 fresh(part)
         fresh(value) if not isinstance(value, np.ndarray) else None
@@ -463,11 +466,11 @@ def _instance(watch: Observer, thing: Any, args: list[Any]) -> Then:
     if not watch.is_made(thing):
         watch.guard_kind(thing)
     class_fact(watch, kind, "__call__")
-    if isinstance(thing, Module):
+    if is_module(thing):
         module_facts(watch, thing)
     if is_trusted(raw.__code__):
         then = _trusted(watch, raw, [thing, *args], {})
-        return None if isinstance(thing, Module) else then
+        return None if is_module(thing) else then
     function_facts(watch, raw)
     watch.arm(thing)
     return None

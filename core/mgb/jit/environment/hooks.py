@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import functools
 import operator
 import sys
@@ -141,7 +142,7 @@ def item(thing: Any, key: Any) -> Any:
 
 def _got(watch: Observer, thing: Any, key: Any, value: Any) -> None:
     if isinstance(key, slice):
-        watch.make(value) if isinstance(value, list | bytearray) else None
+        watch.make(value) if isinstance(value, (list, bytearray)) else None
     elif watch.is_made(thing):
         watch.found(None, value)
 
@@ -186,12 +187,13 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
     return made(getattr(operator, operation)(thing, value))
 
 
+#: What `+=` and such change in place.
+_CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
+
+
 def _augmented(watch: Observer, thing: Any) -> None:
-    kind = type(thing)
     reads.container(watch, thing, reads.DEPTH)
-    if isinstance(thing, list | dict | set | np.ndarray | known.CONTAINERS[4].__class__) or not hasattr(
-        kind, "__hash__"
-    ):
+    if isinstance(thing, _CHANGED):
         watch.wrote(thing, "the contents")
     watch.arm(thing)
 
@@ -206,7 +208,7 @@ def augmented_attribute(thing: Any, asked: str) -> Any:
 
 def augmented_item(thing: Any) -> Any:
     """``thing[...] += value`` follows."""
-    if isinstance(thing, list | dict | np.ndarray):
+    if isinstance(thing, (list, dict, np.ndarray)):
         _see(lambda watch: reads.container(watch, thing))
         if hasattr(type(thing), "__missing__"):
             _see(lambda watch: watch.arm(known.lookup(type(thing), "__missing__")[0]))
@@ -220,7 +222,7 @@ def augmented_item(thing: Any) -> Any:
 
 def _augmented_part(watch: Observer, values: Any) -> None:
     for value in values:
-        if isinstance(value, list | dict | set | np.ndarray):
+        if isinstance(value, _CHANGED):
             watch.wrote(value, "the contents")
 
 
@@ -235,7 +237,7 @@ def _truth(watch: Observer, value: Any) -> None:
     kind = type(value)
     if isinstance(value, Tensor):
         return
-    if is_plain(value) or isinstance(value, FunctionType | type | MethodType):
+    if is_plain(value) or isinstance(value, (FunctionType, type, MethodType)):
         return
     if not watch.is_made(value) and id(value) not in watch._given:
         watch.guard_kind(value)

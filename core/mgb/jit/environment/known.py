@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from ...module import Module
+
 _MGB = str(Path(__file__).parents[2])
 _NUMPY = str(Path(np.__file__).parent)
 _STDLIB = sysconfig.get_paths()["stdlib"]
@@ -81,6 +83,11 @@ def is_library_code(code: CodeType) -> bool:
     return (
         file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file or "/mgb_" in file
     )
+
+
+def is_module(value: Any) -> bool:
+    """Is it a Module? `isinstance` asks an abstract class, in Python."""
+    return Module in type(value).__mro__
 
 
 def is_heap(kind: type) -> bool:

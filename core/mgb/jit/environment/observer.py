@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ...module import Module
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guard, Guards, is_plain
@@ -22,7 +21,7 @@ from ..source import Argument, Held, Object, Source
 from ..tree import flatten
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_library_code, is_trusted
+from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_library_code, is_module, is_trusted
 
 #: At most so many impurities are told apart.
 _MOST = 100
@@ -141,7 +140,7 @@ class Observer:
         waiting: list[Any] = [*args, *kwargs.values()]
         while waiting:
             part = waiting.pop()
-            if isinstance(part, list | tuple | dict) and id(part) not in self._given:
+            if isinstance(part, (list, tuple, dict)) and id(part) not in self._given:
                 self._given.add(id(part))
                 waiting += part.values() if isinstance(part, dict) else part
 
@@ -197,7 +196,7 @@ class Observer:
             return
         known = self.known(value)
         if source is None:
-            if known is None and isinstance(value, CONTAINERS) | is_heap(type(value)):
+            if known is None and (isinstance(value, CONTAINERS) or is_heap(type(value))):
                 self.make(value)
             return
         if id(value) in self._given:
@@ -212,7 +211,7 @@ class Observer:
     @staticmethod
     def _stands_for_itself(value: Any) -> bool:
         """Is it known by its identity: not read further, or by others?"""
-        if isinstance(value, Tensor | Module | Enum | type | FunctionType):
+        if isinstance(value, (Tensor, Enum, type, FunctionType)):
             return True
         if isinstance(value, CONTAINERS):
             return False
@@ -257,7 +256,7 @@ class Observer:
             return
         if isinstance(thing, FunctionType):
             self._arm_function(thing)
-        elif isinstance(thing, MethodType | staticmethod | classmethod):
+        elif isinstance(thing, (MethodType, staticmethod, classmethod)):
             self.arm(thing.__func__)
         elif isinstance(thing, property):
             for function in (thing.fget, thing.fset, thing.fdel):
@@ -280,7 +279,7 @@ class Observer:
         for base in kind.__mro__:
             if is_heap(base) and not is_library(base.__module__):
                 for value in vars(base).values():
-                    if isinstance(value, FunctionType | staticmethod | classmethod | property):
+                    if isinstance(value, (FunctionType, staticmethod, classmethod, property)):
                         self.arm(value)
         if type(kind) is not type:
             self._arm_class(type(kind))
@@ -350,12 +349,12 @@ def _parts(thing: Any) -> Iterator[Any]:
             value.values()
             if isinstance(value, dict)
             else value
-            if isinstance(value, list | tuple)
+            if isinstance(value, (list, tuple))
             else (value,)
         )
         for part in inside:
-            if isinstance(part, Module | FunctionType | MethodType | functools.partial) or (
-                isinstance(thing, Module) and callable(part)
+            if is_module(part) or isinstance(part, (FunctionType, MethodType, functools.partial)) or (
+                is_module(thing) and callable(part)
             ):
                 yield part
 

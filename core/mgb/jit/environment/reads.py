@@ -25,11 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from ...module import Module
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
-from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_trusted, lookup
+from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_trusted, lookup
 from .observer import Observer
 
 _BUILTINS = Held(vars(builtins))
@@ -190,7 +189,7 @@ def _class_fact(watch: Observer, kind: type, asked: str) -> None:
             watch.guard(Object(Held(kind)), "lacks", asked)
         return
     source: Source = Object(Held(kind))
-    if isinstance(raw, FunctionType | property) and not hasattr(type(lookup(type(kind), asked)[0]), "__set__"):
+    if isinstance(raw, (FunctionType, property)) and not hasattr(type(lookup(type(kind), asked)[0]), "__set__"):
         watch.found(Attribute(source, asked), raw)  # read through the class it is itself
         return
     for base in kind.__mro__[: kind.__mro__.index(owner)]:
@@ -198,7 +197,7 @@ def _class_fact(watch: Observer, kind: type, asked: str) -> None:
             watch.guard(Attribute(Object(Held(base)), "__dict__"), "without", asked)
     if is_heap(owner):
         watch.guard(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "is", Held(raw))
-    if isinstance(raw, staticmethod | classmethod) and watch.known(raw.__func__) is None:
+    if isinstance(raw, (staticmethod, classmethod)) and watch.known(raw.__func__) is None:
         watch.found(
             Attribute(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "__func__"), raw.__func__
         )
@@ -211,9 +210,9 @@ def _of_descriptor(watch: Observer, thing: Any, asked: str, source: Source | Non
     getter = type(raw).__get__ if hasattr(type(raw), "__get__") else None
     if isinstance(raw, property):
         _class_fact(watch, kind, asked)
-        if not isinstance(raw.fget, FunctionType | None.__class__):
+        if not isinstance(raw.fget, (FunctionType, type(None))):
             watch.impure(f"asks the property {asked} of {kind.__name__}, which is not written in Python")
-    elif isinstance(raw, MemberDescriptorType | GetSetDescriptorType) or type(raw).__name__ == "_tuplegetter":
+    elif isinstance(raw, (MemberDescriptorType, GetSetDescriptorType)) or type(raw).__name__ == "_tuplegetter":
         _computed(watch, thing, asked, source)
     elif isinstance(getter, FunctionType):
         if is_trusted(getter.__code__):
@@ -265,7 +264,7 @@ def _of_nobody(watch: Observer, thing: Any, asked: str, source: Source | None) -
 def item(watch: Observer, thing: Any, key: Any) -> None:
     """An element is about to be read."""
     kind = type(thing)
-    if isinstance(thing, Tensor | str | bytes | range) or kind is memoryview:
+    if isinstance(thing, (Tensor, str, bytes, range)) or kind is memoryview:
         container(watch, key, 3)
         return
     if isinstance(thing, type):
@@ -281,9 +280,9 @@ def item(watch: Observer, thing: Any, key: Any) -> None:
         _class_fact(watch, kind, "__getitem__")
         watch.arm(thing)
         return
-    if isinstance(thing, dict | MappingProxyType):
+    if isinstance(thing, (dict, MappingProxyType)):
         _of_mapping(watch, thing, key, source)
-    elif isinstance(thing, list | tuple | deque) and hasattr(key, "__index__"):
+    elif isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
         place = int(key.__index__())
         if -len(thing) <= place < len(thing):
             if source is not None:
@@ -296,7 +295,7 @@ def item(watch: Observer, thing: Any, key: Any) -> None:
         container(watch, key, 2)
     elif isinstance(thing, CONTAINERS):
         container(watch, thing)
-    elif isinstance(thing, Module) or is_heap(kind):
+    elif is_module(thing) or is_heap(kind):
         watch.arm(thing)
     elif source is not None:
         watch.impure(f"takes an element of a {kind.__name__}")
@@ -333,7 +332,7 @@ def key_of(key: Any) -> Any:
     """A key for an `Item`; MISSING where its equality is Python code."""
     if is_plain(key):
         return key
-    if type(key).__hash__ is object.__hash__ or isinstance(key, Enum | type | FunctionType | Tensor | Module):
+    if type(key).__hash__ is object.__hash__ or isinstance(key, (Enum, type, FunctionType, Tensor)):
         return Held(key)
     return MISSING
 
@@ -350,7 +349,7 @@ def contains(watch: Observer, key: Any, thing: Any) -> None:
         _class_fact(watch, kind, "__contains__")
         watch.arm(thing)
     elif (
-        isinstance(thing, dict | set | frozenset | MappingProxyType)
+        isinstance(thing, (dict, set, frozenset, MappingProxyType))
         and known is not MISSING
         and source is not None
     ):
@@ -383,7 +382,7 @@ def _part(value: Any) -> Any:
 
 def container(watch: Observer, thing: Any, deep: int = 1) -> None:
     """All of `thing` is read, and what stands in it `deep` levels down."""
-    if is_plain(thing) or isinstance(thing, Tensor | type | FunctionType | ModuleType):
+    if is_plain(thing) or isinstance(thing, (Tensor, type, FunctionType, ModuleType)):
         return
     if isinstance(thing, np.ndarray):
         return array(watch, thing)
@@ -400,7 +399,7 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
     source = watch.source_of(thing)
     if source is not None:
         watch.guard_kind(thing, source)
-    if isinstance(thing, dict | MappingProxyType):
+    if isinstance(thing, (dict, MappingProxyType)):
         if source is not None and (thing or not isinstance(thing, OrderedDict)):
             watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
         for key, value in thing.items():
@@ -412,7 +411,7 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
         return None
     if isinstance(thing, SimpleNamespace):
         return container(watch, vars(thing), deep)
-    if source is not None and isinstance(thing, set | frozenset | bytearray):
+    if source is not None and isinstance(thing, (set, frozenset, bytearray)):
         watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
     elif source is not None and len(thing) > 4 and all(map(is_plain, thing)):
         watch.guard(source, "items", tuple(thing))
@@ -420,7 +419,7 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
     elif source is not None:
         watch.guard(source, "length", len(thing))
     for place, value in enumerate(thing):
-        if not isinstance(thing, set | frozenset | bytearray):
+        if not isinstance(thing, (set, frozenset, bytearray)):
             watch.found(Item(source, place) if source else None, value)
         if deep > 1:
             container(watch, value, deep - 1)
@@ -452,7 +451,7 @@ def _object(watch: Observer, thing: Any, deep: int) -> None:
     """An object is given to code in C, which may call its methods and read its fields."""
     watch.arm(thing)
     source = watch.source_of(thing)
-    if isinstance(thing, Module) or source is None:
+    if is_module(thing) or source is None:
         return
     if is_heap(type(thing)):
         watch.guard_kind(thing, source)
