@@ -335,43 +335,43 @@ def test_nothing_stays_armed_after_an_error() -> None:
 
 
 def test_interrupts_at_any_line_leave_nothing() -> None:
-    """A signal after each number of lines, until one comes too late."""
-    code = SEMANTICS.classes.__code__
-    before = sys.gettrace()
+    """An error at a line of what installs and removes, for many lines."""
+    module = module_of("k = 3\ndef g(x): return x * k\ndef f(): return g(2)", "watched_interrupts")
+    code = module.f.__code__
+    count = wanted = 0
 
     class Stop(BaseException):
         pass
 
-    files = ("observer.py", "arming.py")
-    for wanted in range(1, 4000, 7):
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.endswith(("observer.py", "arming.py")):
+            return None
+        count += event == "line"
+        if count == wanted and event == "line":
+            raise Stop
+        return trace
+
+    def watched() -> None:
+        nonlocal count
         count = 0
-
-        def trace(frame: Any, event: str, arg: Any, wanted: int = wanted) -> Any:
-            nonlocal count
-            if not frame.f_code.co_filename.endswith(files):
-                return None
-            if event == "line":
-                count += 1
-                if count == wanted:
-                    raise Stop
-            return trace
-
         sys.settrace(trace)
         try:
-            Observer([]).run(SEMANTICS.classes)
-            done = count < wanted
+            Observer([]).run(module.f)
         except Stop:
-            done = False
+            pass
         finally:
-            sys.settrace(before)
-        assert SEMANTICS.classes.__code__ is code, wanted
+            sys.settrace(None)
+
+    watched()
+    lines = count
+    assert lines > 100
+    for wanted in {*range(1, lines, 9), *range(lines - 60, lines)}:
+        watched()
+        assert module.f.__code__ is code, wanted
         assert not _armed, wanted
         assert Observer.current() is None, wanted
-        assert sys.getprofile() is None
-        if done:
-            break
-    else:
-        pytest.fail("it was never reached")
+        assert sys.getprofile() is None, wanted
 
 
 def test_a_signal_in_the_body_leaves_nothing() -> None:

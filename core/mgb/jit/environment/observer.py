@@ -104,7 +104,8 @@ class Observer:
         finally:
             self._release()  # an interrupt may have come before or in the first
         if not self.impurities:
-            changed = self.guards.why(self._leaves)
+            facts = [guard for guard in self.guards if getattr(guard.source, "name", "") != "__code__"]
+            changed = Guards(facts).why(self._leaves)  # another thread may watch the same functions
             if changed is not None:
                 self.impure(f"changes what it reads, or reads what is new each time: {changed}")
         return result

@@ -127,7 +127,8 @@ class Transformer(ast.NodeTransformer):
         """The dict of other keyword arguments is made by the call."""
         if node.args.kwarg is None:
             return []
-        first, name = node.body[0], node.args.kwarg.arg
+        first = node.body[1 if _is_text(node.body[0]) and len(node.body) > 1 else 0]
+        name = node.args.kwarg.arg
         return [_at(ast.Expr(self._hook(first, "made", ast.Name(name, ast.Load()))), first)]
 
     # names
