@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
 import collections
 import contextvars
@@ -22,7 +23,7 @@ from ..source import Attribute, Held, Item, Object, Result, Source, call
 from . import known
 from .known import is_heap, is_module, is_trusted, lookup
 from .observer import Observer
-from .reads import DEPTH, advanced, array, attribute, class_fact, container, item, iterated, length
+from .reads import DEPTH, advanced, array, attribute, class_fact, container, item, iterated, length, state
 
 #: What is done with the result of a call: a function that is given it, or None.
 Then = Callable[[Any], Any] | None
@@ -163,6 +164,8 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
         container(watch, value, DEPTH)
         if is_module(value):
             module_facts(watch, value)
+        elif module in ("copy", "dataclasses"):
+            state(watch, value, DEPTH)
     return _maker(watch, every)
 
 
@@ -198,6 +201,8 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
             ):
                 watch.guard_kind(args[0])
             return None
+        if kind is str:
+            _text(watch, every)
         for value in every:
             _whole(watch, value)
         return _maker(watch, every)
@@ -239,6 +244,9 @@ def _whole(watch: Observer, value: Any) -> None:
         if isinstance(value, FunctionType) and not is_trusted(value.__code__):
             function_facts(watch, value)
             watch.arm(value)
+        elif isinstance(value, _METHODS) and value in _SPECIAL:
+            if value not in (len, callable, isinstance, issubclass):
+                watch.impure(f"has {value.__name__} called")
         elif callable(value) and not isinstance(value, (type, FunctionType)):
             called(watch, value, [], {})
 
@@ -257,6 +265,8 @@ def _in_c(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, Any
     module = function.__module__ or ""
     if module.partition(".")[0] == "numpy":
         return _numpy(watch, function, args, kwargs)
+    if function in (repr, ascii, format):
+        _text(watch, every)
     if function in known.PURE or module in known.PURE_MODULES:
         for value in every:
             _whole(watch, value)
@@ -275,9 +285,31 @@ def _isinstance(watch: Observer, thing: Any, kind: Any) -> Then:
     if not is_plain(thing) and not isinstance(thing, Tensor):
         watch.guard_kind(thing)
     for part in kind if isinstance(kind, tuple) else (kind,):
-        if is_heap(type(part)):
-            watch.arm(type(part))
+        _subclass(watch, type(thing), part)
     return None
+
+
+def _issubclass(watch: Observer, kind: Any, base: Any) -> Then:
+    if isinstance(kind, type) and is_heap(kind) and not watch.is_made(kind):
+        watch.found(Attribute(Object(Held(kind)), "__bases__"), kind.__bases__)
+        container(watch, kind.__bases__)
+    for part in base if isinstance(base, tuple) else (base,):
+        _subclass(watch, kind, part)
+    return None
+
+
+def _subclass(watch: Observer, kind: Any, base: Any) -> None:
+    """A class may be one of `base` because it was registered, or because a metaclass says so."""
+    if isinstance(type(base), type) and is_heap(type(base)) or isinstance(base, abc.ABCMeta):
+        watch.arm(type(base))
+        if base not in kind.__mro__:
+            watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+
+
+def _text(watch: Observer, given: list[Any]) -> None:
+    """A text is made of what is given."""
+    if any(isinstance(value, np.ndarray) for value in given):
+        watch.impure("makes a text of an array, which NumPy's print options decide")
 
 
 def _vars(watch: Observer, *args: Any) -> Then:
@@ -345,7 +377,7 @@ _SPECIAL: dict[Any, Callable[..., Then]] = {
     setattr: _setattr,
     delattr: _setattr,
     isinstance: _isinstance,
-    issubclass: lambda watch, *args: None,
+    issubclass: _issubclass,
     callable: _callable,
     vars: _vars,
     locals: _locals,
@@ -373,6 +405,10 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
     ):
         for value in every:
             _whole(watch, value)
+    if isinstance(owner, str) and name.startswith("format") and not all(map(is_plain, every)):
+        _text(watch, every)
+        for value in every:
+            state(watch, value, DEPTH)
     if isinstance(owner, Tensor) or is_plain(owner):
         return _maker(watch, every)
     source = watch.source_of(owner)

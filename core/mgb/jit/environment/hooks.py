@@ -27,13 +27,16 @@ _QUIET = frozenset({*PLAIN, Tensor})
 def _see(do: Callable[..., Any], *args: Any) -> Any:
     """Have `do(observer, *args)` done; what fails in it is no failure of the body."""
     observer = WATCHING.observer
-    if observer is None:
+    if observer is None or observer.busy:  # what the observer itself calls is called once more, natively
         return None
+    observer.busy = True
     try:
         return do(observer, *args)
     except Exception as error:
         observer.impure(f"could not be watched: {type(error).__name__}: {error}")
         return None
+    finally:
+        observer.busy = False
 
 
 def begin(observer: Observer, function: Any, args: Any, kwargs: Any) -> None:
@@ -326,7 +329,7 @@ def awaited(value: Any) -> Any:
 def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What makes the call when it is called itself, in the frame of the user."""
     observer = WATCHING.observer
-    if observer is None:
+    if observer is None or observer.busy:
         return functools.partial(function, *args, **kwargs)
     frame = id(sys._getframe(1))
     observer.pending.pop(frame, None)

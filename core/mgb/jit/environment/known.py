@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 import operator
+import re
 import sys
 import sysconfig
 import types
@@ -85,6 +86,11 @@ def is_library_code(code: CodeType) -> bool:
     )
 
 
+def is_pure_library(kind: type) -> bool:
+    """Is it a class of Python's library whose methods are not watched?"""
+    return (kind.__module__ or "").partition(".")[0] in (*_PURE_LIBRARY, *DENIED_LIBRARY)
+
+
 def is_module(value: Any) -> bool:
     """Is it a Module? `isinstance` asks an abstract class, in Python."""
     return Module in type(value).__mro__
@@ -103,7 +109,7 @@ CONTAINERS: tuple[type, ...] = (
 #: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
-    tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super, memoryview, *VIEWS,
+    tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super, *VIEWS,
 )  # fmt: skip
 
 #: Classes whose call makes an object of what it is given, which is read.
@@ -152,6 +158,9 @@ READS: dict[type, frozenset[str]] = {
         "trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__",
         types.MappingProxyType: "get items keys values copy __getitem__",
         weakref.ref: "__call__",
+        re.Pattern: "search match fullmatch sub subn split findall finditer",
+        re.Match: "group groups groupdict start end span expand",
+        types.FunctionType: "__get__",
         contextvars.ContextVar: "get",
         type: "mro __subclasses__ __instancecheck__ __subclasscheck__ __call__ __new__ __init__ __prepare__",
         object: "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ __sizeof__ "
@@ -164,7 +173,7 @@ READS: dict[type, frozenset[str]] = {
 NUMPY_WRITES = frozenset("copyto put place putmask fill_diagonal put_along_axis at shuffle".split())
 NUMPY_DENIED = frozenset(
     "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall setbufsize "
-    "set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer".split()
+    "set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer array2string array_repr array_str".split()
 )
 
 

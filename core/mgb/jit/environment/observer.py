@@ -21,7 +21,7 @@ from ..source import Argument, Held, Object, Source
 from ..tree import flatten
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_library_code, is_module, is_trusted
+from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_library_code, is_module, is_pure_library, is_trusted
 
 #: At most so many impurities are told apart.
 _MOST = 100
@@ -69,6 +69,7 @@ class Observer:
         self.guards = Guards()
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
+        self.busy = False  # it is looking itself
         self._leaves = leaves
         self._outer: Observer | None = None
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
@@ -217,7 +218,9 @@ class Observer:
         if isinstance(value, CONTAINERS):
             return False
         kinds = type(value).__mro__
-        return not is_heap(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
+        if not is_heap(kinds[0]) or isinstance(value, (int, float, complex, str, bytes)):
+            return True
+        return is_pure_library(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
 
     def once(self, thing: Any) -> bool:
         """Is it asked for the first time?"""
@@ -307,7 +310,7 @@ class Observer:
         return self._closures.get(id(code), [])
 
     def _started(self, code: CodeType, caller: FrameType | None) -> bool:
-        if WATCHING.observer is not self:
+        if WATCHING.observer is not self or self.busy:
             return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True

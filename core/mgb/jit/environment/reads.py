@@ -264,7 +264,7 @@ def _of_nobody(watch: Observer, thing: Any, asked: str, source: Source | None) -
 def item(watch: Observer, thing: Any, key: Any) -> None:
     """An element is about to be read."""
     kind = type(thing)
-    if isinstance(thing, (Tensor, str, bytes, range)) or kind is memoryview:
+    if isinstance(thing, (Tensor, str, bytes, range)):
         container(watch, key, 3)
         return
     if isinstance(thing, type):
@@ -464,6 +464,31 @@ def _object(watch: Observer, thing: Any, deep: int) -> None:
         watch.impure(f"reads an iterator from outside, a {type(thing).__name__}")
 
 
+def state(watch: Observer, thing: Any, deep: int) -> None:
+    """All that an object holds is read: it is copied."""
+    if isinstance(thing, CONTAINERS):
+        container(watch, thing)
+        parts = thing.values() if isinstance(thing, (dict, MappingProxyType)) else thing
+        if isinstance(thing, (np.ndarray, SimpleNamespace)):
+            return
+    elif is_heap(type(thing)) and not isinstance(thing, (type, Tensor)):
+        source = watch.source_of(thing)
+        if any("__slots__" in vars(base) for base in type(thing).__mro__[:-1]) and not _namespace(thing):
+            watch.impure(f"copies a {type(thing).__name__}, which has slots")
+        if source is not None:
+            watch.guard_kind(thing, source)
+            watch.found(Attribute(source, "__dict__"), _namespace(thing))
+        container(watch, _namespace(thing))
+        parts = _namespace(thing).values()
+    else:
+        return
+    if deep <= 0:
+        watch.impure("copies data that are nested too deep")
+        return
+    for part in parts:
+        state(watch, part, deep - 1)
+
+
 # loops
 
 
@@ -503,6 +528,8 @@ def advanced(watch: Observer, thing: Any) -> None:
     """The next element of an iterator is about to be taken."""
     if not hasattr(type(thing), "__next__") or watch.is_made(thing):
         return
+    if type(thing).__name__ == "_grouper" and watch.known(thing) is None:
+        return  # `groupby` has made it
     if isinstance(lookup(type(thing), "__next__")[0], FunctionType):
         watch.guard_kind(thing)
         _class_fact(watch, type(thing), "__next__")
