@@ -1668,7 +1668,7 @@ def test_what_stays_inside_is_pure(case: Case) -> None:
 
 
 #: Ways around: through copies, C functions, callbacks, subclasses, aliases.
-AROUND = cases('''
+AROUND = cases("""
 ### dunder dict
 class A: pass
 a = A(); a.x = 1
@@ -2397,7 +2397,7 @@ from contextvars import ContextVar
 v = ContextVar("v")
 def f(): return v.get(7)
 #-> v.set(3)
-''')
+""")
 
 
 @pytest.mark.parametrize("case", AROUND)

@@ -53,7 +53,7 @@ def _everything_is_undone() -> Any:
 
 
 SEMANTICS = module_of(
-    '''
+    """
     def order():
         log = []
         def note(x, v=None):
@@ -202,7 +202,7 @@ SEMANTICS = module_of(
         c = waits()
         try: c.send(None)
         except StopIteration as e: return e.value
-    ''',
+    """,
     "watched_semantics",
 )
 CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
@@ -238,11 +238,13 @@ def test_errors_show_the_lines_of_the_user_and_no_other(name: str) -> None:
             call()
         lines = "".join(traceback.format_exception(caught.value)).splitlines()
         start = next(n for n, line in enumerate(lines) if "<watched_semantics>" in line)
-        return "\n".join(line for line in lines[start:] if "environment" not in line and "observer" not in line)
+        return "\n".join(
+            line for line in lines[start:] if "environment" not in line and "observer" not in line
+        )
 
-    natively = [line for line in shown(function).splitlines() if line.lstrip().startswith("File \"<watched")]
+    natively = [line for line in shown(function).splitlines() if line.lstrip().startswith('File "<watched')]
     watched = shown(lambda: Observer([]).run(function)).splitlines()
-    assert [line for line in watched if line.lstrip().startswith("File \"<watched")] == natively
+    assert [line for line in watched if line.lstrip().startswith('File "<watched')] == natively
     assert not [line for line in watched if "hooks.py" in line or "_see" in line]
 
 
@@ -347,7 +349,9 @@ def test_interrupts_at_any_line_leave_nothing() -> None:
         nonlocal count
         if not frame.f_code.co_filename.endswith(("observer.py", "arming.py")):
             return None
-        if event == "line" and "with _lock" not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):
+        if event == "line" and "with _lock" not in linecache.getline(
+            frame.f_code.co_filename, frame.f_lineno
+        ):
             count += 1  # a signal comes after the lock is taken or given back, never in between
             if count == wanted:
                 raise Stop
@@ -419,7 +423,9 @@ def test_other_threads_see_nothing() -> None:
 
 
 def test_two_threads_watch_at_once() -> None:
-    module = module_of("k = 3\ndef g(x): return x * k\ndef f(x): return sum(g(i) for i in range(x))", "watched_two")
+    module = module_of(
+        "k = 3\ndef g(x): return x * k\ndef f(x): return sum(g(i) for i in range(x))", "watched_two"
+    )
     results = []
 
     def watch() -> None:
@@ -650,7 +656,9 @@ def test_lines_stand_in_another_function() -> None:
 
 
 def test_where_things_are_found_is_said_in_the_users_words() -> None:
-    module = module_of("cfg = {'layers': [1, [2]]}\ndef f(o): return cfg['layers'][1][0] + o.x[0]", "watched_words")
+    module = module_of(
+        "cfg = {'layers': [1, [2]]}\ndef f(o): return cfg['layers'][1][0] + o.x[0]", "watched_words"
+    )
 
     class Thing:
         x = [5]
@@ -666,7 +674,12 @@ def test_where_things_are_found_is_said_in_the_users_words() -> None:
 def test_the_source_of_a_function_is_proved_to_be_its_own() -> None:
     module = module_of("def g(): return 1\ndef f(): return g()", "watched_source")
     text = "def g(): return 2\ndef f(): return g()"
-    linecache.cache["<watched_source>"] = (len(text), None, text.splitlines(keepends=True), "<watched_source>")
+    linecache.cache["<watched_source>"] = (
+        len(text),
+        None,
+        text.splitlines(keepends=True),
+        "<watched_source>",
+    )
     observer = Observer([])
     assert observer.run(module.f) == 1
     assert [i for i in observer.impurities if "not what was compiled" in i.reason]
@@ -676,11 +689,25 @@ def test_instrumented_code_has_the_lines_and_names_of_its_own() -> None:
     from mgb.jit.environment.instrument import instrumented
     from mgb.jit.environment.observer import HOOKS
 
-    for function in (SEMANTICS.order, SEMANTICS.scopes, SEMANTICS.Derived.all, textwrap.fill, inspect.getmembers):
+    for function in (
+        SEMANTICS.order,
+        SEMANTICS.scopes,
+        SEMANTICS.Derived.all,
+        textwrap.fill,
+        inspect.getmembers,
+    ):
         code = function.__code__
         made = instrumented(code, function.__globals__, HOOKS)
         assert not isinstance(made, str), made
-        for name in ("co_name", "co_qualname", "co_filename", "co_firstlineno", "co_varnames", "co_freevars", "co_flags"):
+        for name in (
+            "co_name",
+            "co_qualname",
+            "co_filename",
+            "co_firstlineno",
+            "co_varnames",
+            "co_freevars",
+            "co_flags",
+        ):
             assert getattr(made, name) == getattr(code, name)
         lines = [{line for *_, line in c.co_lines() if line is not None} for c in (made, code)]
         assert lines[0] == lines[1]

@@ -21,9 +21,11 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Held, Item, Object, Result, Source, call
 from . import known
+from .arming import own_code
+from .attributes import attribute, class_fact
 from .known import is_heap, is_module, is_trusted, lookup
 from .observer import Observer
-from .reads import DEPTH, advanced, array, attribute, class_fact, container, item, iterated, length, state
+from .reads import DEPTH, advanced, array, container, item, iterated, key_of, length, state
 
 #: What is done with the result of a call: a function that is given it, or None.
 Then = Callable[[Any], Any] | None
@@ -124,8 +126,6 @@ def function_facts(watch: Observer, function: FunctionType) -> None:
     source = watch.source_of(function)
     if source is None:
         return
-    from .arming import own_code
-
     watch.guard(Attribute(source, "__code__"), "is", Held(own_code(function)))
     for name, values in (
         ("__defaults__", function.__defaults__),
@@ -185,7 +185,10 @@ def module_facts(watch: Observer, module: Module) -> None:
             continue
         for base in kind.__mro__[: kind.__mro__.index(Module)]:
             for name, value in vars(base).items():
-                if isinstance(value, (FunctionType, staticmethod, classmethod, property)) and name not in _UNCALLED:
+                if (
+                    isinstance(value, (FunctionType, staticmethod, classmethod, property))
+                    and name not in _UNCALLED
+                ):
                     class_fact(watch, kind, name)
         class_fact(watch, kind, "__call__")
 
@@ -194,10 +197,8 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
     every = [*args, *kwargs.values()]
     if kind in known.PURE_TYPES:
         if kind is type and len(args) == 1:
-            if (
-                is_heap(type(args[0]))
-                and not isinstance(args[0], Tensor)
-                or isinstance(args[0], known.CONTAINERS)
+            if (is_heap(type(args[0])) and not isinstance(args[0], Tensor)) or isinstance(
+                args[0], known.CONTAINERS
             ):
                 watch.guard_kind(args[0])
             return None
@@ -300,7 +301,7 @@ def _issubclass(watch: Observer, kind: Any, base: Any) -> Then:
 
 def _subclass(watch: Observer, kind: Any, base: Any) -> None:
     """A class may be one of `base` because it was registered, or because a metaclass says so."""
-    if isinstance(type(base), type) and is_heap(type(base)) or isinstance(base, abc.ABCMeta):
+    if (isinstance(type(base), type) and is_heap(type(base))) or isinstance(base, abc.ABCMeta):
         watch.arm(type(base))
         if base not in kind.__mro__:
             watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
@@ -450,8 +451,6 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
 
 def item_or_absent(watch: Observer, owner: Any, key: Any) -> None:
     """`dict.get`: unlike a subscript it makes nothing where there is none."""
-    from .reads import key_of
-
     known_key = key_of(key)
     source: Source | None = watch.source_of(owner)
     if known_key is known.MISSING:

@@ -17,7 +17,7 @@ from ... import device, random
 from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
 from ..source import Attribute, Held, Item, Object
-from . import calls, known, reads
+from . import attributes, calls, known, reads
 from .observer import HOOKS, WATCHING, Observer
 
 #: Types of values of which there is nothing to know.
@@ -63,12 +63,12 @@ def end(observer: Observer) -> None:
 
 def name(asked: str) -> None:
     """A global is read next."""
-    _see(reads.name, asked, sys._getframe(1))
+    _see(attributes.name, asked, sys._getframe(1))
 
 
 def cell(code: CodeType, asked: str) -> None:
     """A variable of a function around the one of `code` is read next."""
-    _see(reads.cell, code, asked)
+    _see(attributes.cell, code, asked)
 
 
 def wrote(asked: str) -> None:
@@ -94,7 +94,7 @@ def _imports(watch: Observer, module: str, level: int, asked: str, space: dict[s
     if asked == "*":
         watch.impure(f"imports all of {module}")
     elif asked:
-        reads.attribute(watch, sys.modules[module], asked)
+        attributes.attribute(watch, sys.modules[module], asked)
 
 
 # values
@@ -112,7 +112,7 @@ def made(value: Any) -> Any:
 def attribute(thing: Any, asked: str) -> Any:
     """An attribute of this is read next."""
     if type(thing) not in _QUIET:
-        _see(reads.attribute, thing, asked)
+        _see(attributes.attribute, thing, asked)
     return thing
 
 
@@ -127,9 +127,9 @@ def _store_attribute(watch: Observer, thing: Any, asked: str) -> None:
     raw, _ = known.lookup(type(thing), asked)
     setter = known.lookup(type(thing), "__setattr__")[0]
     if isinstance(setter, FunctionType) and not known.is_trusted(setter.__code__):
-        reads.class_fact(watch, type(thing), "__setattr__")
+        attributes.class_fact(watch, type(thing), "__setattr__")
     elif isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
-        reads.class_fact(watch, type(thing), asked)
+        attributes.class_fact(watch, type(thing), asked)
     else:
         watch.wrote(thing, f"attribute {asked}")
 
@@ -160,7 +160,7 @@ def _store_item(watch: Observer, thing: Any) -> None:
     setter, _ = known.lookup(type(thing), "__setitem__")
     if isinstance(setter, FunctionType) and not known.is_trusted(setter.__code__):
         watch.guard_kind(thing)
-        reads.class_fact(watch, type(thing), "__setitem__")
+        attributes.class_fact(watch, type(thing), "__setitem__")
         watch.arm(thing)
     else:
         watch.wrote(thing, "an element")
@@ -248,7 +248,7 @@ def _truth(watch: Observer, value: Any) -> None:
         reads.array(watch, value)
     elif known.is_heap(kind) and not isinstance(value, known.CONTAINERS):
         for asked in ("__bool__", "__len__"):
-            reads.class_fact(watch, kind, asked)
+            attributes.class_fact(watch, kind, asked)
         watch.arm(value)
     elif isinstance(value, known.CONTAINERS) and hasattr(kind, "__len__"):
         reads.length(watch, value)
@@ -350,9 +350,7 @@ def called(value: Any) -> Any:
         then = observer.pending.pop(id(sys._getframe(1)), None)
         if type(then) is _New:
             return then.finish(value)
-        if then is not None and type(value) not in _QUIET:
-            _see(lambda watch: then(value))
-        elif then is not None and is_plain(value):
+        if (then is not None and type(value) not in _QUIET) or (then is not None and is_plain(value)):
             _see(lambda watch: then(value))
     return value
 
@@ -420,7 +418,7 @@ def _entered(watch: Observer, value: Any) -> None:
     if not watch.is_made(value):
         watch.guard_kind(value)
     for asked in ("__enter__", "__exit__"):
-        reads.class_fact(watch, kind, asked)
+        attributes.class_fact(watch, kind, asked)
     watch.arm(value)
 
 
@@ -441,7 +439,7 @@ def _matched(watch: Observer, value: Any, names: tuple[str, ...]) -> None:
     if not watch.is_made(value):
         watch.guard_kind(value)
     for asked in (*names, *getattr(type(value), "__match_args__", ())):
-        reads.attribute(watch, value, asked)
+        attributes.attribute(watch, value, asked)
         watch.guard_kind(value)
         part = getattr(value, "__dict__", {}).get(asked)
         if part is not None:
@@ -462,10 +460,10 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
     if not path:
         watch.impure("compares with what a local variable names in a pattern")
         return
-    reads.name(watch, first, frame)
+    attributes.name(watch, first, frame)
     value = frame.f_globals.get(first, vars(builtins).get(first, known.MISSING))
     for asked in rest:
-        reads.attribute(watch, value, asked)
+        attributes.attribute(watch, value, asked)
         value = getattr(value, asked, known.MISSING)
 
 

@@ -1,7 +1,6 @@
 """A code object with hooks in it, made from its source; or the reason why there is none."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast

@@ -21,7 +21,16 @@ from ..source import Argument, Held, Object, Source
 from ..tree import flatten
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_library_code, is_module, is_pure_library, is_trusted
+from .known import (
+    CONTAINERS,
+    TRANSIENT,
+    is_heap,
+    is_library,
+    is_library_code,
+    is_module,
+    is_pure_library,
+    is_trusted,
+)
 
 #: At most so many impurities are told apart.
 _MOST = 100
@@ -131,7 +140,9 @@ class Observer:
                 arming.disarm(thing, id(self))
         self._armed, self._closures = {}, {}
         self.pending.clear()
-        self._found = {k: (s, v if isinstance(v, weakref.ref) else _reference(v)) for k, (s, v) in self._found.items()}
+        self._found = {
+            k: (s, v if isinstance(v, weakref.ref) else _reference(v)) for k, (s, v) in self._found.items()
+        }
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
@@ -314,7 +325,7 @@ class Observer:
             return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
-        if is_library_code(code) and _is_called_by_trusted(caller) or _is_import(caller):
+        if (is_library_code(code) and _is_called_by_trusted(caller)) or _is_import(caller):
             return False
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)
@@ -357,8 +368,10 @@ def _parts(thing: Any) -> Iterator[Any]:
             else (value,)
         )
         for part in inside:
-            if is_module(part) or isinstance(part, (FunctionType, MethodType, functools.partial)) or (
-                is_module(thing) and callable(part)
+            if (
+                is_module(part)
+                or isinstance(part, (FunctionType, MethodType, functools.partial))
+                or (is_module(thing) and callable(part))
             ):
                 yield part
 
