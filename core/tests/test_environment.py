@@ -1,7 +1,7 @@
-"""What a body reads outside is guarded, and what it does there is told: each case changes something and looks.
+"""What a body reads outside is guarded, what it does there is told: each case changes something and looks.
 
-Python itself is the judge: after the change the function is called once more, and where its result is another one
-the guards must not hold.
+Python itself is the judge: after the change the function is called once more, and where its result is another
+one the guards must not hold.
 """
 
 from __future__ import annotations
@@ -878,7 +878,7 @@ def f():
 ### match on a constant of a class
 class K:
     A = 1
-def f(): 
+def f():
     match 1:
         case K.A: return "yes"
         case _: return "no"
@@ -1145,7 +1145,7 @@ def f(): a.m()
 ### attribute deleted
 class A: pass
 a = A(); a.x = 1
-def f(): 
+def f():
     if hasattr(a, "x"): del a.x
 #-> attribute x
 
@@ -1571,7 +1571,8 @@ def f():
 import functools, itertools, operator
 def f():
     add = functools.partial(operator.add, 1)
-    return functools.reduce(lambda a, b: a + b, map(add, itertools.chain([1], [2]))), list(itertools.product("ab", [1]))
+    total = functools.reduce(lambda a, b: a + b, map(add, itertools.chain([1], [2])))
+    return total, list(itertools.product("ab", [1]))
 
 ### strings
 def f():

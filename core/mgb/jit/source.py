@@ -1,4 +1,4 @@
-"""Where something outside a body is found: a path from an argument, a variable or an object, read three ways."""
+"""Where something outside a body is found: a path from an argument, a variable or an object."""
 
 from __future__ import annotations
 

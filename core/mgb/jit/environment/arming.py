@@ -19,7 +19,7 @@ _armed: dict[int, tuple[FunctionType, CodeType, CodeType, set[int]]] = {}
 
 
 def arm(function: FunctionType, instrument: Instrument, holder: int) -> str | None:
-    """Have the code with hooks run when `function` is called, until `disarm`; a text says why it cannot be."""
+    """Have the code with hooks run when `function` is called, until `disarm`; a text says why not."""
     with _lock:
         known = _armed.get(id(function))
         if known is not None and function.__code__ is known[2]:

@@ -53,7 +53,7 @@ def _is_class_body(frame: FrameType) -> bool:
 
 
 def cell(watch: Observer, code: Any, asked: str) -> None:
-    """A variable of a function around is read: of each function with this code, for the frame tells not which."""
+    """A variable of a function around is read: of each that has this code, for the frame tells not which."""
     for function in watch.closures(code):
         place = code.co_freevars.index(asked)
         assert function.__closure__ is not None

@@ -287,7 +287,8 @@ def formatted(value: Any) -> Any:
 
 
 def _formatted(watch: Observer, value: Any) -> None:
-    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
+    made: Any = type(value)
+    if made.__repr__ is object.__repr__ and made.__str__ is object.__str__:
         watch.impure(f"makes a text of a {type(value).__name__}, which says its address")
     if isinstance(value, np.ndarray):
         watch.impure("makes a text of an array, which NumPy's print options decide")
@@ -311,14 +312,14 @@ def _each(depth: int, value: Any) -> Any:
 
 
 def unpacked(value: Any, depth: int) -> Any:
-    """This is unpacked next, `depth` levels."""
+    """Next, `depth` levels of it are unpacked."""
     if type(value) is not Tensor:
         _see(reads.iterated, value, depth)
     return value
 
 
 def awaited(value: Any) -> Any:
-    """This is waited for."""
+    """It is waited for."""
     _see(lambda watch: None if watch.is_made(value) else watch.impure("waits for something outside"))
     return value
 
@@ -360,9 +361,9 @@ def _is_plain_class(function: Any) -> bool:
     return (
         isinstance(function, type)
         and type(function).__call__ is type.__call__
-        and isinstance(function.__init__, FunctionType)
+        and isinstance(known.lookup(function, "__init__")[0], FunctionType)
         and known.is_heap(function)
-        and not known.is_trusted(function.__init__.__code__)
+        and not known.is_trusted(known.lookup(function, "__init__")[0].__code__)
     )
 
 
@@ -386,7 +387,7 @@ def _construct(watch: Observer, kind: type, args: Any, kwargs: Any, frame: int) 
     maker: Any = kind.__new__
     if isinstance(maker, FunctionType) and not known.is_trusted(maker.__code__):
         return None
-    initial: Any = kind.__init__
+    initial: Any = known.lookup(kind, "__init__")[0]
     value = maker(kind, *args, **kwargs) if maker is not object.__new__ else maker(kind)
     watch.make(value)
     watch.pending[frame] = _New(value)
@@ -395,7 +396,7 @@ def _construct(watch: Observer, kind: type, args: Any, kwargs: Any, frame: int) 
 
 
 def raised(value: Any) -> Any:
-    """This is raised next."""
+    """It is raised next."""
     if isinstance(value, BaseException):
         _see(lambda watch: watch.wrote(value, "the traceback"))
     elif isinstance(value, type):
@@ -468,8 +469,36 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
 
 
 _HOOKS = (
-    name, cell, wrote, imports, made, attribute, store_attribute, item, store_item, contains, operand, augmented,
-    augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
-    called, raised, entered, base, matched, dotted, begin, end,
-)  # fmt: skip
+    name,
+    cell,
+    wrote,
+    imports,
+    made,
+    attribute,
+    store_attribute,
+    item,
+    store_item,
+    contains,
+    operand,
+    augmented,
+    augmented_attribute,
+    augmented_item,
+    truth,
+    identity,
+    kind,
+    compared,
+    formatted,
+    iterated,
+    unpacked,
+    awaited,
+    call,
+    called,
+    raised,
+    entered,
+    base,
+    matched,
+    dotted,
+    begin,
+    end,
+)
 HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)

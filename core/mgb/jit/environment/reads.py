@@ -97,7 +97,8 @@ def key_of(key: Any) -> Any:
     """A key for an `Item`; MISSING where its equality is Python code."""
     if is_plain(key):
         return key
-    if type(key).__hash__ is object.__hash__ or isinstance(key, (Enum, type, FunctionType, Tensor)):
+    kind: Any = type(key)
+    if kind.__hash__ is object.__hash__ or isinstance(key, (Enum, type, FunctionType, Tensor)):
         return Held(key)
     return MISSING
 
@@ -159,6 +160,7 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
         return watch.arm(thing)
     if not isinstance(thing, CONTAINERS):
         return _object(watch, thing, deep)
+    held: Any = thing
     if deep <= 0:
         return watch.impure("reads data that are nested too deep")
     source = watch.source_of(thing)
@@ -178,14 +180,14 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
         return container(watch, vars(thing), deep)
     if source is not None and isinstance(thing, (set, frozenset, bytearray)):
         watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
-    elif source is not None and len(thing) > 4 and all(map(is_plain, thing)):
-        watch.guard(source, "items", tuple(thing))
+    elif source is not None and len(held) > 4 and all(map(is_plain, held)):
+        watch.guard(source, "items", tuple(held))
         return None
     elif source is not None:
-        watch.guard(source, "length", len(thing))
-    for place, value in enumerate(thing):
+        watch.guard(source, "length", len(held))
+    for number, value in enumerate(held):
         if not isinstance(thing, (set, frozenset, bytearray)):
-            watch.found(Item(source, place) if source else None, value)
+            watch.found(Item(source, number) if source else None, value)
         if deep > 1:
             container(watch, value, deep - 1)
     return None
@@ -205,7 +207,8 @@ def array(watch: Observer, thing: Any) -> None:
         watch.impure("reads an array of objects from outside")
     elif whole.nbytes > LARGEST_ARRAY:
         watch.impure(
-            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at each call; "
+            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be "
+            "compared at each call; "
             "make it a Tensor, or give it as an argument"
         )
     else:

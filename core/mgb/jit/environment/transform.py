@@ -1,7 +1,7 @@
 """The source of one function, with a hook around everything that may reach outside of it.
 
-Each hook is a call of a constant, which the compiler takes from the code's constants: it needs no name that the
-user could see. What the user wrote runs natively, in its own frame; a hook is asked before, or handed the value
+Each hook is a call of a constant, which stands among the code's constants: it needs no name that the user
+could see. What the user wrote runs natively, in its own frame; a hook is asked before, or handed the value
 after, and gives back what it was given. No function, variable or cell is added.
 """
 
@@ -74,7 +74,7 @@ class Transformer(ast.NodeTransformer):
         return f"_{self._class.lstrip('_')}{name}" if self._class.strip("_") else name
 
     def _hook(self, at: Any, hook: str, *args: Any) -> Any:
-        constants = [a if isinstance(a, ast.AST) else ast.Constant(a) for a in args]
+        constants: list[Any] = [a if isinstance(a, ast.AST) else ast.Constant(a) for a in args]
         made = ast.Call(ast.Constant(MARK.format(hook)), constants, [])
         return _at(made, at)
 
@@ -199,7 +199,7 @@ class Transformer(ast.NodeTransformer):
 
     def _iterated(self, node: Any) -> Any:
         """What the loop or comprehension `node` goes over."""
-        if isinstance(node, ast.AsyncFor) or getattr(node, "is_async", 0):
+        if isinstance(node, ast.AsyncFor) or getattr(node, "is_async", False):
             return self._hook(node.iter, "awaited", self.visit(node.iter))
         return self._hook(node.iter, "iterated", self.visit(node.iter), _depth(node.target))
 
