@@ -2398,6 +2398,95 @@ from contextvars import ContextVar
 v = ContextVar("v")
 def f(): return v.get(7)
 #-> v.set(3)
+
+### module walk written
+import mgb.module as M
+net = M.Sequential(M.ReLU())
+def f():
+    for m in net.modules(): m.training = False
+#-> net = 3
+
+### module eval
+import mgb.module as M
+net = M.ReLU()
+def f(): net.eval()
+#-> net = 3
+
+### parameter attr
+import mgb
+p = mgb.Parameter([1.0]); p.decay = 1
+def f(): return p.decay
+#-> p.decay = 2
+
+### optimizer rebound
+import mgb.module as M, mgb.optimizer as O
+net = M.Linear(2, 2); opt = O.SGD(net.parameters(), lr=0.1)
+def f(): opt.clear_grad()
+#-> opt = O.SGD(net.parameters(), lr=0.5)
+
+### lr in user code
+import mgb.module as M, mgb.optimizer as O
+net = M.Linear(2, 2); opt = O.SGD(net.parameters(), lr=0.1)
+def f(): return opt.param_groups[0]["lr"]
+#-> opt.param_groups[0]["lr"] = 0.5
+
+### lr written
+import mgb.module as M, mgb.optimizer as O
+net = M.Linear(2, 2); opt = O.SGD(net.parameters(), lr=0.1)
+def f():
+    for g in opt.param_groups: g["lr"] = 0.01
+#-> opt = 3
+
+### seed
+import mgb
+def f(): mgb.random.seed(3)
+#-> x = 1
+
+### list of numbers to mgb
+import mgb, mgb.functional as F
+shape = [2, 3]
+def f(): return F.zeros(shape).shape
+#-> shape[0] = 5
+
+### array to tensor
+import mgb, numpy as np
+a = np.zeros(3, np.float32)
+def f(): return mgb.tensor(a).sum().numpy().tolist()
+#-> a[0] = 4
+
+### tensor rebound
+import mgb
+w = mgb.tensor([1.0])
+def f(): return (w * 2).numpy().tolist()
+#-> w = mgb.tensor([3.0])
+
+### children training
+import mgb.module as M
+net = M.Sequential(M.ReLU(), M.ReLU())
+def f(): return [m.training for m in net.children()]
+#-> net[0].training = False
+
+### named parameters
+import mgb.module as M
+net = M.Linear(2, 2)
+def f(): return [n for n, p in net.named_parameters()]
+#-> import mgb; net.extra = mgb.Parameter([1.0])
+
+### save
+import mgb, os
+def f(): mgb.save({}, os.devnull)
+#-> x = 1
+
+### custom function
+import mgb
+from mgb.autodiff import Function
+k = 2.0
+class Mine(Function):
+    def forward(self, x): return x * k
+    def backward(self, g): return g * k
+x = mgb.tensor([1.0])
+def f(): return Mine()(x).numpy().tolist()
+#-> k = 3.0
 """)
 
 

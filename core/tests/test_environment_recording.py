@@ -541,7 +541,7 @@ def _step() -> tuple[Callable[..., Any], Any, list[Any]]:
 
 
 def test_a_training_step_is_pure() -> None:
-    step, net, arguments = _step()
+    step, _, arguments = _step()
     observer = Observer(arguments)
     observer.run(step, *arguments)
     assert not observer.impurities, [str(i) for i in observer.impurities]
@@ -663,9 +663,10 @@ def test_where_things_are_found_is_said_in_the_users_words() -> None:
     )
 
     class Thing:
-        x = [5]
+        pass
 
-    thing = Thing()
+    thing: Any = Thing()
+    thing.x = [5]
     observer = Observer([thing])
     observer.run(module.f, thing)
     assert str(observer.source_of(thing)) == "argument 0"

@@ -25,7 +25,7 @@ from .arming import own_code
 from .attributes import attribute, class_fact
 from .known import is_heap, is_module, is_trusted, lookup
 from .observer import Observer
-from .reads import DEPTH, advanced, array, container, item, iterated, key_of, length, state
+from .reads import DEPTH, advanced, array, container, item, iterated, key_of, length, state, tree
 
 #: What is done with the result of a call: a function that is given it, or None.
 Then = Callable[[Any], Any] | None
@@ -156,8 +156,10 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
     if module.partition(".")[0] == "mgb":
         if module.startswith(known.DENIED) or name in known.DENIED_NAMES:
             watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
-        if is_module(args[0] if args else None) and name in ("__setattr__", "__delattr__"):
+        if args and is_module(args[0]) and name in ("__setattr__", "__delattr__"):
             watch.wrote(args[0], f"attribute {args[1] if len(args) > 1 else ''}")
+        elif args and is_module(args[0]) and name not in _UNWALKED:
+            tree(watch, args[0])
     elif module.partition(".")[0] in known.DENIED_LIBRARY:
         watch.impure(f"calls {module}.{name}")
     for value in every:
@@ -169,6 +171,8 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
     return _maker(watch, every)
 
 
+#: Methods of Modules that read nothing but what the core looks at itself.
+_UNWALKED = frozenset({"__call__", "forward", "__init__"})
 #: What no call of a Module calls.
 _UNCALLED = frozenset({"__init__", "reset_parameters", "_describe", "__repr__", "__setitem__", "__delitem__"})
 

@@ -78,6 +78,7 @@ class Observer:
         self.guards = Guards()
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
+        self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
         self._leaves = leaves
         self._outer: Observer | None = None

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...holding import _ATTRIBUTE
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
@@ -234,6 +235,7 @@ def _object(watch: Observer, thing: Any, deep: int) -> None:
 
 def state(watch: Observer, thing: Any, deep: int) -> None:
     """All that an object holds is read: it is copied."""
+    parts: Any
     if isinstance(thing, CONTAINERS):
         container(watch, thing)
         parts = thing.values() if isinstance(thing, (dict, MappingProxyType)) else thing
@@ -257,6 +259,29 @@ def state(watch: Observer, thing: Any, deep: int) -> None:
         state(watch, part, deep - 1)
 
 
+def names(module: Any) -> list[str]:
+    """The attributes of a Module, but for what the core keeps there."""
+    return [name for name in vars(module) if name != _ATTRIBUTE]
+
+
+def tree(watch: Observer, module: Any) -> None:
+    """A Module and what stands in it is walked over."""
+    source = watch.source_of(module)
+    if source is None or Result(names, source) in watch.walked:
+        return
+    watch.walked.add(Result(names, source))
+    watch.guard(Result(names, source), "items", tuple(names(module)))
+    for name in names(module):
+        value = vars(module)[name]
+        watch.found(Attribute(source, name), value)
+        parts: Any = (value,)
+        if isinstance(value, (list, tuple, dict)):
+            container(watch, value, 2)
+            parts = value.values() if isinstance(value, dict) else value
+        for part in filter(is_module, parts):
+            tree(watch, part)
+
+
 # loops
 
 
@@ -264,7 +289,7 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
     """All elements are about to be asked for, one after the other."""
     if is_plain(thing) or isinstance(thing, Tensor):
         return
-    if isinstance(thing, CONTAINERS) and type(thing).__iter__ in _C_ITERS:
+    if isinstance(thing, CONTAINERS) and getattr(type(thing), "__iter__", None) in _C_ITERS:
         container(watch, thing, deep)
         return
     advanced(watch, thing)
@@ -281,15 +306,14 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
             if asked == "__iter__":
                 break
     watch.arm(thing)
-    if isinstance(thing, type) or isinstance(thing, CONTAINERS):
+    if isinstance(thing, (type, *CONTAINERS)):
         watch.arm(type(thing))
         if isinstance(thing, CONTAINERS):
             container(watch, thing, deep)
 
 
-_C_ITERS = frozenset(
-    kind.__iter__ for kind in (*CONTAINERS, OrderedDict, defaultdict) if hasattr(kind, "__iter__")
-)
+_KINDS = (*CONTAINERS, OrderedDict, defaultdict)
+_C_ITERS = frozenset(getattr(kind, "__iter__", None) for kind in _KINDS) - {None}
 
 
 def advanced(watch: Observer, thing: Any) -> None:
