@@ -236,6 +236,23 @@ def test_the_body_is_skipped_for_new_lengths() -> None:
     assert len(runs) == 1
 
 
+def test_a_body_that_reads_values_is_recorded_once_for_all_lengths() -> None:
+    runs = []
+
+    @trace(without_host=True)
+    def positive(x: Tensor) -> Tensor:
+        runs.append(x.shape[0])
+        total = float(x.sum().numpy())
+        return x[: x.shape[0] // (2 if total > 0 else 4)] * 2.0
+
+    for n in (8, 10, 13, 64, 10):
+        for sign in (1, -1):
+            value = np.abs(array(n, 3)) * np.float32(sign)
+            wanted = value[: n // (2 if sign > 0 else 4)] * 2
+            np.testing.assert_allclose(positive(mgb.tensor(value)).numpy(), wanted, rtol=1e-6)
+    assert len(runs) == 10 and positive.stats()["records"] <= 3
+
+
 def test_programs_of_other_lengths_show_their_own() -> None:
     @trace(without_host=True)
     def shifted(x: Tensor) -> Tensor:

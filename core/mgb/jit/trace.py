@@ -159,6 +159,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._hostless: Kept[list[HostlessCall]] = Kept()  # the newest first
         self._followed: Kept[list[HostlessCall]] = Kept()  # those to be resized, the newest first
         self._hosted: Kept[Hosted] = Kept()
+        self._hosted_forms: Kept[Hosted] = Kept()  # the newest for arguments of any lengths
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._changes: str | None = None  # what the latest body changed that decides what it does
@@ -301,7 +302,12 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 calls = [call, *(self._hostless.get(key) or ())]
                 self._hostless.keep(key, calls[:_STATES], leaves, most_like(known.variant))
                 return result
-        return MISS
+        hosted = self._hosted_forms.get(form_of(key))
+        like = None if hosted is None else hosted.families.resized(leaves)
+        if hosted is None or like is None:
+            return MISS
+        self._hosted.keep(key, hosted, leaves, most_like(like))
+        return self._call_with_host(args, kwargs, hosted.families, lenient=hosted.keeps)
 
     def _keep_call(
         self, key: Any, leaves: list[Any], shapes: Any, variant: Variant, call: HostlessCall | None
@@ -317,6 +323,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             hosted = Hosted(leaves, variant.record.keeps)
             hosted.families.keep(shapes, variant)
             self._hosted.keep(key, hosted, leaves, most_like(variant))
+            self._hosted_forms.keep(form_of(key), hosted, leaves, most_like(variant))
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call could skip the body for arguments with `key`; None if there is none yet."""
@@ -419,7 +426,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
-        families = [*self._families.values(), *(h.families for h in self._hosted.values())]
+        families = [*self._families.values(), *dict.fromkeys(h.families for h in self._hosted.values())]
         hosted = [variant for family in families for variant in family]
         return hosted + [c.variant for calls in self._hostless.values() for c in reversed(calls)]
 
