@@ -226,7 +226,9 @@ def _is_resizable(graph: Graph, options: Options) -> bool:
     if options.memory is not None or options.profiling or sizes_of(graph) is None:
         return False
     backend = _backend(graph, options)
-    return backend is None or backend.traits.specialize is Specialize.NDIM
+    if backend is None or backend.traits.specialize is Specialize.NDIM:
+        return True
+    return not backend.traits.joins and not backend.traits.hands_over
 
 
 def _kernel(step: Step, backend: Backend | None, replaces: Pairs) -> Kernel | None:

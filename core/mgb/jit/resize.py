@@ -143,8 +143,8 @@ class SizedRecord:
         nodes: dict[Node, Node] = {}
         externals, entries = list(self._record.externals), list(self._record.entries)
         with resting():
-            for place, node, which in self._dependent.externals:
-                nodes[node] = new = Node(node.op, (), node.params, specs[which], node.source)
+            for place, node, number in self._dependent.externals:
+                nodes[node] = new = Node(node.op, (), node.params, specs[number], node.source)
                 externals[place] = replace(externals[place], node=new)
             for place, node, which, is_parametric in self._dependent.entries:
                 old = entries[place]
