@@ -109,9 +109,27 @@ def deviations(x: Tensor) -> Tensor:
     return (x - x.mean(axis=0)) / (x.std(axis=0) + 1.0) if x.shape[0] else x
 
 
+def numbers(x: Tensor) -> Tensor:
+    n, m = x.shape
+    return (x * n + m) / (n + 1) - n**2 + (x > n) * m
+
+
+def small_integers(x: Tensor) -> Tensor:
+    return x.astype("int8") * x.shape[0] + x.astype("float64") / (x.shape[1] + 1)
+
+
+def derived(x: Tensor) -> Tensor:
+    manager = GradManager().attach(x)
+    with manager:
+        manager.backward((x * x * x.shape[0] / (x.shape[1] + 1)).sum())
+    gradient, x.grad = x.grad, None
+    return gradient
+
+
 BODIES: list[Callable[[Tensor], Any]] = [
     half, folded, mean_by_hand, scaled, branches, looked_up, named, looped, rows, places, squares, with_array,
-    last, joined, parts, stretched, kept_length, deviations,
+    last, joined, parts, stretched, kept_length, deviations, numbers, small_integers,
+    derived,
 ]  # fmt: skip
 
 LENGTHS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 16]), st.sampled_from([0, 1, 2, 3, 4, 16])
@@ -234,6 +252,17 @@ def test_the_body_is_skipped_for_new_lengths() -> None:
     for n in (8, 10, 13, 64):
         np.testing.assert_array_equal(double(mgb.tensor(array(n, 3))).numpy(), array(n, 3)[: n // 2] * 2)
     assert len(runs) == 1
+
+
+def test_a_length_among_operands_is_followed() -> None:
+    @trace(without_host=True)
+    def mean(x: Tensor) -> Tensor:
+        return x.sum() / x.shape[0] * (x.size - x.shape[1])
+
+    for n in (8, 10, 13, 64):
+        wanted = array(n, 3).sum(dtype=np.float64) / n * (3 * n - 3)
+        np.testing.assert_allclose(mean(mgb.tensor(array(n, 3))).numpy(), wanted, rtol=1e-5)
+    assert mean.stats()["records"] == 1
 
 
 def test_a_body_that_reads_values_is_recorded_once_for_all_lengths() -> None:

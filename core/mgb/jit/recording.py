@@ -98,7 +98,7 @@ class Recording(Observing):
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        self._raw = (op, [fixed(a) if type(a) in _RAW else None for a in args])
+        self._raw = (op, [plain(a) if type(a) in _RAW else None for a in args])
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
@@ -122,6 +122,10 @@ class Recording(Observing):
             return tensor._spec
         array, root = tensor._data, self._root(tensor)
         return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
+
+    def _size_of(self, tensor: Tensor) -> Size | None:
+        """Which length that is followed a constant is."""
+        return None if self._followed is None else self._followed.sizes.noted(tensor._data)
 
     def _spec_outside(self, array: Any, device: str, leaf: int | None) -> Spec:
         shape: Any = array.shape if self._followed is None or leaf is None else self._followed.shapes[leaf]
@@ -154,6 +158,7 @@ class Recording(Observing):
             tensor._data = self.values[tensor._index]
 
     def seen(self, tensor: Tensor) -> None:
+        fixed(self._size_of(tensor))
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
             self._saw_outside = True
 
@@ -318,7 +323,7 @@ class Recording(Observing):
         if tensor._session is self:
             return tensor._index
         if tensor._index == CONSTANT:
-            return Literal(tensor._data, device=tensor._device)
+            return Literal(tensor._data, device=tensor._device, size=self._size_of(tensor))
         self.check_foreign(tensor)
         array, tensor = tensor._data, self._root(tensor)
         number = self._numbers.get((id(tensor), id(array)))

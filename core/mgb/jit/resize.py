@@ -12,9 +12,9 @@ from ..executor.collector import resting
 from ..executor.resized import spec_at
 from ..forking import cached_property
 from ..ir import Node, Spec, input_node
-from ..sizes import Lengths, Sizes, checker, fixed, is_sized, key
+from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, key
 from ..tensor import Tensor
-from .record import Entry, Record
+from .record import Entry, Literal, Record, Ref
 
 #: One for each axis of the arguments of a call, in order.
 Values = tuple[int, ...]
@@ -150,9 +150,13 @@ class SizedRecord:
                 old = entries[place]
                 params = at(old.params) if is_parametric else old.params
                 spec = node.spec if which is None else specs[which]
-                inputs = tuple([nodes.get(i, i) for i in node.inputs])
+                inputs, args = tuple([nodes.get(i, i) for i in node.inputs]), old.args
+                if place in self._dependent.numbers:
+                    args = tuple([_literal_at(ref, at) for ref in args])
+                    pairs = zip(args, inputs, strict=True)
+                    inputs = tuple([self._record.node(r) if isinstance(r, Literal) else i for r, i in pairs])
                 nodes[node] = new = Node(node.op, inputs, params, spec, node.source)
-                entries[place] = Entry(old.op, old.args, params, new, old.source)
+                entries[place] = Entry(old.op, args, params, new, old.source)
         statics = dict.fromkeys(self._record.statics)
         return replace(
             self._record,
@@ -162,6 +166,10 @@ class SizedRecord:
     @cached_property
     def _dependent(self) -> _Dependent:
         return _Dependent(self._record)
+
+
+def _literal_at(ref: Ref, at: At) -> Ref:
+    return ref.at(at) if isinstance(ref, Literal) and ref.size is not None else ref
 
 
 class _Dependent:
@@ -175,6 +183,8 @@ class _Dependent:
         Of the externals that have such a type: the place, the node, and which type.
     entries : list of (int, Node, int or None, bool)
         Likewise those of entries and of what is made of them; and do parameters hold sizes?
+    numbers : set of int
+        The places of entries that have a length among their operands.
     """
 
     def __init__(self, record: Record) -> None:
@@ -182,6 +192,7 @@ class _Dependent:
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.externals: list[tuple[int, Node, int]] = []
         self.entries: list[tuple[int, Node, int | None, bool]] = []
+        self.numbers: set[int] = set()
         found: set[Node] = set()
         for place, external in enumerate(record.externals):
             if (which := self._which(external.node.spec)) is not None:
@@ -192,6 +203,9 @@ class _Dependent:
             if node is None:
                 continue
             which, is_parametric = self._which(node.spec), is_sized(entry.params)
+            if any(isinstance(ref, Literal) and ref.size is not None for ref in entry.args):
+                self.numbers.add(place)
+            is_parametric = is_parametric or place in self.numbers
             if which is not None or is_parametric or not found.isdisjoint(node.inputs):
                 self.entries.append((place, node, which, is_parametric))
                 found.add(node)
