@@ -338,6 +338,17 @@ def test_a_length_that_python_keeps_is_an_integer_for_others() -> None:
     follows_eager(lambda x: x.reshape(-1, n), trace(lambda x: x.reshape(-1, n)), [(array(6),), (array(9),)])
 
 
+def test_the_shape_of_a_gradient_of_an_argument_is_not_frozen() -> None:
+    @trace(without_host=True)
+    def scaled_by_rows(x: Tensor) -> Tensor:
+        return x * 2.0 if x.grad is None else x * float(len(x.grad))
+
+    for n in (3, 4, 5):
+        x = mgb.tensor(array(n, 2))
+        x.grad = mgb.tensor(array(n, 2))
+        np.testing.assert_allclose(scaled_by_rows(x).numpy(), array(n, 2) * n, rtol=1e-6)
+
+
 def test_what_a_result_is_has_plain_lengths() -> None:
     @trace(without_host=True)
     def doubled(x: Tensor) -> Tensor:

@@ -67,12 +67,17 @@ class Program:
         self.source = routine.source
         self.call: Callable[[Sequence[Any]], tuple[Any, ...]] = routine.function(self._at)
 
+    @property
+    def is_resizable(self) -> bool:
+        """May it serve other lengths?"""
+        return self._fits is not None
+
     def resized(self, values: Sequence[int]) -> Program | None:
         """The program for arguments of other lengths, if what was decided holds for them."""
-        if sizes_of(self._sized.recorded) is None:
-            return None if self._fits is None else self
         if self._fits is None or not self._fits(values):
             return None
+        if sizes_of(self._sized.recorded) is None:
+            return self
         stages, planned = self._sized, self.planned_bytes
         found = Program(stages, self._routine, self._kernels, self.backend, planned, self._fits, values)
         pairs = ((k, new) for k, new in zip(self._kernels, found.kernels) if isinstance(k, SizedKernel))

@@ -121,7 +121,13 @@ class Recording(Observing):
             assert tensor._spec is not None
             return tensor._spec
         array, root = tensor._data, self._root(tensor)
+        if self._followed is not None and self._is_grad_of_argument(root):
+            self._followed.fix()  # it would have the lengths of another argument
         return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
+
+    def _is_grad_of_argument(self, tensor: Tensor) -> bool:
+        found = self._grads.values()
+        return any(grad is tensor and id(holder) in self._leaf_tensors for holder, grad, _ in found)
 
     def _size_of(self, tensor: Tensor) -> Size | None:
         """Which length that is followed a constant is."""

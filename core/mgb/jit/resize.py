@@ -122,6 +122,8 @@ class SizedRecord:
         sizes = Sizes(values, prints=True)
         program, reads = compile(self.record(sizes.letters))
         sizes.close()
+        if not program.is_resizable:
+            return program, reads
         with self._lock:
             known = self._compiled.get(segment, ())
             self._compiled[segment] = ((program, reads), *known)[:_PROGRAMS]
