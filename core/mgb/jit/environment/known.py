@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ...sizes import Size
-
 from ...module import Module
+from ...sizes import Size
 
 _MGB = str(Path(__file__).parents[2])
 _NUMPY = str(Path(np.__file__).parent)

@@ -95,7 +95,7 @@ class Observer:
         self._closures: dict[int, list[FunctionType]] = {}  # by the id of the code
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
-        self.unaccounted: dict[int, list[Any]] = {}  # by the id of an array: reads of it that no op accounts for
+        self.unaccounted: dict[int, list[Any]] = {}  # by id of an array: reads without an op
         self._net = arming.Net(self._started)
 
     @staticmethod
@@ -263,7 +263,7 @@ class Observer:
         return self.source_of(array) if self.known(array) is not None else None
 
     def enters(self, module: Any) -> None:
-        """The core calls a Module: its class, and what it would find instead on the instance, have to stay."""
+        """The core calls a Module: its class, and what stands before that, have to stay."""
         if WATCHING.observer is self:
             HOOKS["enters"](self, module)
 
@@ -285,8 +285,8 @@ class Observer:
         impurity = Impurity(reason, file, line, once)
         if self._refuses:
             raise ImpureBodyError(
-                f"the body {reason} at {file}:{line}, so it would have to run at each call: do that outside of "
-                "it, or use @trace, which runs such a body"
+                f"the body {reason} at {file}:{line}, so it would have to run at each call: do that outside "
+                "of it, or use @trace, which runs such a body"
             )
         if len(self.impurities) < _MOST and impurity not in self.impurities:
             self.impurities.append(impurity)

@@ -214,8 +214,8 @@ def array_contents(watch: Observer, whole: Any, source: Source) -> None:
     """What stands in an array has to stay."""
     if whole.nbytes > LARGEST_ARRAY:
         watch.impure(
-            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at each "
-            "call; make it a Tensor, or use it in ops alone"
+            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at "
+            "each call; make it a Tensor, or use it in ops alone"
         )
     else:
         watch.guard(source, "array", Contents.of(whole))
