@@ -174,7 +174,7 @@ def _recorded(session: Recording, body: Callable[..., Any], args: Any, kwargs: A
 def _noted(session: Recording, body: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
-        body(*args, **kwargs)
+        result = [body(*args, **kwargs)]
         return session.finish(), None
     result = [observer.run(body, *args, **kwargs)]
     ends = results_of(result[0], session) if not observer.impurities else None
