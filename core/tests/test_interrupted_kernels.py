@@ -127,7 +127,7 @@ def test_a_program_that_had_updated_is_not_run_again_in_the_same_call(late, run_
     add(x)
 
 
-@pytest.mark.parametrize("options", [{}, {"symbolic": True}])
+@pytest.mark.parametrize("options", [{}, {"run_body": True}, {"run_body": True, "symbolic": True}])
 def test_a_second_interrupt_at_any_line_of_what_follows_the_first_error(options):
     weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
 
