@@ -390,8 +390,7 @@ class Recording(Observing):
         made_here = id(array) in self._made
         origin = self._origins.get(id(array))
         owner = None if made_here else weakref.ref(tensor)
-        if not made_here:  # held, it would seem to be kept by the body
-            self._remember(tensor)
+        self._remember(tensor)
         spec = self._spec_outside(array, tensor._device, leaf)
         source = caller()
         external = External(input_node(spec, source), leaf, owner, origin, source)
