@@ -375,7 +375,9 @@ def failing():
     plugins._chosen.cache_clear()
 
 
-@pytest.mark.parametrize("mode", [m for m in MODES if m.keys() <= {"symbolic", "without_host", "run_body"}], ids=str)
+@pytest.mark.parametrize(
+    "mode", [m for m in MODES if m.keys() <= {"symbolic", "without_host", "run_body"}], ids=str
+)
 def test_a_backend_that_cannot_compile(mode, failing):
     weight = Parameter([10.0])
 

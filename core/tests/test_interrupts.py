@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from interrupting import MODES, OPTIMIZERS, Judge, at_line, by_signal, training, without_memory
 from mgb import Parameter, Tensor, jit
-from mgb.errors import AutoInterruptedError, TraceMismatchError
+from mgb.errors import AutoInterruptedError
 
 STEPS = [(mode, optimizer) for mode in MODES for optimizer in OPTIMIZERS]
 
