@@ -15,10 +15,8 @@ MODES = [
     {},
     {"run_body": True},
     {"symbolic": True},
-    {"run_body": True, "symbolic": True},
     {"without_host": True},
     {"imperative": True},
-    {"opt_level": 0},
     {"run_body": True, "opt_level": 2},
 ]
 HOSTED = [m for m in MODES if not m.get("without_host")]
