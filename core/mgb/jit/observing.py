@@ -93,8 +93,9 @@ class Observing(CallSession, ABC):
             alive = [t for t in found if id(t) not in given]
             if not alive:
                 return None
+            steps = [t._index for t in alive if t._session is self]
+            alive.clear()
             gc.collect(1)  # what only refers to itself is nowhere; what is old is not asked
-        steps = [t._index for t in alive if t._session is self]
         return self.entry(min(steps)).source if steps else self.record.entries[-1].source
 
     def _value_bindings(self) -> list[Binding]:
