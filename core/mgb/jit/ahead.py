@@ -182,7 +182,7 @@ def _noted(
 ) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
-        body(*args, **kwargs)
+        result = [body(*args, **kwargs)]
         return session.finish(), None
     result = [observer.run(body, *args, **kwargs)]
     ends = results_of(result[0], session) if not observer.impurities else None
