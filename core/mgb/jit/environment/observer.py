@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import threading
 import weakref
@@ -345,6 +346,8 @@ class Observer:
             return True
         if (is_library_code(code) and _is_called_by_trusted(caller)) or _is_import(caller):
             return False
+        if _is_collecting(code, caller):
+            return False
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)
         return False
@@ -366,6 +369,14 @@ def _is_import(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
+    """Does the garbage collector tell of its work? It may begin anywhere, and the body has no part in that."""
+    told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None and code not in told:
+        code, frame = frame.f_code, frame.f_back
+    return code in told
 
 
 def _reference(value: Any) -> Any:
