@@ -353,7 +353,8 @@ class Recording(Observing):
         made_here = id(array) in self._made
         origin = self._origins.get(id(array))
         owner = None if made_here else weakref.ref(tensor)
-        self._remember(tensor)
+        if not made_here:
+            self._remember(tensor)
         spec = Spec(array.shape, array.dtype, tensor._device)
         source = caller()
         external = External(input_node(spec, source), leaf, owner, origin, source)
