@@ -40,6 +40,9 @@ def _see(do: Callable[..., Any], *args: Any) -> Any:
 
 def begin(observer: Observer, function: Any, args: Any, kwargs: Any) -> None:
     """The call starts."""
+    instance = getattr(function, "_method_of", None)  # of a traced method
+    if instance is not None:
+        function = MethodType(function.__wrapped__, instance())
     calls.called(observer, function, list(args), kwargs)
     for value in (*args, *kwargs.values()):
         observer.arm(value) if not is_plain(value) and not isinstance(value, known.CONTAINERS) else None
