@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import Spec
 from ..module import Module
 from ..optimizer import Optimizer
 
@@ -117,7 +118,7 @@ def _flatten(value: Any, emit: Callable[[Any], None]) -> Structure:
         keys = tuple(value)
         exact = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
         return Structure(kind, keys, tuple([_flatten(v, emit) for v in value.values()]), exact)
-    if hasattr(kind, "__dataclass_fields__") and not isinstance(value, _HOLDING):
+    if _is_dataclass(value):
         names = tuple(field.name for field in fields(value) if hasattr(value, field.name))
         children = tuple([_flatten(getattr(value, name), emit) for name in names])
         return Structure(kind, names, children, names)
@@ -131,9 +132,14 @@ def parts_of(value: Any) -> list[Any] | None:
         return list(value)
     if isinstance(value, dict):
         return list(value.values())
-    if hasattr(type(value), "__dataclass_fields__") and not isinstance(value, _HOLDING):
+    if _is_dataclass(value):
         return [getattr(value, field.name) for field in fields(value) if hasattr(value, field.name)]
     return None
+
+
+def _is_dataclass(value: Any) -> bool:
+    """Is it one of the user's, and no type that stands for a Tensor?"""
+    return hasattr(type(value), "__dataclass_fields__") and not isinstance(value, (*_HOLDING, Spec))
 
 
 def _dataclass(kind: type, names: Sequence[str], parts: Sequence[Any]) -> Any:
