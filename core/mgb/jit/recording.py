@@ -139,7 +139,7 @@ class Recording(Observing):
             self.must_run("reads the value of a Tensor")
 
     def created(self, tensor: Tensor, data: Any) -> None:
-        if isinstance(data, np.ndarray):
+        if isinstance(data, np.ndarray) and not self._capture_as_const:
             place = self._place_of_array(data)
             if place is not None:
                 self._converted[id(tensor._data)] = place, tensor._data, data
