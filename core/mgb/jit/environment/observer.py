@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autodiff.grad_manager import GradManager
 from ...errors import ImpureBodyError
 from ...module import Module
 from ...tensor import Tensor
@@ -397,7 +398,9 @@ def _parts(thing: Any) -> Iterator[Any]:
             else (value,)
         )
         for part in inside:
-            if isinstance(part, Module | FunctionType | MethodType | functools.partial) or (
+            if isinstance(thing, GradManager):
+                yield from getattr(part, "callbacks", ())
+            elif isinstance(part, Module | FunctionType | MethodType | functools.partial) or (
                 isinstance(thing, Module) and callable(part)
             ):
                 yield part
