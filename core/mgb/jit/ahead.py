@@ -154,8 +154,8 @@ class AheadOfTime(ABC):
         record, ends = _recorded(session, self.__wrapped__, args, kwargs)
         if ends is None:
             raise ExportError(
-                f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
-                "compute it with ops"
+                f"the body of {self.__name__} runs at each call, {observer.impurities[0]}: what Python makes "
+                "there would be frozen in the file; compute it with ops"
             )
         names = list(_names(self.__wrapped__, args))
         return Captured.of(args, kwargs, ends[0], ends[1], record), names

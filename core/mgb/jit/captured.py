@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..tensor import Tensor
-from .record import END, Record, Ref
+from .record import END, Given, Record, Ref
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
 
@@ -195,7 +195,8 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
 
 def _node(record: Record, ref: Ref | None) -> Node:
     if not isinstance(ref, int):
-        raise DumpOutputError("Only support return tensors when capture_as_const is enabled: got None")
+        given = type(ref.value).__name__ if isinstance(ref, Given) else None
+        raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {given}")
     node = record.externals[-1 - ref].node if ref < 0 else record.entries[ref].node
     assert node is not None
     return node

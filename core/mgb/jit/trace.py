@@ -368,6 +368,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             session.check_skippable()
         session.forget()
         if observer.impurities:
+            self._impurity = observer.impurities[0]
             return Recorded(box.pop(), variant, None, observer.impurities)
         return Recorded(box.pop(), variant, CompiledCall(variant, session.leaves, *ends))
 
