@@ -58,7 +58,7 @@ SHOWN = ("case", "size", "contestant", "median", "of the limit", "best peer", "r
 
 def suites() -> list[str]:
     """The names of all suites, in the order in which they run."""
-    order = "elementwise reductions updates steps overhead compile growth".split()
+    order = "elementwise reductions updates steps overhead compile growth shapes".split()
     found = sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
     return [name for name in order if name in found] + [name for name in found if name not in order]
 

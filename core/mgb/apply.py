@@ -16,6 +16,7 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
+from .sizes import Size, fixed
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 
 _WEAK = frozenset(dtypes.WEAK)
@@ -197,6 +198,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
                 raise DeviceMismatchError(message)
         elif type(a) in _WEAK:
             operands.append(type(a))
+        elif type(a) is Size:
+            return _promoted(op, tuple([fixed(a) for a in args]))
         else:
             return _promoted(op, literals(op.name, args, partial(_targets_of, op)))
     key = tuple(operands)
@@ -281,6 +284,8 @@ def literals(
             device = device or a._device
         elif type(a) in _WEAK:
             operands.append(type(a))
+        elif type(a) is Size:
+            return literals(name, [fixed(a) for a in args], promote)
         else:
             arrays[place] = array = _array_of(name, a)
             operands.append(dtypes.constructed(array.dtype))

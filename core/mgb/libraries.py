@@ -23,6 +23,7 @@ from .device import is_gpu
 from .errors import LibraryError
 from .ir import Spec
 from .memory import Array, empty
+from .sizes import plain
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -188,7 +189,7 @@ class Rule:
         """
         if any(is_gpu(o.device) for o in operands):
             return False
-        layouts = [Layout.row_major(tuple(max(1, d) for d in o.shape), o.dtype) for o in operands]
+        layouts = [Layout.row_major(tuple(max(1, d) for d in plain(o.shape)), o.dtype) for o in operands]
         key = (*[(np.ndarray, o.shape, o.strides, o.dtype) for o in layouts], *params.items())
         found = self.found.get(key) or self._keep(key, self._offer(layouts, params), params)
         return not isinstance(found, _Fallback)

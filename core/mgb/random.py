@@ -27,6 +27,7 @@ from .ops.primitives import cast, iota, logical_and, lt, mulhi, shr, sqrt, where
 from .ops.random_bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
 from .ops.transcendental import exp, log
+from .sizes import broadcast, whole
 from .tensor import Tensor, run_in
 
 Size = int | Sequence[int] | None
@@ -251,7 +252,7 @@ class RNG:
         """The integers below `n` in random order, as `dtype`; or a Tensor, its first axis in such order."""
         if isinstance(n, Tensor):
             return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
-        order, wanted = argsort(self._draw(philox_pair, (int(n),), 2)), dtypes.as_dtype(dtype)
+        order, wanted = argsort(self._draw(philox_pair, (whole(n),), 2)), dtypes.as_dtype(dtype)
         return order if wanted == order.dtype else cast(order, dtype=wanted)
 
     def shuffle(self, inp: Tensor) -> None:
@@ -264,11 +265,11 @@ def _halves(number: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _common(first: Tensor, second: Tensor) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(first.shape, second.shape)
-    except ValueError:
+    shape = broadcast((first.shape, second.shape))
+    if shape is None:
         message = f"random: parameters of the shapes {first.shape} and {second.shape} do not broadcast"
-        raise ShapeError(message) from None
+        raise ShapeError(message)
+    return shape
 
 
 def _shape(size: Size) -> tuple[int, ...]:

@@ -46,7 +46,7 @@ def test_stats_count_what_this_function_did() -> None:
     stats = first.stats()
     assert (stats["calls"], stats["records"], stats["variants"], stats["programs"]) == (6, 1, 2, 2)
     assert 0 < stats["compile_seconds"] < 60
-    assert len(stats["reasons"]) == 1
+    assert not stats["reasons"]  # the body did the same, for other lengths
     kernels = stats["kernel_compiles"] + stats["kernel_memory_hits"] + stats["kernel_disk_hits"]
     assert kernels == sum(step.fused for v in first.variants() for p in v.programs for step in p.steps)
     assert second.stats()["calls"] == second.stats()["kernel_compiles"] == 0
@@ -70,10 +70,10 @@ def train_step(x, lr=1.0, **_more):
 
 HOSTLESS = {"without_host": True}
 REASONS = {
-    "shape": ({}, ((ones(16, 10),), {}), ((ones(32, 10),), {}),
-              "argument 0 of train_step has shape (32, 10), recorded were (16, 10)"),
-    "shape by keyword": ({}, ((), {"x": ones(2)}), ((), {"x": ones(3)}),
-                         "argument `x` of train_step has shape (3,), recorded were (2,)"),
+    "shape": ({}, ((ones(16, 10),), {}), ((ones(160),), {}),
+              "argument 0 of train_step has shape (160,), recorded were (16, 10)"),
+    "shape by keyword": ({}, ((), {"x": ones(2)}), ((), {"x": ones(3, 1)}),
+                         "argument `x` of train_step has shape (3, 1), recorded were (2,)"),
     "shape, body skipped": (HOSTLESS, ((ones(16, 10),), {}), ((ones(32, 10),), {}),
                             "argument 0 of train_step has shape (32, 10), recorded were (16, 10)"),
     "dtype": (HOSTLESS, ((ones(2),), {}), ((ones(2).astype("float64"),), {}),
@@ -173,9 +173,13 @@ def test_a_parameter_that_follows_from_a_value_is_a_reason() -> None:
 
 
 def test_the_latest_reasons_are_kept() -> None:
+    @trace
+    def by_length(x: Tensor) -> Tensor:
+        return x / float(x.shape[0])  # a number that is not followed
+
     for rows in range(1, 41):
-        halved(ones(rows))
-    reasons = halved.stats()["reasons"]
+        by_length(ones(rows))
+    reasons = by_length.stats()["reasons"]
     assert 8 <= len(reasons) <= 32 and "(40,)" in reasons[-1]
 
 

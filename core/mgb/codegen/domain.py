@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
+from ..sizes import broadcast, fixed
 
 Shape = tuple[int, ...]
 Span = tuple[bool, ...]
@@ -26,10 +25,10 @@ def domain(graph: Graph) -> Shape:
     GraphError
         The shapes do not broadcast: this is no group.
     """
-    try:
-        return np.broadcast_shapes(*(v.spec.shape for v in values(graph)))
-    except ValueError as error:
-        raise GraphError(f"the values of a group do not broadcast to one domain: {error}\n{graph}") from None
+    shape = broadcast([v.spec.shape for v in values(graph)])
+    if shape is None:
+        raise GraphError(f"the values of a group do not broadcast to one domain\n{graph}")
+    return shape
 
 
 def spans(graph: Graph) -> Mapping[Node, Span]:
@@ -89,7 +88,8 @@ def structure_key(graph: Graph) -> str:
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
-        params = [] if v.op.name == "iota" else [f"{k}={exact_text(p)}" for k, p in sorted(v.params.items())]
+        given = {} if v.op.name == "iota" else fixed(dict(v.params))
+        params = [f"{k}={exact_text(p)}" for k, p in sorted(given.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
     lines.append(" ".join(str(names[o]) for o in graph.outputs))
@@ -105,11 +105,11 @@ def _untold(graph: Graph) -> list[tuple[int, int]]:
     except GraphError:  # no group of one domain
         return _every_size(graph)
     told = [span[v] for v in (*graph.inputs, *graph.outputs, *(n for n in graph.nodes if n.op is CONST))]
-    return [(a, d) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
+    return [(a, fixed(d)) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
 
 
 def _every_size(graph: Graph) -> list[tuple[int, int]]:
-    return list(enumerate(d for v in values(graph) for d in v.spec.shape))
+    return list(enumerate(fixed(d) for v in values(graph) for d in v.spec.shape))
 
 
 def _is_around_product(graph: Graph) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from .. import config, passes, plugins
-from ..backend import Backend, Kernel, Scope
+from ..backend import Backend, Kernel, Scope, Specialize
 from ..device import device_type
 from ..errors import CompileError, LaunchGraphError
 from ..fusion import FusionConfig, Step, detect, duplicate, flat_draws, place_extents, recompute
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
+from ..sizes import checker
 from .collector import resting
 from .generate import generate
 from .kernels import Pairs, kernel_for
@@ -20,6 +21,7 @@ from .peak import Arrangement
 from .plan import plan_memory, replacements
 from .program import Program
 from .rematerialize import rematerialize
+from .resized import Stages, plain_graph, sizes_of
 from .schedule import schedule
 
 
@@ -31,7 +33,7 @@ def compile_program(
     Parameters
     ----------
     graph : Graph
-        What was recorded, gradients included.
+        What was recorded, gradients included. Where it holds sizes, the program may serve other lengths too.
     options : Options
         How far to go.
     updates : mapping, optional
@@ -51,6 +53,8 @@ def compile_program(
     MemoryBudgetError
         The threshold of ``options.memory`` cannot be met.
     """
+    if not _is_resizable(graph, options):
+        graph = plain_graph(graph)
     _verify(graph)
     simplified = passes.own_results(graph, _simplify(graph, options), updates or ())
     _verify(simplified)
@@ -59,7 +63,7 @@ def compile_program(
     _verify(simplified)
     steps = _steps(simplified, backend, options)
     replaces = _replacements(simplified, steps, backend, options, updates or {})
-    kernels = {step.graph: _kernel(step, backend, replaces.get(step.graph, ())) for step in steps}
+    kernels = _kernels(steps, backend, replaces)
     return assemble(graph, simplified, steps, kernels, backend, options, updates)
 
 
@@ -101,19 +105,24 @@ def assemble(
     plain = found = arrange(steps)
     if options.memory is not None:
         found = rematerialize(plain, arrange.updated, options.memory, arrange)
-    source, call = generate(simplified, found.calls, found.plan, backend, options)
+    routine = generate(simplified, found.calls, found.plan, backend, options)
     return Program(
-        graph,
-        simplified,
-        found.steps,
+        Stages(graph, simplified, found.steps, found.calls, found.plan),
+        routine,
         tuple(kernels[step.graph] for step in found.steps),
-        found.calls,
-        found.plan,
         backend,
-        source,
-        call,
         None if found is plain else plain.peak,
+        _guards(graph),
     )
+
+
+def _guards(graph: Graph) -> Callable[[Sequence[int]], bool] | None:
+    """Does what was decided hold for other lengths? None where lengths are plain."""
+    sizes = sizes_of(graph)
+    if sizes is None:
+        return None
+    sizes.close()
+    return checker(sizes)
 
 
 class _Arranger:
@@ -204,6 +213,20 @@ def _replacements(
     if backend is None or not backend.traits.hands_over or options.memory is not None:
         return {}
     return replacements(graph, steps, updates)
+
+
+def _kernels(
+    steps: Sequence[Step], backend: Backend | None, replaces: Mapping[Graph, Pairs]
+) -> dict[Graph, Kernel | None]:
+    return {step.graph: _kernel(step, backend, replaces.get(step.graph, ())) for step in steps}
+
+
+def _is_resizable(graph: Graph, options: Options) -> bool:
+    """May one program serve other lengths? Not where kernels, searches or reports are about these."""
+    if options.memory is not None or options.profiling or sizes_of(graph) is None:
+        return False
+    backend = _backend(graph, options)
+    return backend is None or backend.traits.specialize is Specialize.NDIM
 
 
 def _kernel(step: Step, backend: Backend | None, replaces: Pairs) -> Kernel | None:

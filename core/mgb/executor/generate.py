@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import linecache
 import re
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -19,21 +17,22 @@ from ..backend import Backend, Kernel, Strided
 from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
+from ..sizes import At, about, is_sized
 from ..tensor import float_errors, ignore_float_errors, restore_float_errors
 from .operands import constant, eager_rule, monotone
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock
-from .program import allocator, fresh_on, workspaces
+from .resized import resized, spec_at
+from .routine import Recipe, Routine
 from .schedule import Call
-
-_numbers = itertools.count()
+from .workspaces import allocator, fresh_on, workspaces
 
 
 def generate(
     graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None, options: Options = DEFAULT
-) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
-    """The text of the function that makes `calls` of the kernels of `backend`, and the function.
+) -> Routine:
+    """The function that makes `calls` of the kernels of `backend`.
 
     `graph` is the whole program. When profiling, it notes the time before and after each call.
     """
@@ -48,18 +47,7 @@ def generate(
             writer.drop(plan.dropped[k])
     writer.end()
     writer.give_result()
-    source = writer.source()
-    return source, _compiled(source, writer.bound)
-
-
-def _compiled(source: str, bound: Mapping[str, Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    name = f"<mgb program {next(_numbers)}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # for tracebacks
-    scope = dict(bound)
-    exec(compile(source, name, "exec"), scope)
-    run: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["run"]
-    weakref.finalize(run, linecache.cache.pop, name, None)
-    return run
+    return Routine(writer.source(), writer.bound, writer.recipes)
 
 
 @dataclass
@@ -72,6 +60,7 @@ class _Writer:
     launch_graph: bool | None = None
     lines: list[str] = field(default_factory=list)
     bound: dict[str, Any] = field(default_factory=dict)
+    recipes: list[Recipe] = field(default_factory=list)
     names: dict[Node, str] = field(default_factory=dict)
     row_major: set[Node] = field(default_factory=set)
     spare: dict[Call, str] = field(default_factory=dict)
@@ -80,7 +69,7 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.device = device_of(self.graph)
-        self.temporaries = [n for n, place in self.plan.places.items() if place.offset is not None]
+        self.temporaries = self.plan.temporaries
 
     # the parts
 
@@ -90,7 +79,7 @@ class _Writer:
             places = [self.plan.places.get(call.writes[o], Place()) for o, _ in replaced_by(call)]
             positions = [place.update for place in places if place.update is not None]
             if positions:
-                ask = self.bind("spare", ownership.Updates(positions).spare, unique=True)
+                ask = self.made("spare", partial(_spare, positions))
                 self.line(f"s{len(self.spare)} = {ask}(arrays)")
                 numbers = iter(range(len(positions)))
                 flags = (
@@ -104,16 +93,13 @@ class _Writer:
         given = {n for call in calls if is_given_memory(call) for n in call.writes}
         updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
         if updated:
-            fresh = [fresh_on(n.spec.device, n.spec.shape, n.spec.dtype) for n in updated]
-            targets = self.bind("targets", ownership.Updates(tuple(updated.values()), fresh).targets)
+            targets = self.made("targets", partial(_targets, updated))
             self.line(f"{packed(self.name(n, 'o') for n in updated)} = {targets}(arrays)")
         self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
         if self.temporaries:
-            layout = [(self.plan.places[n].offset or 0, n.spec) for n in self.temporaries]
-            arenas = workspaces(self.plan.arena_bytes, layout, self.device)
+            self.recipes.append(partial(_arenas, self.plan, self.device))
             targets = packed(self.name(n, "t") for n in self.temporaries)
-            self.line(f"{targets} = workspace = {self.bind('take', arenas.take)}()")
-            self.bind("give", arenas.give)
+            self.line(f"{targets} = workspace = take()")
 
     def call(self, call: Call) -> None:
         """One call, and the memory that it writes to, with its GPU as the current one."""
@@ -219,10 +205,10 @@ class _Writer:
         for node in step.graph.nodes:
             value = outside.get(node, node)
             if node.op in (CONST, NUMBER):
-                inside[node] = self.names[value] = self.bind("c", constant(node), unique=True)
+                inside[node] = self.names[value] = self.of_node("c", constant, node)
                 continue
             args = [inside[i] for i in node.inputs]
-            function = self.bind(node.op.name, eager_rule(node), unique=True)
+            function = self.of_node(node.op.name, eager_rule, node)
             self.has_eager |= node.op.kind is not Kind.LAYOUT
             if value in self.plan.places:
                 self.line(f"{function}({', '.join([*args, f'out={self.names[value]}'])})")
@@ -302,6 +288,18 @@ class _Writer:
         self.bound[name] = value
         return name
 
+    def made(self, name: str, rule: Callable[[At], Any]) -> str:
+        """A global name for what `rule` gives for the lengths of a call, anew for each set of them."""
+        name = self.bind(name, None, unique=True)
+        self.recipes.append(lambda at: {name: rule(at)})
+        return name
+
+    def of_node(self, name: str, rule: Callable[[Node], Any], node: Node) -> str:
+        """A global name for what `rule` makes of `node`; anew for each set of lengths that it looks at."""
+        if any(is_sized(n.spec.shape) for n in (node, *node.inputs)) or is_sized(node.params):
+            return self.made(name, lambda at: rule(resized(node, at)))
+        return self.bind(name, rule(node), unique=True)
+
     def module(self, device: str) -> str:
         """NumPy or CuPy."""
         return self.bind("cupy" if is_gpu(device) else "numpy", array_module(device))
@@ -311,12 +309,13 @@ class _Writer:
         device = node.spec.device
         if is_gpu(device):
             empty = self.bind("gpu_empty", allocator(device))
-        elif node.spec.nbytes < memory.SMALL:
+        elif about(node.spec.nbytes) < memory.SMALL:
             empty = self.bind("small", np.empty)
         else:
             empty = self.bind("empty", memory.empty)
-        dtype = self.bind(node.spec.dtype.name, node.spec.dtype)
-        return f"{empty}({node.spec.shape}, {dtype})"
+        dtype, shape = self.bind(node.spec.dtype.name, node.spec.dtype), node.spec.shape
+        given = self.made("shape", lambda at: at(shape)) if is_sized(shape) else str(shape)
+        return f"{empty}({given}, {dtype})"
 
     def lay_out(self, node: Node) -> None:
         """Copy a value into a layout that the backend reads, where it is not known to have one."""
@@ -370,6 +369,22 @@ class _ProfiledWriter(_Writer):
         """Note the time."""
         self.marks.append(f"m{len(self.marks)}")
         self.line(f"{self.marks[-1]} = clock()")
+
+
+def _spare(positions: Sequence[int], _: At) -> Any:
+    return ownership.Updates(positions).spare
+
+
+def _targets(updated: Mapping[Node, int], at: At) -> Any:
+    fresh = [fresh_on(n.spec.device, at(n.spec.shape), n.spec.dtype) for n in updated]
+    return ownership.Updates(tuple(updated.values()), fresh).targets
+
+
+def _arenas(plan: MemoryPlan, device: str, at: At) -> dict[str, Any]:
+    offsets, nbytes = plan.packed(at)
+    layout = [(offset, spec_at(n.spec, at)) for offset, n in zip(offsets, plan.temporaries, strict=True)]
+    arenas = workspaces(nbytes, layout, device)
+    return {"take": arenas.take, "give": arenas.give}
 
 
 def packed(names: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
 from ..errors import CompileError, ForkedProcessError
 from ..ir import Graph
+from .resized import plain_graph, sizes_of
 
 _log = logging.getLogger("mgb.backend")
 
@@ -110,6 +111,10 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     ForkedProcessError
         This is a child of a process whose threads are wanted.
     """
+    if sizes_of(graph) is not None:  # its key says nothing: what is decided in lowering it are guards
+        lowered = passes.lower(graph, backend.traits)
+        key = (backend, kernel_key(lowered, backend, replaces))
+        return _found(plain_graph(lowered), key, key, replaces)
     asked = (
         backend,
         f"{answer(backend, 'version', str)} {graph.key} {replaces or ''}",
@@ -119,7 +124,11 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
         _count(memory_hits=1)
         return kernel
     graph = passes.lower(graph, backend.traits)
-    key = (backend, kernel_key(graph, backend, replaces))
+    return _found(graph, (backend, kernel_key(graph, backend, replaces)), asked, replaces)
+
+
+def _found(graph: Graph, key: tuple[Backend, str], asked: tuple[Backend, str], replaces: Pairs) -> Kernel:
+    """The kernel of a lowered graph with this `key`, kept as what was `asked` for too."""
     with _lock:
         kernel = _kernels.get(key)
         if kernel is not None:

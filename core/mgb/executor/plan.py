@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from ..dtypes import HALVES
 from ..fusion import Step
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import stretches
+from ..sizes import about, plain
 from .packing import aligned, pack
 from .schedule import Call, may_alias, may_fail, schedule
 
@@ -47,15 +50,43 @@ class MemoryPlan:
         The size of the arena.
     dropped : tuple of tuple of Node
         For each call, the values that eager rules made and that nothing reads any more.
-    bytes_before, bytes_after : int
-        What `places` would need with memory of its own for each, and what it needs.
+    given : tuple of Node
+        The values that a step is given memory for.
+    intervals : mapping
+        For each value in the arena, the first and the last call that needs it.
     """
 
     places: Mapping[Node, Place]
     arena_bytes: int
     dropped: tuple[tuple[Node, ...], ...]
-    bytes_before: int
-    bytes_after: int
+    given: tuple[Node, ...]
+    intervals: Mapping[Node, tuple[int, int]]
+
+    @property
+    def bytes_before(self) -> int:
+        """What `given` would need with memory of its own for each."""
+        return sum(aligned(plain(n.spec.nbytes)) for n in self.given)
+
+    @property
+    def bytes_after(self) -> int:
+        """What it needs."""
+        apart = (n for n, place in self.places.items() if place == Place())
+        return self.arena_bytes + sum(aligned(plain(n.spec.nbytes)) for n in apart)
+
+    @property
+    def temporaries(self) -> tuple[Node, ...]:
+        """What is in the arena."""
+        return tuple(self.intervals)
+
+    @property
+    def updates(self) -> frozenset[int]:
+        """The inputs that some result may be written over."""
+        return frozenset(place.update for place in self.places.values() if place.update is not None)
+
+    def packed(self, at: Callable[[Any], Any]) -> tuple[list[int], int]:
+        """Where `temporaries` lie in the arena for other lengths, and how large that is."""
+        specs = ((interval, n.spec) for n, interval in self.intervals.items())
+        return pack([(*i, math.prod(at(spec.shape)) * spec.dtype.itemsize) for i, spec in specs])
 
     def __str__(self) -> str:
         updated = sum(p.update is not None for p in self.places.values())
@@ -86,7 +117,8 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
     places = {n: Place() for n in given}
     home = device_of(graph)  # where the arena is
     temporary = [n for n in given if lives.ends(n) < len(calls) and n.spec.device == home]
-    offsets, arena_bytes = pack([(lives.start[n], lives.ends(n), n.spec.nbytes) for n in temporary])
+    intervals = {n: (lives.start[n], lives.ends(n)) for n in temporary}
+    offsets, arena_bytes = pack([(*interval, plain(n.spec.nbytes)) for n, interval in intervals.items()])
     places |= {n: Place(offset=offset) for n, offset in zip(temporary, offsets, strict=True)}
     allowed = {call.writes[o]: call.reads[i] for call in calls for o, i in replaced_by(call)}
     taken = set()
@@ -98,9 +130,7 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
         if handed or (places.get(new) == Place() and lives.may_overwrite(old, new)):
             places[new] = Place(update=position)
             taken.add(position)
-    fresh = sum(aligned(n.spec.nbytes) for n, place in places.items() if place == Place())
-    before = sum(aligned(n.spec.nbytes) for n in given)
-    return MemoryPlan(places, arena_bytes, lives.dropped(), before, arena_bytes + fresh)
+    return MemoryPlan(places, arena_bytes, lives.dropped(), tuple(given), intervals)
 
 
 def device_of(graph: Graph) -> str:
@@ -148,7 +178,7 @@ def is_given_memory(call: Call) -> bool:
     """Is a call told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
     if call.steps[0].fused:
         return call.kernel is not None and not call.hands_over
-    return all(n.spec.nbytes >= memory.SMALL for n in call.writes) and _is_ufunc(call.steps[0])
+    return all(about(n.spec.nbytes) >= memory.SMALL for n in call.writes) and _is_ufunc(call.steps[0])
 
 
 def _is_ufunc(step: Step) -> bool:

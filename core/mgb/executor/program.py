@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from .. import memory
 from ..backend import Backend, Kernel
-from ..device import array_module, is_gpu, memory_explained, on, ordinal
+from ..forking import cached_property
 from ..fusion import Step
 from ..ir import Graph, Spec
+from ..sizes import At, Lengths, plain
 from .plan import MemoryPlan
+from .resized import Resizer, Stages, sizes_of, spec_at
+from .routine import Routine
 from .schedule import Call
 
-_BYTE = np.dtype(np.uint8)
 
-
-@dataclass(frozen=True, eq=False)
 class Program:
     """A compiled graph, with what each stage made of it.
 
+    Parameters
+    ----------
+    stages : Stages
+        They may hold sizes.
+    routine : Routine
+    kernels, backend, planned_bytes
+        As the attributes.
+    fits : callable, optional
+        Does what was decided hold for arguments of other lengths? Without it the program is for one set.
+    values : sequence of int, optional
+        Other values of the letters that `stages` have.
+
     Attributes
     ----------
-    recorded, simplified : Graph
-        Before and after the passes.
-    steps : tuple of Step
     kernels : tuple of Kernel or None
         For each step; None where it runs eagerly.
-    calls : tuple of Call
-        The steps as they run: some share a call.
-    memory_plan : MemoryPlan
     backend : Backend or None
         None: nothing was to be fused.
     source : str
@@ -49,16 +49,66 @@ class Program:
         What a call would hold at most if each step ran once; None: each does. See `executor.peak`.
     """
 
-    recorded: Graph
-    simplified: Graph
-    steps: tuple[Step, ...]
-    kernels: tuple[Kernel | None, ...]
-    calls: tuple[Call, ...]
-    memory_plan: MemoryPlan
-    backend: Backend | None
-    source: str = field(repr=False)
-    call: Callable[[Sequence[Any]], tuple[Any, ...]] = field(repr=False)
-    planned_bytes: int | None = None
+    def __init__(
+        self,
+        stages: Stages,
+        routine: Routine,
+        kernels: tuple[Kernel | None, ...],
+        backend: Backend | None,
+        planned_bytes: int | None = None,
+        fits: Callable[[Sequence[int]], bool] | None = None,
+        values: Sequence[int] | None = None,
+    ) -> None:
+        self._sized, self._routine, self._fits = stages, routine, fits
+        sizes = sizes_of(stages.recorded)
+        self._at: At = plain if sizes is None or values is None else Lengths(sizes, values)
+        self.kernels, self.backend, self.planned_bytes = kernels, backend, planned_bytes
+        self.source = routine.source
+        self.call: Callable[[Sequence[Any]], tuple[Any, ...]] = routine.function(self._at)
+
+    def resized(self, values: Sequence[int]) -> Program | None:
+        """The program for arguments of other lengths, if what was decided holds for them."""
+        if sizes_of(self._sized.recorded) is None:
+            return None if self._fits is None else self
+        if self._fits is None or not self._fits(values):
+            return None
+        stages, planned = self._sized, self.planned_bytes
+        return Program(stages, self._routine, self.kernels, self.backend, planned, self._fits, values)
+
+    @cached_property
+    def _stages(self) -> Stages:
+        sized = sizes_of(self._sized.recorded) is not None
+        return Resizer(self._at).stages(self._sized) if sized else self._sized
+
+    @property
+    def recorded(self) -> Graph:
+        """What was to be computed."""
+        return self._stages.recorded
+
+    @property
+    def simplified(self) -> Graph:
+        """What the passes made of it."""
+        return self._stages.simplified
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """In the order in which they run."""
+        return self._stages.steps
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The steps as they run: some share a call."""
+        return self._stages.calls
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """Where results lie."""
+        return self._stages.memory_plan
+
+    @property
+    def updates(self) -> frozenset[int]:
+        """The inputs that may be written over."""
+        return self._sized.memory_plan.updates
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
         """`call`, with the arrays one by one; nothing is ever written in place."""
@@ -67,12 +117,12 @@ class Program:
     @property
     def inputs(self) -> tuple[Spec, ...]:
         """What it takes."""
-        return tuple(n.spec for n in self.recorded.inputs)
+        return tuple(spec_at(n.spec, self._at) for n in self._sized.recorded.inputs)
 
     @property
     def outputs(self) -> tuple[Spec, ...]:
         """What it gives."""
-        return tuple(n.spec for n in self.recorded.outputs)
+        return tuple(spec_at(n.spec, self._at) for n in self._sized.recorded.outputs)
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -94,120 +144,3 @@ class Program:
             lines.append(head + (f" ({step.reason})" if step.reason else ""))
             lines += [f"  {line}" for line in str(step.graph).splitlines()]
         return "\n".join([*lines, self.joined, str(self.memory_plan), self.source])
-
-
-class Workspaces:
-    """The arenas of a program: one for each call that runs at the same time, kept between calls.
-
-    Programs that were not called for long give theirs up: see `memory.trim`.
-
-    Parameters
-    ----------
-    nbytes : int
-        The size of an arena.
-    layout : sequence of (int, Spec)
-        Offset and type of each temporary.
-    device : str
-    """
-
-    def __init__(self, nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> None:
-        self._nbytes, self._layout, self._device = nbytes, tuple(layout), device
-        self._idle: list[tuple[Any, ...]] = []
-        self.used = memory.next_use()
-        memory.release_idle(self)
-
-    def take(self) -> tuple[Any, ...]:
-        """The temporaries of an arena that no other call uses."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._new()
-
-    def give(self, workspace: tuple[Any, ...]) -> None:
-        """Let the next call have it."""
-        self._idle.append(workspace)
-        self.used = memory.next_use()
-
-    def idle_bytes(self) -> int:
-        """How much memory no call uses."""
-        return self._nbytes * len(self._idle)
-
-    def release(self) -> None:
-        """Drop the arenas that no call uses."""
-        self._idle.clear()
-
-    def _new(self) -> tuple[Any, ...]:
-        memory.trim()
-        with on(self._device) if is_gpu(self._device) else nullcontext():
-            arena = allocator(self._device)((self._nbytes,), _BYTE)
-        parts = ((arena[offset : offset + spec.nbytes], spec) for offset, spec in self._layout)
-        return tuple(part.view(spec.dtype).reshape(spec.shape) for part, spec in parts)
-
-
-#: CUDA's handle of the default stream of whichever thread asks: one number for several streams.
-PER_THREAD = 2
-
-
-class StreamWorkspaces(Workspaces):
-    """Those on a GPU: an arena serves one stream, whose work may go on when a call has returned.
-
-    The default streams of threads are not told apart by their handle. Arenas for them are not kept: CuPy's
-    pool has them, which knows the threads.
-    """
-
-    def __init__(self, nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> None:
-        self._current = partial(array_module(device).cuda.get_current_stream, ordinal(device))
-        self._of_streams: dict[int, list[tuple[Any, ...]]] = {}
-        super().__init__(nbytes, layout, device)
-
-    def take(self) -> tuple[Any, ...]:
-        try:
-            return self._of_streams[self._current().ptr].pop()
-        except (KeyError, IndexError):
-            return self._new()
-
-    def give(self, workspace: tuple[Any, ...]) -> None:
-        stream = self._current().ptr
-        if stream != PER_THREAD:
-            self._of_streams.setdefault(stream, []).append(workspace)
-        self.used = memory.next_use()
-
-    def idle_bytes(self) -> int:
-        return self._nbytes * sum(map(len, list(self._of_streams.values())))
-
-    def release(self) -> None:
-        self._of_streams.clear()
-
-
-def workspaces(nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> Workspaces:
-    """The arenas of a program on `device`."""
-    return (StreamWorkspaces if is_gpu(device) else Workspaces)(nbytes, layout, device)
-
-
-def allocator(device: str) -> Callable[..., Any]:
-    """``empty(shape, dtype)`` for arrays on `device`."""
-    if not is_gpu(device):
-        return memory.empty
-    empty = array_module(device).empty
-
-    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """As CuPy's on its current GPU, which `device` is."""
-        try:
-            return empty(shape, dtype)
-        except MemoryError:
-            memory.empty_cache()
-        with memory_explained(device, f"an array of shape {shape}"):
-            return empty(shape, dtype)
-
-    return allocate
-
-
-def fresh_on(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
-    """What makes an array on `device`, whichever GPU is the current one."""
-    make = allocator(device)
-
-    def fresh() -> Any:
-        with on(device):
-            return make(shape, dtype)
-
-    return fresh if is_gpu(device) else partial(make, shape, dtype)

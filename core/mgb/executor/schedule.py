@@ -12,6 +12,7 @@ from ..backend import Backend, Kernel
 from ..forking import cached_property
 from ..fusion import Step
 from ..ir import Kind, Node
+from ..sizes import about
 
 #: A step that moves more bytes than this is worth all threads and has a call of its own.
 JOINED_BYTES = 1 << 20
@@ -195,4 +196,4 @@ def may_fail(step: Step) -> bool:
 
 
 def _is_small(step: Step) -> bool:
-    return step.fused and sum(n.spec.nbytes for n in (*step.reads, *step.writes)) <= JOINED_BYTES
+    return step.fused and about(sum(n.spec.nbytes for n in (*step.reads, *step.writes))) <= JOINED_BYTES

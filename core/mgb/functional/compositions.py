@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import wraps
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,7 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     axes = normalize_axis("median", axis, a.ndim)
     kept = tuple(i for i in range(a.ndim) if i not in axes)
     rows = transpose(a, axes=(*kept, *axes))
-    length = a.size // max(1, int(np.prod([a.shape[i] for i in kept])))
+    length = a.size // max(1, prod([a.shape[i] for i in kept]))
     if not length:
         raise ShapeError(f"median of nothing: {a.shape} has no elements along {axes}")
     rows = reshape(rows, shape=(*(a.shape[i] for i in kept), length))
@@ -297,14 +298,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
         raise ShapeError(f"tensordot: the axes {left} of {a.shape} do not fit {right} of {b.shape}")
     rows = [i for i in range(a.ndim) if i not in left]
     columns = [i for i in range(b.ndim) if i not in right]
-    inner = int(np.prod([a.shape[i] for i in left], dtype=int))
+    inner = prod([a.shape[i] for i in left])
     shape = (*(a.shape[i] for i in rows), *(b.shape[i] for i in columns))
-    a = reshape(
-        transpose(a, axes=(*rows, *left)), shape=(int(np.prod([a.shape[i] for i in rows], dtype=int)), inner)
-    )
+    a = reshape(transpose(a, axes=(*rows, *left)), shape=(prod([a.shape[i] for i in rows]), inner))
     b = reshape(
         transpose(b, axes=(*right, *columns)),
-        shape=(inner, int(np.prod([b.shape[i] for i in columns], dtype=int))),
+        shape=(inner, prod([b.shape[i] for i in columns])),
     )
     return reshape(product(a, b), shape=shape)
 

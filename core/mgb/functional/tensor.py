@@ -29,6 +29,7 @@ from ..ops.getitem import nonzero
 from ..ops.index import gather, indexing_one_hot, one_hot, scatter, scatter_add, take
 from ..ops.layout import cut_along
 from ..ops.methods import flatten, reshaped, transposed
+from ..sizes import indices, whole
 from ..tensor import Tensor
 
 __all__ = [
@@ -213,7 +214,7 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
         each, longer = divmod(length, parts)
         cuts = [i * each + (i if i < longer else longer) for i in range(1, parts)]
     else:
-        cuts = [slice(int(c)).indices(length)[1] for c in nsplits_or_sections]
+        cuts = [indices(slice(whole(c)), length)[1] for c in nsplits_or_sections]
     return [cut_along(inp, place, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, length])]
 
 

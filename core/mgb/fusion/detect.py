@@ -13,10 +13,12 @@ from math import prod
 from ..backend import Scope, Traits
 from ..ir import Graph, Kind, Node
 from ..passes.constants import LARGE
+from ..sizes import about, same_shape
 from .legality import (
     DEFAULT,
     FusionConfig,
     Group,
+    Shape,
     accepts,
     bare,
     before_product,
@@ -104,7 +106,7 @@ class _Detection:
         for i in reversed(range(len(self.nodes))):
             if i in self.groups:
                 readers = self.fused_readers(self.nodes[i])
-                for reader in sorted(readers, key=lambda g: -prod(self.groups[g].domain)):
+                for reader in sorted(readers, key=lambda g: -about(prod(self.groups[g].domain))):
                     problem = self.join(self.quotient.find(i), self.quotient.find(reader))
                     if problem:
                         self.ends.setdefault(self.nodes[i], problem)
@@ -116,13 +118,17 @@ class _Detection:
         """
         for value in (*self.graph.inputs, *self.nodes):
             shape = bare(value.spec.shape)
-            same = [g for g in self.fused_readers(value) if self.groups[g].domain == shape]
+            same = [g for g in self.fused_readers(value) if same_shape(self.groups[g].domain, shape)]
             self._join_in_turn([g for g in same if self.groups[g].product is None])
         alone = [g for g in self._alive() if self.groups[g].product is None]
-        tiny = [g for g in alone if prod(self.groups[g].domain) < TINY]
+        tiny = [g for g in alone if about(prod(self.groups[g].domain)) < TINY]
         most = self.traits.min_ops if self.traits.joins else CROWDED  # kernels that are joined compile alone
-        for domain in dict.fromkeys(self.groups[g].domain for g in tiny):
-            self._join_in_turn([g for g in tiny if self.groups[g].domain == domain], most)
+        domains: list[Shape] = []  # sizes are no keys
+        for g in tiny:
+            if not any(same_shape(self.groups[g].domain, known) for known in domains):
+                domains.append(self.groups[g].domain)
+        for domain in domains:
+            self._join_in_turn([g for g in tiny if same_shape(self.groups[g].domain, domain)], most)
 
     def join_levels(self) -> None:
         """For backends that take any set of nodes: all nodes with as many steps before them are one group.
@@ -231,11 +237,12 @@ class _Detection:
             return None
         shapes = (group.domain, row(group.domain, group.axes))
         for part in (first, then):
-            if self.groups[part].domain == group.domain:
+            if same_shape(self.groups[part].domain, group.domain):
                 continue
             for i in self.quotient.members[part]:
                 shape = bare(self.nodes[i].spec.shape)
-                if shape not in shapes and self._read_outside(self.nodes[i], (first, then)):
+                other = not any(same_shape(shape, written) for written in shapes)
+                if other and self._read_outside(self.nodes[i], (first, then)):
                     return f"{shape} is wanted outside, which a kernel over {group.domain} does not write"
         return None
 
@@ -281,7 +288,7 @@ class _Detection:
         facts = self.groups[group]
         if facts.product is not None:
             return ops >= 1
-        large = self.traits.scope is Scope.DOMAIN and prod(facts.domain) >= ALONE
+        large = self.traits.scope is Scope.DOMAIN and about(prod(facts.domain)) >= ALONE
         return ops >= (min(1, self.traits.min_ops) if large else self.traits.min_ops)
 
     def _too_small(self, group: int, ops: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..backend import Traits
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import with_inputs
+from ..sizes import about
 from .legality import CHEAP, DEFAULT, FusionConfig, accepts
 from .step import is_copied
 
@@ -44,7 +45,9 @@ def duplicate(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
         fresh = []
         for old, new in zip(node.inputs, inputs, strict=True):
             source = again.get(old)
-            saves = source is not None and (source.spec.nbytes <= old.spec.nbytes or source in node.inputs)
+            saves = source is not None and (
+                about(source.spec.nbytes - old.spec.nbytes) <= 0 or source in node.inputs
+            )
             fresh.append(Node(new.op, new.inputs, new.params, new.spec, new.source) if saves else new)
         return with_inputs(node, tuple(fresh))
 

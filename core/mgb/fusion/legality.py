@@ -15,6 +15,7 @@ from ..errors import GraphError
 from ..ir import Graph, Kind, Node, Op, Spec, input_node
 from ..passes import decompose
 from ..passes.rewrite import stretches
+from ..sizes import about, is_sized, key, same_shape
 from ..tracing import make_node
 from .products import Product, refusal
 
@@ -98,7 +99,8 @@ def _spelling(traits: Traits, node: Node) -> tuple[str | None, int]:
     specs = [i.spec for i in node.inputs]
     if node.op.kind is Kind.ELEMENTWISE:  # shapes do not matter: cache one answer for all
         specs = [Spec((), s.dtype) for s in specs]
-    return _spell(traits.vocabulary, traits.dtypes, node.op, tuple(specs), tuple(sorted(node.params.items())))
+    spell = _spell.__wrapped__ if any(is_sized(s.shape) for s in specs) else _spell  # sizes are no keys
+    return spell(traits.vocabulary, traits.dtypes, node.op, tuple(specs), tuple(sorted(node.params.items())))
 
 
 @lru_cache(maxsize=8192)
@@ -138,7 +140,7 @@ class Group:
         The shape that a kernel loops over, without leading axes of length 1.
     axes : frozenset of int
         The axes of the domain that its reductions fold, counted from the end, so negative.
-    shapes : frozenset of (tuple of int, bool)
+    shapes : tuple of (tuple of int, bool)
         The shapes of its element-wise values, and whether all ops of that shape are cheap.
     reduces : bool
         It has reductions, if only of axes of length 1.
@@ -149,7 +151,7 @@ class Group:
     device: str
     domain: Shape
     axes: frozenset[int] = frozenset()
-    shapes: frozenset[tuple[Shape, bool]] = frozenset()
+    shapes: tuple[tuple[Shape, bool], ...] = ()
     reduces: bool = False
     product: Product | None = None
 
@@ -165,7 +167,7 @@ def group_of(scope: Scope, node: Node) -> Group:
         return Group(device, bare(source), axes, reduces=True)
     if node.op.kind is Kind.CONTRACT:
         return Group(device, shape, product=Product(node))
-    return Group(device, shape, shapes=frozenset({(shape, node.op.name in CHEAP)}))
+    return Group(device, shape, shapes=((shape, node.op.name in CHEAP),))
 
 
 def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
@@ -177,7 +179,7 @@ def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
     if product is None or isinstance(group, str):
         return group
     shape = bare(product.node.spec.shape)
-    if group.domain != shape:
+    if not same_shape(group.domain, shape):
         return f"{group.domain} is larger than the product of {shape}"
     return replace(group, product=product)
 
@@ -215,14 +217,16 @@ def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
     if first.axes and then.axes and first.axes != then.axes:
         return f"it folds axes {sorted(first.axes)}, what follows {sorted(then.axes)}"
     for group in (first, then):
-        if group.axes and group.domain != domain:
+        if group.axes and not same_shape(group.domain, domain):
             return f"its reductions fold {group.domain}, not all of {domain}"
     axes = first.axes | then.axes
-    shapes = first.shapes | then.shapes
+    shapes = tuple(
+        {(key(shape), cheap): (shape, cheap) for shape, cheap in first.shapes + then.shapes}.values()
+    )
     for shape, cheap in shapes:
         if not cheap and not _hoists(shape, domain, axes):
             return f"values of shape {shape} would be computed again for each of {domain}"
-    mixed = bool(first.axes) != bool(then.axes) and first.domain == then.domain
+    mixed = bool(first.axes) != bool(then.axes) and same_shape(first.domain, then.domain)
     if mixed and not (feeds and then.axes) and _idle(domain, axes):
         return f"{prod(row(domain, axes))} rows keep too few workers busy to go on at full size"
     return Group(first.device, domain, axes, shapes, first.reduces or then.reduces)
@@ -255,4 +259,4 @@ def _hoists(shape: Shape, domain: Shape, axes: frozenset[int]) -> bool:
 
 
 def _idle(domain: Shape, axes: frozenset[int]) -> bool:
-    return prod(domain) >= MANY and prod(row(domain, axes)) < FEW_ROWS
+    return bool(about(prod(domain)) >= MANY and about(prod(row(domain, axes))) < FEW_ROWS)

@@ -14,6 +14,7 @@ from math import prod
 
 from ..backend import Scope
 from ..ir import Node
+from ..sizes import about, same_shape
 from .legality import Group, Shape, bare, group_of, joined, row
 
 #: A cut pays if it moves no more than a byte for so many ops of the portion, for each element of the domain.
@@ -61,7 +62,7 @@ def portions(
     inside = set(nodes)
     stored = {n for n in nodes if n in outputs or not inside.issuperset(readers[n])}
     costs = _costs(nodes, stored, _writable(group), is_copied)
-    cuts = _cuts(list(accumulate(weights, initial=0)), costs, prod(group.domain), largest)
+    cuts = _cuts(list(accumulate(weights, initial=0)), costs, about(prod(group.domain)), largest)
     parts = [list(nodes[a:b]) for a, b in zip((0, *cuts), (*cuts, len(nodes)), strict=True)]
     sound = all(_is_sound(part, stored, readers, most_inputs, is_copied) for part in parts)
     return parts if sound else [list(nodes)]
@@ -71,10 +72,14 @@ def _writable(group: Group) -> tuple[Shape, Shape]:
     return group.domain, row(group.domain, group.axes)
 
 
+def _is_writable(shape: Shape, writable: Sequence[Shape]) -> bool:
+    return any(same_shape(shape, written) for written in writable)
+
+
 def _costs(
     nodes: Sequence[Node],
     stored: Container[Node],
-    writable: Container[Shape],
+    writable: Sequence[Shape],
     is_copied: Callable[[Node], bool],
 ) -> list[float]:
     """For each place, the bytes that a cut before it moves; infinity where a kernel could not write one."""
@@ -90,8 +95,8 @@ def _costs(
     inside = set(nodes)
     for value, end in last.items():
         is_new = value in inside and value not in stored
-        cost = value.spec.nbytes * (2 if is_new else 1)
-        bar = is_new and bare(value.spec.shape) not in writable
+        cost = about(value.spec.nbytes) * (2 if is_new else 1)
+        bar = is_new and not _is_writable(bare(value.spec.shape), writable)
         for sums, change in ((changes, cost), (barred, int(bar))):
             sums[first[value] + 1] += change
             sums[end + 1] -= change
@@ -130,11 +135,11 @@ def _is_sound(
     if len(reads) > most_inputs:
         return False
     groups = [group_of(Scope.DOMAIN, n) for n in part]
-    whole, *rest = sorted(groups, key=lambda g: (-prod(g.domain), g.reduces))
+    whole, *rest = sorted(groups, key=lambda g: (-about(prod(g.domain)), g.reduces))
     for group in rest:
         found = joined(Scope.DOMAIN, whole, group, True)
         if isinstance(found, str):
             return False
         whole = found
     written = (n for n in part if n in stored or not inside.issuperset(readers[n]))
-    return all(bare(n.spec.shape) in _writable(whole) for n in written)
+    return all(_is_writable(bare(n.spec.shape), _writable(whole)) for n in written)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..backend import Scope, Traits
 from ..ir import Graph, Kind, Node
+from ..sizes import about, same_shape
 from .legality import CHEAP, bare
 from .products import holds_product
 from .step import Step, is_copied, make_step
@@ -78,7 +79,7 @@ class _Plan:
         readers = self.readers.get(value, [])
         new = {r: leaves - self.reads[r] for r in readers}
         cost = sum(leaf.spec.nbytes for wanted in new.values() for leaf in wanted)
-        if cost >= value.spec.nbytes * (1 + len(readers)):
+        if about(cost - value.spec.nbytes * (1 + len(readers))) >= 0:
             return
         if all(self._fits(value, r, new[r]) for r in readers):
             self._move(value, chain, leaves)
@@ -93,7 +94,7 @@ class _Plan:
             if (
                 node.op.kind is not Kind.ELEMENTWISE
                 or node.op.name not in CHEAP
-                or node.spec.shape != value.spec.shape
+                or not same_shape(node.spec.shape, value.spec.shape)
             ):
                 return None
             chain.add(node)
@@ -114,8 +115,8 @@ class _Plan:
 
     def _is_row(self, node: Node) -> bool:
         """May the kernel that computes `node` write it, since its reductions leave that shape?"""
-        shapes = {n.spec.shape for n in self.members[self.maker[node]] if n.op.kind is Kind.REDUCE}
-        return node.spec.shape in shapes
+        folds = (n for n in self.members[self.maker[node]] if n.op.kind is Kind.REDUCE)
+        return any(same_shape(n.spec.shape, node.spec.shape) for n in folds)
 
     def _fits(self, value: Node, reader: int, new: set[Node]) -> bool:
         """Does a reader loop over the shape of `value`, and has it room for `new` inputs?"""

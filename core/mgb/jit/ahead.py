@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -101,7 +101,7 @@ class AheadOfTime(ABC):
                 recorded = Recorded(None, variant, call, observer.impurities)
                 self._keep(key_of(leaves, structure), leaves, shapes, recorded)
 
-    def _noting(self, leaves: list[Any], capture_as_const: bool, observer: Observer | None) -> Recording:
+    def _noting(self, leaves: Sequence[Any], capture_as_const: bool, observer: Observer | None) -> Recording:
         return Recording(
             leaves,
             symbolic=True,
@@ -161,7 +161,9 @@ class AheadOfTime(ABC):
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
 
 
-def _recorded(session: Recording, body: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Record, Ends | None]:
+def _recorded(
+    session: Recording, body: Callable[..., Any], args: Any, kwargs: Any
+) -> tuple[Record, Ends | None]:
     """What `body` did, and its ends unless it must run at each call; nothing is run."""
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
@@ -171,7 +173,9 @@ def _recorded(session: Recording, body: Callable[..., Any], args: Any, kwargs: A
         session.forget()
 
 
-def _noted(session: Recording, body: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Record, Ends | None]:
+def _noted(
+    session: Recording, body: Callable[..., Any], args: Any, kwargs: Any
+) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
         body(*args, **kwargs)

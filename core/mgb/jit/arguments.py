@@ -31,15 +31,27 @@ def key_of(leaves: Sequence[Any], structure: Structure) -> tuple[Any, ...]:
     return (structure, _shared_places(leaves), *map(_leaf_key, leaves))
 
 
-def without_sizes(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What is equal in the keys of calls that differ in lengths of axes and values of numbers alone."""
-    return (*key[:2], *map(_without_size, key[2:]))
+def form_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A `key_of` without the lengths of axes, of which only the numbers are left."""
+    structure, shared, *leaves = key
+    return structure, shared, *(_form(leaf) if type(leaf) is ArrayKey else leaf for leaf in leaves)
 
 
-def _without_size(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(key) == 4:
-        return key[0], len(key[1]), key[2], key[3]
-    return key[:1] if key[0] in (int, float) else key
+def _form(key: ArrayKey) -> tuple[Any, ...]:
+    kind, shape, dtype, device = key
+    return kind, len(shape), dtype, device
+
+
+def pattern_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A `form_of` without the values of numbers."""
+    structure, shared, *leaves = form_of(key)
+    return structure, shared, *(leaf[:1] if leaf[0] in (int, float) else leaf for leaf in leaves)
+
+
+class ArrayKey(tuple[Any, ...]):
+    """The key of a Tensor or an array: its class, shape, dtype and device."""
+
+    __slots__ = ()
 
 
 def numbers_in(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -56,9 +68,9 @@ def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
 def _leaf_key(leaf: Any) -> Any:
     """The type of a Tensor or an array; of other leaves what tells them from others."""
     if isinstance(leaf, Tensor):
-        return type(leaf), leaf.shape, leaf.dtype, leaf._device
+        return ArrayKey((type(leaf), leaf.shape, leaf.dtype, leaf._device))
     if type(leaf) is np.ndarray and not leaf.dtype.hasobject:
-        return np.ndarray, leaf.shape, leaf.dtype, ""
+        return ArrayKey((np.ndarray, leaf.shape, leaf.dtype, ""))
     return exactly(leaf)
 
 

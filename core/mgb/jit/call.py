@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, repeat
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,11 @@ class CompiledCall:
         """Compile now: what `run` does when it is asked for first, which one thread must do alone."""
         _ = self.run
 
+    def resized(self, leaves: Sequence[Any]) -> CompiledCall | None:
+        """The call for arguments of other lengths, if the body would do the same with them."""
+        variant = self.variant.resized(leaves)
+        return None if variant is None else CompiledCall(variant, leaves, self.structure, self.results)
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -93,6 +100,12 @@ class Recorded:
 _MANY = 16
 
 
+@lru_cache(maxsize=64)
+def _code(source: str) -> CodeType:
+    """Calls for arguments of other lengths have the same text."""
+    return compile(source, "<mgb call>", "exec")
+
+
 class _Writer:
     """Writes the function of one `CompiledCall`."""
 
@@ -102,13 +115,12 @@ class _Writer:
         program: Program | None,
         reads: Sequence[int],
     ) -> None:
-        places = program.memory_plan.places.values() if program else ()
-        self._in_place = {place.update for place in places}
-        self._record = variant.record
-        self._pins = variant.record.pins
+        self._in_place = program.updates if program else frozenset()
+        self._record = variant.outline
+        self._pins = self._record.pins
         self._outputs = variant.segments[0].outputs
         self._reads = reads
-        self._updated = frozenset(variant.record.updates().values())
+        self._updated = frozenset(self._record.updates().values())
         self._kept: frozenset[Any] = frozenset()  # refs that are wanted after the program ran
         self._owners: dict[int, str] = {}
         self._made: dict[int, str] = {}  # Tensors that are handed on to more than one place
@@ -158,7 +170,7 @@ class _Writer:
             self._bind(number, binding)
         self._lines.append(f"return {self._result(structure, self._handed(results))}")
         source = "def call(leaves):\n" + "".join(f"    {line}\n" for line in self._lines)
-        exec(compile(source, "<mgb call>", "exec"), self._names)
+        exec(_code(source), self._names)
         function: Callable[[Sequence[Any]], Any] = self._names["call"]
         return source, function
 
@@ -270,7 +282,8 @@ class _Writer:
         if external.path is not None:
             lines, array = reader(external.path, self._name)
             kind = f"type({array}) is {self._name(np.ndarray)}"
-            guard = f"{kind} and {array}.shape == {spec.shape!r} and {array}.dtype == {self._name(external.converts)}"
+            shape, dtype = self._name(spec.shape), self._name(external.converts)
+            guard = f"{kind} and {array}.shape == {shape} and {array}.dtype == {dtype}"
             self._lines += ["try:", *(f" {line}" for line in lines), f" if not ({guard}): return MISS"]
             self._lines.append("except Exception: return MISS")
         as_dtype = (

@@ -26,18 +26,23 @@ class Captured:
         given by keyword, and its type.
     structure : Structure
         What the function returned.
-    results : tuple of Ref or None
+    results : tuple of Ref, Given or None
         Where the leaves of that come from.
     """
 
     record: Record
     inputs: tuple[tuple[int, str | None, Spec], ...]
     structure: Structure
-    results: tuple[Ref | None, ...]
+    results: tuple[Ref | Given | None, ...]
 
     @classmethod
     def of(
-        cls, args: Any, kwargs: Any, structure: Structure, results: tuple[Ref | None, ...], record: Record
+        cls,
+        args: Any,
+        kwargs: Any,
+        structure: Structure,
+        results: tuple[Ref | Given | None, ...],
+        record: Record,
     ) -> Captured:
         """Of a call with these arguments, before it has ended."""
         leaves, _ = flatten((args, kwargs))
@@ -193,10 +198,10 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
     )
 
 
-def _node(record: Record, ref: Ref | None) -> Node:
+def _node(record: Record, ref: Ref | Given | None) -> Node:
     if not isinstance(ref, int):
-        given = type(ref.value).__name__ if isinstance(ref, Given) else None
-        raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {given}")
+        got = f"{ref.value!r:.60}" if isinstance(ref, Given) else "None"
+        raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")
     node = record.externals[-1 - ref].node if ref < 0 else record.entries[ref].node
     assert node is not None
     return node

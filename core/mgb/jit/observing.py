@@ -182,7 +182,7 @@ class Observing(CallSession, ABC):
         return original if array is tensor._data else tensor
 
     def _remember(self, tensor: Tensor) -> None:
-        if tensor._session is None:
+        if tensor._session is None and not self.is_own(tensor):
             self._before.setdefault(id(tensor), (tensor, tensor._data, tensor._tape))
 
     def compute_living(self) -> None:

@@ -263,6 +263,8 @@ class Record:
         What the body was seen to read outside, as it was.
     is_unknown : bool
         Did it also read what no guard tells, such as the value of a Tensor?
+    sized : SizedRecord or None
+        This one and others of the same call, for arguments of other lengths.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -283,6 +285,8 @@ class Record:
     numbers: tuple[Any, ...] = ()
     guards: Any = None
     is_unknown: bool = False
+    sized: Any = None
+    lengths: tuple[int, ...] = ()
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""

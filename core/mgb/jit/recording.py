@@ -14,6 +14,7 @@ from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
+from ..sizes import Size, fixed, plain
 from ..tensor import CONSTANT, Tensor, place, run_in, wrap
 from .environment import Observer
 from .observing import Observing
@@ -30,6 +31,7 @@ from .record import (
     Ref,
     external_ref,
 )
+from .resize import Followed
 from .source import Argument, Source
 from .surroundings import State, tensors_of
 from .tree import flatten
@@ -39,6 +41,9 @@ _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+_RAW = frozenset((*dtypes.WEAK, Size))
 
 
 class Recording(Observing):
@@ -77,6 +82,7 @@ class Recording(Observing):
     ) -> None:
         super().__init__(leaves)
         self.leaves = leaves
+        self._followed: Followed | None = None
         self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
         self._capture_as_const, self.observer = capture_as_const, observer
         self._undone = False
@@ -95,10 +101,14 @@ class Recording(Observing):
         self._instance: Any = None  # what the body is a method of
         self._trainers: dict[int, weakref.ref[Any]] = {}
 
+    def follow(self, leaves: Sequence[Any]) -> None:
+        """Know what follows from the lengths of `leaves`, the flattened arguments."""
+        self._followed, self.spec_of = Followed(leaves), self._spec_of
+
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        self._raw = (op, [a if type(a) in dtypes.WEAK else None for a in args])
+        self._raw = (op, [fixed(a) if type(a) in _RAW else None for a in args])
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
@@ -107,15 +117,40 @@ class Recording(Observing):
         if self._symbolic:
             out = place(self, index, spec)
         else:
+            params = plain(params) if self._followed is not None else params
             out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
         self._tensors.append(self._made_by_body(out))
         return out
 
+    def _spec_of(self, tensor: Tensor) -> Spec:
+        """The type of `tensor`, with the lengths that are followed."""
+        if tensor._session is self:
+            return self.record.entries[tensor._index].spec
+        if tensor._session is not None:
+            assert tensor._spec is not None
+            return tensor._spec
+        array, root = tensor._data, self._root(tensor)
+        if id(array) in self._converted:
+            place = self._converted[id(array)][0]
+            return self._spec_outside(array, tensor._device, place if isinstance(place, int) else None)
+        return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
+
+    def _spec_outside(self, array: Any, device: str, leaf: int | None) -> Spec:
+        shape: Any = array.shape if self._followed is None or leaf is None else self._followed.shapes[leaf]
+        return Spec(shape, array.dtype, device)
+
+    def _leaf_of(self, tensor: Tensor, array: Any) -> int | None:
+        """The place of `tensor` among the arguments, if it still has their value `array`."""
+        leaf = self._leaf_tensors.get(id(tensor))
+        return leaf if leaf is not None and self._leaf_arrays[id(tensor)] is array else None
+
     def read(self, tensor: Tensor) -> Any:
         if self.ended_early:
             return self.late(tensor)
         if tensor._index in self.record.statics:
+            if self._followed is not None:
+                self._followed.fix()
             return tensor._data if tensor._data is not None else self.record.static_value(tensor._index)
         if self._symbolic and tensor._data is None:
             if self._finished:
@@ -208,6 +243,9 @@ class Recording(Observing):
         self.record.trainers = trainers
         self.record.note(list(self._modules.values()), self._states)
         self._cut(END, tuple(sorted({t._index for t in alive})))
+        if self._followed is not None:
+            self.spec_of = None
+            self._followed.end(self.record)
         return self.record
 
     def _also_found(self) -> frozenset[int]:
@@ -223,7 +261,8 @@ class Recording(Observing):
 
     def given(self, value: Any) -> Given | None:
         """What is no Tensor in the result, at each call that skips the body."""
-        if isinstance(value, _CONSTANT) or not self.observer.is_made(value):
+        value = fixed(value)
+        if isinstance(value, _CONSTANT) or self.observer is None or not self.observer.is_made(value):
             return Given(value)
         if isinstance(value, np.ndarray):
             return Given(value.copy(), copied=True)
@@ -318,9 +357,7 @@ class Recording(Observing):
         number = self._numbers.get((id(tensor), id(array)))
         if number is not None:
             return external_ref(number)
-        leaf = self._leaf_tensors.get(id(tensor))
-        if leaf is not None and self._leaf_arrays[id(tensor)] is not array:
-            leaf = None
+        leaf = self._leaf_of(tensor, array)
         if self._capture_as_const and leaf is None:
             owner = None if id(array) in self._made else weakref.ref(tensor)
             return Literal(array, owner=owner, device=tensor._device)
@@ -341,7 +378,7 @@ class Recording(Observing):
             line = caller()
             leaf, path = (place, None) if isinstance(place, int) else (None, place)
             external = External(
-                input_node(Spec(array.shape, array.dtype, tensor._device), line), leaf, source=line
+                input_node(self._spec_outside(array, tensor._device, leaf), line), leaf, source=line
             )
             external.converts, external.path = data.dtype, path
             self.record.externals.append(external)
@@ -355,7 +392,7 @@ class Recording(Observing):
         owner = None if made_here else weakref.ref(tensor)
         if not made_here:
             self._remember(tensor)
-        spec = Spec(array.shape, array.dtype, tensor._device)
+        spec = self._spec_outside(array, tensor._device, leaf)
         source = caller()
         external = External(input_node(spec, source), leaf, owner, origin, source)
         external.made = array if made_here and origin is None else None

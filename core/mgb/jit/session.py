@@ -135,7 +135,7 @@ class CallSession(Session):
                 array = self.values.get(tensor._index)
                 if array is not None:
                     tensor._data = array
-                    tensor._session = None
+                    tensor._session = tensor._spec = None
                     tensor._index = -1
 
     def unreadable(self, tensor: Tensor) -> TraceError:

@@ -15,14 +15,15 @@ from ..ir import Graph
 from ..tensor import ACTIVE, Tensor, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, key_of, names_of, numbers_in, shapes_of, without_sizes
+from .arguments import check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
 from .binding import Bindable
-from .call import MISS, CompiledCall, Recorded
+from .call import CompiledCall, Recorded
 from .captured import Captured
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .dump import Dumpable
 from .environment import Observer
 from .families import Families, Impure
+from .guard import MISS
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
 from .profiling import History, Profilable
@@ -161,6 +162,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
         self._calls: Kept[list[CompiledCall]] = Kept()  # the newest first
+        self._followed: Kept[list[CompiledCall]] = Kept()  # those to be resized, the newest first
         self._impure: Kept[Impure] = Kept()
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
@@ -217,7 +219,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         families: Families,
         shapes: tuple[Any, ...],
     ) -> Any:
-        follows = known or variants.oldest()
+        resized = None if known is not None else variants.resized(flatten((args, kwargs))[0])
+        follows = known or resized or variants.oldest()
         session = Replay(follows, variants, self._regrown, self.imperative, known is None)
         session.symbolic_shape = self.symbolic_shape
         if self._skips:
@@ -249,6 +252,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             self._statistics.again(reason + "; other ops follow from it, which ran one by one" * session.left)
         elif not session.left:
             families.follow(shapes)
+            if resized is not None:
+                families.grow(variants, shapes, session.variant)
         return result
 
     def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
@@ -283,6 +288,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         with self._lock:
             result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
             if result is MISS:
+                result = self._resized(key, leaves)
+            if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
                 session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
                 recorded = session.watch_over(self._record_observed, session, args, kwargs)
@@ -300,16 +307,30 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
                     self._plain = self._watched(call.run)
                 return result
-        impure = self._impure.get(without_sizes(key))
+        impure = self._impure.get(pattern_of(key))
         if impure is not None and not impure.is_due():
             return self._call_with_body(args, kwargs, impure.families)
         return MISS
 
+    def _resized(self, key: tuple[Any, ...], leaves: list[Any]) -> Any:
+        """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
+        for known in self._followed.get(form_of(key)) or ():
+            call = known.resized(leaves)
+            result = MISS if call is None else call.run(leaves)
+            if result is not MISS:
+                calls = [call, *(self._calls.get(key) or ())]
+                self._calls.keep(key, calls[:_STATES], leaves, most_like(known.variant))
+                return result
+        return MISS
+
     def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         """Keep what was recorded, for calls like it."""
-        most, pattern = most_like(recorded.variant), without_sizes(key)
-        if recorded.call is not None:
-            self._calls.keep(key, [recorded.call, *(self._calls.get(key) or ())][:_STATES], leaves, most)
+        call, most, pattern = recorded.call, most_like(recorded.variant), pattern_of(key)
+        if call is not None:
+            self._calls.keep(key, [call, *(self._calls.get(key) or ())][:_STATES], leaves, most)
+            if call.variant.sized is not None:
+                form = form_of(key)
+                self._followed.keep(form, [call, *(self._followed.get(form) or ())][:_STATES], leaves, most)
             return
         impure = self._impure.get(pattern) or Impure(leaves)
         impure.families.keep(shapes, recorded.variant)
@@ -339,6 +360,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._statistics.body_runs += 1
         session.is_call = True
         session.record.arrangement, session.record.numbers = arrangement, numbers_in(leaves)
+        if not self.symbolic_shape and not self.capture_as_const:
+            session.follow(leaves)
         session.surround(self._is_method_of())
         return session
 
@@ -357,18 +380,18 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         observer = session.observer
         assert observer is not None
         box = [run_in(session, observer.run, self.__wrapped__, *args, **kwargs)]
+        session.record.guards = observer.guards
+        session.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
         ends = results_of(box[0], session) if not observer.impurities else None
         if ends is not None:
             self._captured = Captured.of(args, kwargs, *ends, session.record)
         variant = self._close(session, session.finish())
-        variant.record.guards = observer.guards
-        variant.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
         if ends is not None:
             box.append(session.handed_out(box.pop(0)))
             session.check_skippable()
         session.forget()
-        if observer.impurities:
-            self._impurity = observer.impurities[0]
+        if ends is None or observer.impurities:
+            self._impurity = next(iter(observer.impurities), None)
             return Recorded(box.pop(), variant, None, observer.impurities)
         return Recorded(box.pop(), variant, CompiledCall(variant, session.leaves, *ends))
 

@@ -144,7 +144,7 @@ def _is_dataclass(value: Any) -> bool:
 
 def _dataclass(kind: type, names: Sequence[str], parts: Sequence[Any]) -> Any:
     """An instance with these fields; what its class would compute of them is in them."""
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     for name, part in zip(names, parts, strict=True):
         object.__setattr__(made, name, part)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import forking
@@ -12,6 +13,7 @@ from ..forking import cached_property
 from ..ir import Graph, Node, input_node
 from .found import Found
 from .record import CUTS, Literal, Record, external_ref
+from .resize import SizedRecord
 
 if TYPE_CHECKING:
     from .session import CallSession
@@ -60,12 +62,40 @@ class Variant:
 
     def __init__(self, record: Record, compile: Compile, segments: tuple[Segment, ...] | None = None) -> None:
         self.record = record
-        self.found = Found.of(record)
-        self.segments = split(record) if segments is None else segments
+        self._begin(Found.of(record), split(record) if segments is None else segments, compile)
+
+    def _begin(self, found: Found | None, segments: tuple[Segment, ...], compile: Compile) -> None:
+        self.found, self.segments = found, segments
         self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
         self._compile = compile
         self._built: list[_Built | None] = [None] * len(self.segments)
         self._lock = forking.lock()
+
+    @property
+    def outline(self) -> Record:
+        """The record, but that the lengths in its entries may be others."""
+        return self.record
+
+    @property
+    def steps(self) -> int:
+        """How many entries the record has."""
+        return self.segments[-1].stop + 1
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The lengths of the axes of the arguments, where these are followed."""
+        return self.record.lengths
+
+    @property
+    def sized(self) -> SizedRecord | None:
+        """The records for other lengths."""
+        sized: SizedRecord | None = self.record.sized
+        return sized
+
+    def resized(self, leaves: Sequence[Any]) -> Variant | None:
+        """The variant for arguments of other lengths, if the body would do the same with them."""
+        values = None if self.sized is None else self.sized.values(leaves)
+        return None if self.sized is None or values is None else _Resized(self, self.sized, values)
 
     @cached_property
     def specs(self) -> tuple[tuple[Any, Any, str], ...]:
@@ -97,24 +127,65 @@ class Variant:
         return found
 
     def _build(self, segment: Segment) -> _Built:
-        graph, reads = self.graph(segment)
-        inputs_of = {ref: position for position, ref in enumerate(reads)}
-        updates = {
-            segment.outputs.index(step): inputs_of[external_ref(external)]
-            for step, external in self.record.updates().items()
-            if step in segment.outputs and external_ref(external) in inputs_of
-        }
-        program = self._compile(graph, updates)
+        compile = partial(compile_segment, self._compile, self.segments, segment)
+        if self.sized is None:
+            program, reads = compile(self.record)
+        else:
+            program, reads = self.sized.program(segment, self.values, compile)
         return _Built(program, reads, _runner(program, reads, segment.outputs))
 
     def graph(self, segment: Segment) -> tuple[Graph, tuple[int, ...]]:
         """The segment as a Graph, and the refs of its inputs."""
-        record = self.record
-        boundary = {e.node: external_ref(i) for i, e in enumerate(record.externals)}
-        for earlier in self.segments:
-            if earlier.stop <= segment.start:
-                boundary.update((_node(record, i), i) for i in earlier.outputs)
-        return cut_out(tuple(_node(record, i) for i in segment.outputs), boundary)
+        return graph_of(self.record, self.segments, segment)
+
+
+class _Resized(Variant):
+    """As another one, for arguments of other lengths; its record is made when somebody asks for it."""
+
+    def __init__(self, like: Variant, sized: SizedRecord, values: tuple[int, ...]) -> None:
+        self._sized, self._values = sized, values
+        self._begin(like.found, like.segments, like._compile)
+
+    @cached_property
+    def record(self) -> Record:
+        return self._sized.record(self._values)
+
+    @property
+    def outline(self) -> Record:
+        return self._sized.outline(self._values)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        return self._values
+
+    @property
+    def sized(self) -> SizedRecord | None:
+        return self._sized
+
+
+def compile_segment(
+    compile: Compile, segments: tuple[Segment, ...], segment: Segment, record: Record
+) -> tuple[Program, tuple[int, ...]]:
+    """The Program of a segment of `record`, and the refs of the values it reads."""
+    graph, reads = graph_of(record, segments, segment)
+    inputs_of = {ref: position for position, ref in enumerate(reads)}
+    updates = {
+        segment.outputs.index(step): inputs_of[external_ref(external)]
+        for step, external in record.updates().items()
+        if step in segment.outputs and external_ref(external) in inputs_of
+    }
+    return compile(graph, updates), reads
+
+
+def graph_of(
+    record: Record, segments: tuple[Segment, ...], segment: Segment
+) -> tuple[Graph, tuple[int, ...]]:
+    """A segment of `record` as a Graph, and the refs of its inputs."""
+    boundary = {e.node: external_ref(i) for i, e in enumerate(record.externals)}
+    for earlier in segments:
+        if earlier.stop <= segment.start:
+            boundary.update((_node(record, i), i) for i in earlier.outputs)
+    return cut_out(tuple(_node(record, i) for i in segment.outputs), boundary)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

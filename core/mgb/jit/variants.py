@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import forking
@@ -17,7 +17,7 @@ _FEWEST, _MOST, _STEPS = 8, 256, 1 << 15
 
 def most_like(variant: Variant) -> int:
     """How many variants as long as this one are kept."""
-    return min(_MOST, max(_FEWEST, _STEPS // len(variant.record.entries)))
+    return min(_MOST, max(_FEWEST, _STEPS // variant.steps))
 
 
 class Variants:
@@ -45,6 +45,17 @@ class Variants:
     def oldest(self) -> Variant:
         """The oldest of all."""
         return self._kept[0][1]
+
+    def resized(self, leaves: Sequence[Any]) -> Variant | None:
+        """A variant for arguments of other lengths, made of one that follows lengths."""
+        asked: list[Any] = []
+        for _, variant in self._kept[::-1]:
+            if variant.sized is not None and variant.sized not in asked:
+                asked.append(variant.sized)
+                found = variant.resized(leaves)
+                if found is not None:
+                    return found
+        return None
 
     def keep(self, shapes: tuple[Any, ...], variant: Variant) -> None:
         """Add a variant, in place of one that is equal; drop the oldest where there are too many."""

@@ -25,9 +25,10 @@ from ..tensor import CONSTANT, Tensor, active_trace
 from .argument_specs import stand_ins
 from .arguments import key_of, shapes_of
 from .belongings import Belongings
-from .call import MISS, CompiledCall, Recorded
+from .call import CompiledCall, Recorded
 from .captured import Captured
 from .environment import Observer
+from .guard import MISS
 from .guards import Constants
 from .record import External, Given, Literal, Ref
 from .results import results_of

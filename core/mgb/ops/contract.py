@@ -18,6 +18,7 @@ from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..libraries import Rule
 from ..memory import empty
+from ..sizes import broadcast
 from ..tensor import Tensor
 from .declare import NUMERIC, declare
 from .eager import windows
@@ -41,10 +42,9 @@ def _matmul_infer(a: Spec, b: Spec, transpose_a: bool = False, transpose_b: bool
     right = _swapped(b.shape) if transpose_b else b.shape
     if min(len(left), len(right)) < 2 or left[-1] != right[-2]:
         raise ShapeError(f"matmul: {left} and {right} do not multiply: the inner lengths differ")
-    try:
-        batch = np.broadcast_shapes(left[:-2], right[:-2])
-    except ValueError:
-        raise ShapeError(f"matmul: the leading axes of {left} and {right} do not broadcast") from None
+    batch = broadcast((left[:-2], right[:-2]))
+    if batch is None:
+        raise ShapeError(f"matmul: the leading axes of {left} and {right} do not broadcast")
     return Spec((*batch, left[-2], right[-1]), a.dtype)
 
 

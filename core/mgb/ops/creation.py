@@ -13,6 +13,7 @@ from .. import dtypes
 from ..apply import literal
 from ..errors import ShapeError
 from ..ir import Spec
+from ..sizes import Size, whole
 from ..tensor import Tensor
 from .layout import broadcast_to
 from .primitives import cast, eq, iota
@@ -23,10 +24,10 @@ Shape = int | Sequence[int]
 def as_shape(shape: Any) -> tuple[int, ...]:
     """`shape`, given as an integer, a sequence or an integer Tensor, as a tuple."""
     if isinstance(shape, (tuple, list)):
-        return tuple(map(int, shape))
+        return tuple(map(whole, shape))
     if isinstance(shape, (Tensor, np.ndarray)) and shape.ndim:
         return tuple(shape.tolist())
-    return (operator.index(shape),)
+    return (whole(shape) if type(shape) is Size else operator.index(shape),)
 
 
 def is_single(number: Any) -> bool:
@@ -110,7 +111,7 @@ def arange(
     if by == 0:
         raise ValueError("arange: step is 0")
     wanted = dtypes.as_dtype(dtype)
-    count = max(0, int(np.ceil((last - first) / by)))
+    count = max(0, _steps(last - first, by))
     places = iota(shape=(count,), dtype=wanted, device=_device(device))
     if isinstance(step, Tensor) or step != 1:
         places = cast(places * _term(step, wanted), dtype=wanted)
@@ -119,15 +120,22 @@ def arange(
     return places
 
 
+def _steps(way: Any, by: Any) -> int:
+    """``ceil(way / by)``, followed where `way` is a size."""
+    steps: int = -(-way // by) if type(way) is Size and type(by) is int else int(np.ceil(way / by))
+    return steps
+
+
 def _term(number: Any, dtype: np.dtype[Any]) -> Any:
     """A Tensor stays one, since its value may differ from call to call; that of integers gets `dtype`."""
     return cast(number, dtype=dtype) if getattr(number, "dtype", None) in dtypes.INTEGERS else number
 
 
 def _length(name: str, length: Any) -> int:
-    if int(length) < 0:
+    count: int = whole(length)
+    if count < 0:
         raise ShapeError(f"{name}: a length of {length} is negative")
-    return int(length)
+    return count
 
 
 def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: str | None = None) -> Tensor:

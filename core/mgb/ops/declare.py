@@ -14,6 +14,7 @@ from .. import dtypes
 from ..apply import apply
 from ..errors import ConversionError, ShapeError
 from ..ir import Kind, Op, Spec
+from ..sizes import broadcast
 from ..tensor import Tensor
 from ..tracing import graph_of
 
@@ -208,13 +209,11 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     ShapeError
         The shapes do not broadcast; the message names the op and every shape.
     """
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
+    shape = broadcast(shapes)
+    if shape is None:
         listed = " and ".join(map(str, shapes))
-        raise ShapeError(
-            f"{name}: bad input shape for polyadic operator: {listed} do not broadcast"
-        ) from None
+        raise ShapeError(f"{name}: bad input shape for polyadic operator: {listed} do not broadcast")
+    return shape
 
 
 def _infer(name: str, result: Callable[[Dtypes], np.dtype[Any]]) -> Callable[..., Spec]:

@@ -11,6 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..apply import literal, number
 from ..errors import ShapeError
+from ..sizes import Size, count, indices
 from ..tensor import Tensor
 from .declare import broadcast_shapes
 from .index import index_get, index_set, slice_set
@@ -165,7 +166,7 @@ def _plan(x: Tensor, key: Any) -> Plan:
             slices = slices or bounded
             chosen = _range(item, given[axis])
             window.append(chosen)
-            lengths.append((position, len(range(*chosen))))
+            lengths.append((position, count(*chosen)))
         elif isinstance(item, Tensor):
             arrays[axis] = item
             window.append((0, given[axis], 1))
@@ -176,7 +177,7 @@ def _plan(x: Tensor, key: Any) -> Plan:
             window.append((start, start + 1, 1))
             fixed.append((position, axis))
     if not arrays:
-        inner = tuple(len(range(*w)) for w in window)
+        inner = tuple(count(*w) for w in window)
         shape = tuple(d for _, d in lengths)
         return Plan(wide, tuple(window), (), (), 0, inner, shape, slices, reshapes)
     place, inner, shape = _with_arrays(tuple(window), arrays, fixed, lengths)
@@ -194,7 +195,7 @@ def _with_arrays(
 
     NumPy's rule: the axes of arrays side by side stand in their place, those of others in front.
     """
-    inner = tuple(len(range(*w)) for w in window)
+    inner = tuple(count(*w) for w in window)
     together = fixed[-1][0] - fixed[0][0] + 1 == len({p for p, _ in fixed})
     place = sum(i not in arrays for i in range(fixed[0][1])) if together else 0
     before = sum(p < fixed[0][0] for p, _ in lengths) if together else 0
@@ -230,7 +231,7 @@ def _part(x: Tensor, part: Any) -> Any:
     """One part of a key: None, Ellipsis, a slice, an int or a Tensor."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
-    if type(part) is int:
+    if type(part) is int or type(part) is Size:
         return part
     if isinstance(part, Tensor):
         return _index_array(x, part)
@@ -282,8 +283,8 @@ def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
 
 
 def _range(item: slice, length: int) -> tuple[int, int, int]:
-    start, stop, step = item.indices(length)
-    return (start, stop, step) if len(range(start, stop, step)) else (0, 0, 1)
+    start, stop, step = indices(item, length)
+    return (start, stop, step) if count(start, stop, step) else (0, 0, 1)
 
 
 def _checked(index: int, axis: int, length: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import ConversionError, ShapeError
 from ..ir import Kind, Op, Spec
+from ..sizes import count
 from ..tensor import Tensor
 from .creation import along, zeros_like
 from .declare import broadcast_shapes, declare, normalize_axis
@@ -132,7 +133,7 @@ index_add = declare(Op("index_add", Kind.OPAQUE, _put_infer, _add, _add_grad, pr
 
 
 def _slice_set_infer(x: Spec, value: Spec, window: Window) -> Spec:
-    shape = tuple(len(range(*w)) for w in window)
+    shape = tuple(count(*w) for w in window)
     if broadcast_shapes("slice_set", value.shape, shape) != shape:
         raise ShapeError(f"slice_set: a value of shape {value.shape} does not broadcast to {shape}")
     return Spec(x.shape, x.dtype)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
+from ..sizes import broadcast, count
 from ..tensor import Tensor
 from .declare import SAME, declare
 
@@ -51,11 +52,7 @@ transpose = declare(
 
 
 def _broadcast_infer(x: Spec, shape: Shape) -> Spec:
-    try:
-        fits = np.broadcast_shapes(x.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if broadcast((x.shape, shape)) != shape:
         raise ShapeError(f"broadcast_to: {x.shape} does not broadcast to {shape}")
     return Spec(shape, x.dtype)
 
@@ -90,7 +87,7 @@ def slices(window: Window) -> tuple[slice, ...]:
 def _slice_infer(x: Spec, window: Window) -> Spec:
     if len(window) != x.ndim:
         raise ShapeError(f"slice: {len(window)} ranges for {x.ndim} axes")
-    return Spec(tuple(len(range(a, b, step)) for a, b, step in window), x.dtype)
+    return Spec(tuple(count(a, b, step) for a, b, step in window), x.dtype)
 
 
 #: ``slice(x, window=)``: basic indexing with a range along each axis.

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..ir import Kind, Op, Spec
+from ..sizes import same_shape
 from ..tensor import Tensor
 from .declare import INTEGER, NUMERIC, SAME, Typing, declare
 from .layout import broadcast_to, reshape
@@ -141,7 +142,7 @@ def _prod_grad(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
 
 def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Undo a broadcast: sum `g` over the axes along which `shape` was stretched."""
-    if g.shape == shape:
+    if same_shape(g.shape, shape):
         return g
     lead = g.ndim - len(shape)
     axis = tuple(i for i, d in enumerate(g.shape) if i < lead or (d != 1 and shape[i - lead] == 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..apply import apply
 from ..ir import Graph, Kind, Node
+from ..sizes import same_shape
 from ..tensor import Tensor
 from .reshapes import merged_reshape
 from .rewrite import inputs_of, rewrite, shaped, stretches
@@ -23,7 +24,7 @@ def _delay(node: Node, *values: Tensor) -> Tensor | None:
         return merged_reshape(values[0], node.spec.shape)
     if node.op.name == "broadcast_to":
         source = _source(values[0])
-        if source is not values[0] or source.shape == node.spec.shape:
+        if source is not values[0] or same_shape(source.shape, node.spec.shape):
             return shaped(source, node.spec.shape)
         return None
     if node.op.kind is not Kind.ELEMENTWISE:
@@ -46,4 +47,4 @@ def _source(value: Tensor) -> Tensor:
 def _implicit(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
     """Does NumPy stretch `small` to `large`, but for leading axes of length 1?"""
     lead = max(0, len(small) - len(large))
-    return set(small[:lead]) <= {1} and stretches(small[lead:], large)
+    return all(d == 1 for d in small[:lead]) and stretches(small[lead:], large)

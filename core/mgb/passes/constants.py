@@ -10,7 +10,8 @@ from ..apply import evaluate
 from ..ir import CONST, Graph, Kind, Node, const_node
 from ..ops.declare import op_of
 from ..ops.layout import broadcast_to
-from .rewrite import with_inputs
+from ..sizes import is_sized
+from .rewrite import constant_of, with_inputs
 
 #: Constants of this many elements or more are computed when the program runs: they would bloat the graph.
 LARGE = 1024
@@ -26,10 +27,12 @@ def fold_constants(graph: Graph, below: int = LARGE) -> Graph:
 
     def visit(node: Node, *inputs: Node) -> Node:
         copy = with_inputs(node, inputs)
-        if not inputs or node.op.kind not in _FOLDED or node.spec.size >= below or _value(copy) is not None:
+        if not inputs or node.op.kind not in _FOLDED or _value(copy) is not None:
             return copy
+        if is_sized(node.spec.shape):
+            return _number(copy)
         values = [_value(i) for i in inputs]
-        if any(v is None for v in values):
+        if any(v is None for v in values) or node.spec.size >= below:
             return copy
         return _constant(evaluate(node.op, values, dict(node.params)), node)
 
@@ -39,9 +42,21 @@ def fold_constants(graph: Graph, below: int = LARGE) -> Graph:
 def _value(node: Node) -> Any | None:
     if node.op is CONST:
         return node.params["value"]
+    if is_sized(node.spec.shape):
+        return None
     if node.op is _BROADCAST and node.inputs[0].op is CONST and node.inputs[0].spec.size == 1:
         return np.broadcast_to(node.inputs[0].params["value"], node.spec.shape)
     return None
+
+
+def _number(node: Node) -> Node:
+    """`node`, whose lengths are followed, as one number that is broadcast, where each operand is one."""
+    numbers = [constant_of(i) for i in node.inputs] if node.op.kind is Kind.ELEMENTWISE else [None]
+    if any(number is None for number in numbers):
+        return node
+    value = evaluate(node.op, [np.asarray(number) for number in numbers], dict(node.params))
+    one = const_node(value, node.spec.dtype, node.spec.device)
+    return Node(_BROADCAST, (one,), {"shape": node.spec.shape}, node.spec, node.source)
 
 
 def _constant(value: Any, node: Node) -> Node:

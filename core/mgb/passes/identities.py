@@ -13,6 +13,7 @@ from ..apply import apply
 from ..dtypes import FLOATS
 from ..ir import INPUT, Graph, Kind, Node
 from ..ops.declare import OPS
+from ..sizes import same_shape
 from ..tensor import Tensor
 from .rewrite import Rule, by_name, constant_of, full, inputs_of, node_of, rewrite, shaped
 
@@ -108,9 +109,9 @@ def _log_of_sum(_node: Node, x: Tensor) -> Tensor | None:
     powers = inputs_of(a, "exp"), inputs_of(b, "exp")
     if powers[0] and powers[1]:
         return _named("logaddexp", powers[0][0], powers[1][0])
-    if _is(a, 1) and x.shape == b.shape:
+    if _is(a, 1) and same_shape(x.shape, b.shape):
         return _named("log1p", b)
-    return _named("log1p", a) if _is(b, 1) and x.shape == a.shape else None
+    return _named("log1p", a) if _is(b, 1) and same_shape(x.shape, a.shape) else None
 
 
 def _log_of_product(_node: Node, x: Tensor) -> Tensor | None:

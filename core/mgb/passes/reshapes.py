@@ -12,6 +12,7 @@ from ..apply import apply
 from ..ir import Graph, Kind, Node
 from ..ops.layout import broadcast_to
 from ..ops.primitives import iota
+from ..sizes import same_shape
 from ..tensor import Tensor
 from ..tracing import copy_node
 from .rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite, value_of
@@ -101,7 +102,7 @@ def _before(value: Tensor) -> Tensor | None:
 def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Tensor | None:
     """`value` in `shape`, its axes of length 1 moved; None if a reshape would come to stand behind an op."""
     node = node_of(value)
-    if value.shape == shape:
+    if same_shape(value.shape, shape):
         return value
     if inner := inputs_of(value, "reshape"):
         return reshaped(inner[0], shape)
@@ -116,7 +117,7 @@ def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Te
             return None
         operands.append(found)
     found = apply(node.op, *operands, **node.params)
-    return found if found.shape == shape else None  # of operands without axes nothing gets one
+    return found if same_shape(found.shape, shape) else None  # of operands without axes nothing gets one
 
 
 # shapes whose axes longer than 1 agree

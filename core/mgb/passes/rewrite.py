@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ir import CONST, Graph, Kind, Node, Spec
 from ..ops.layout import broadcast_to, reshape
+from ..sizes import same_shape
 from ..tensor import ACTIVE, Tensor, wrap
 from ..tracing import Builder, copy_node, rebuild
 
@@ -100,12 +101,12 @@ def shaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     """`value` in `shape`: axes of length 1 may come and go, then it is stretched."""
     if value.ndim > len(shape):
         value = reshape(value, shape=value.shape[value.ndim - len(shape) :])
-    return value if value.shape == shape else broadcast_to(value, shape=shape)
+    return value if same_shape(value.shape, shape) else broadcast_to(value, shape=shape)
 
 
 def reshaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     """`value` with its elements in `shape`."""
-    return value if value.shape == shape else reshape(value, shape=shape)
+    return value if same_shape(value.shape, shape) else reshape(value, shape=shape)
 
 
 def stretches(small: tuple[int, ...], large: tuple[int, ...]) -> bool:

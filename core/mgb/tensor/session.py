@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .. import config
-from ..ir import Op
+from ..ir import Op, Spec
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -27,6 +27,9 @@ class Session:
 
     #: Is it a trace, of which what Python sees now may be taken for what it would see later?
     replays = False
+
+    #: What gives the type of a Tensor with lengths that are followed; None: shapes are plain.
+    spec_of: Callable[[Tensor], Spec] | None = None
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""

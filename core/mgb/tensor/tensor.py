@@ -102,6 +102,9 @@ class Tensor:
     @property
     def spec(self) -> Spec:
         """Shape, dtype and device together."""
+        session = ACTIVE.get()
+        if session is not None and session.spec_of is not None:
+            return session.spec_of(self)
         if self._spec is None:
             self._spec = Spec(self._data.shape, self._data.dtype, self._device)
         return self._spec
@@ -113,8 +116,11 @@ class Tensor:
         mgb's own code always gets the tuple, and so does everyone for a Tensor without axes.
         """
         session = ACTIVE.get()
-        if session is not None and session.symbolic_shape and not _called_by_mgb() and self.ndim:
-            return session.shape_of(self)  # type: ignore[return-value]
+        if session is not None:
+            if session.spec_of is not None:
+                return session.spec_of(self).shape
+            if session.symbolic_shape and not _called_by_mgb() and self.ndim:
+                return session.shape_of(self)  # type: ignore[return-value]
         return self._data.shape if self._data is not None else self.spec.shape  # as below, without a call
 
     @property
@@ -167,6 +173,9 @@ class Tensor:
 
     @property
     def _tuple_shape(self) -> tuple[int, ...]:
+        session = ACTIVE.get()
+        if session is not None and session.spec_of is not None:
+            return session.spec_of(self).shape
         shape: tuple[int, ...] = self._data.shape if self._data is not None else self.spec.shape
         return shape
 

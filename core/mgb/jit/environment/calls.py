@@ -179,7 +179,10 @@ def module_facts(watch: Observer, module: Module) -> None:
             continue
         for base in kind.__mro__[: kind.__mro__.index(Module)]:
             for name, value in vars(base).items():
-                if isinstance(value, FunctionType | staticmethod | classmethod | property) and name not in _UNCALLED:
+                if (
+                    isinstance(value, FunctionType | staticmethod | classmethod | property)
+                    and name not in _UNCALLED
+                ):
                     class_fact(watch, kind, name)
         class_fact(watch, kind, "__call__")
 
@@ -188,10 +191,8 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
     every = [*args, *kwargs.values()]
     if kind in known.PURE_TYPES:
         if kind is type and len(args) == 1:
-            if (
-                (is_heap(type(args[0]))
-                and not isinstance(args[0], Tensor))
-                or isinstance(args[0], known.CONTAINERS)
+            if (is_heap(type(args[0])) and not isinstance(args[0], Tensor)) or isinstance(
+                args[0], known.CONTAINERS
             ):
                 watch.guard_kind(args[0])
             return None

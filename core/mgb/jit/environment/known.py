@@ -79,8 +79,8 @@ def is_library_code(code: CodeType) -> bool:
     """Is it Python's own, made by it, or a plugin's?"""
     file = code.co_filename
     return (
-        (file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file) or "/mgb_" in file
-    )
+        file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file
+    ) or "/mgb_" in file
 
 
 def is_heap(kind: type) -> bool:

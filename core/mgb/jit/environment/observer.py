@@ -87,7 +87,9 @@ class Observer:
         self._closures: dict[int, list[FunctionType]] = {}  # by the id of the code
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
-        self.unaccounted: dict[int, list[Any]] = {}  # by the id of an array: reads of it that no op accounts for
+        self.unaccounted: dict[
+            int, list[Any]
+        ] = {}  # by the id of an array: reads of it that no op accounts for
         self._net = arming.Net(self._started)
 
     @staticmethod
@@ -140,7 +142,9 @@ class Observer:
         self.pending.clear()
         self.unaccounted.clear()
         self._latest = None
-        self._found = {k: (s, v if isinstance(v, weakref.ref) else _reference(v)) for k, (s, v) in self._found.items()}
+        self._found = {
+            k: (s, v if isinstance(v, weakref.ref) else _reference(v)) for k, (s, v) in self._found.items()
+        }
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""

@@ -190,7 +190,9 @@ def _class_fact(watch: Observer, kind: type, asked: str) -> None:
             watch.guard(Object(Held(kind)), "lacks", asked)
         return
     source: Source = Object(Held(kind))
-    if isinstance(raw, FunctionType | property) and not hasattr(type(lookup(type(kind), asked)[0]), "__set__"):
+    if isinstance(raw, FunctionType | property) and not hasattr(
+        type(lookup(type(kind), asked)[0]), "__set__"
+    ):
         watch.found(Attribute(source, asked), raw)  # read through the class it is itself
         return
     for base in kind.__mro__[: kind.__mro__.index(owner)]:

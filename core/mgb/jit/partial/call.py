@@ -16,7 +16,8 @@ from ...executor import Program
 from ...ir import Spec
 from ...ops.primitives import cast
 from ...tensor import Tensor, wrap
-from ..call import MISS, CompiledCall
+from ..call import CompiledCall
+from ..guard import MISS
 from ..tree import LEAF, Structure
 from ..variant import Compile, Variant, cut_out
 from .cut import without

@@ -15,9 +15,9 @@ from ...tensor import active_trace
 from .. import reasons
 from ..arguments import key_of, names_of
 from ..binding import Bindable
-from ..call import MISS
 from ..environment import Observer
 from ..explain import explain, explain_program
+from ..guard import MISS
 from ..inspection import Inspectable
 from ..kept import Kept, compiler_of
 from ..profiling.profilable import Profilable
@@ -166,10 +166,11 @@ class partial_trace(Bindable, Inspectable, Profilable):
         return PartialCall(self._note(leaves, args, kwargs), leaves, self._compiler, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
-        session = PartialRecording(leaves, Observer(leaves, refuses=True), symbolic_shape=self.symbolic_shape)
+        observer = Observer(leaves, refuses=True)
+        session = PartialRecording(leaves, observer, symbolic_shape=self.symbolic_shape)
         modules = [value for value in leaves if hasattr(value, "forward")]
         session.surround(self._is_method_of())
-        body = functools.partial(session.observer.run, self.__wrapped__, *args, **kwargs)
+        body = functools.partial(observer.run, self.__wrapped__, *args, **kwargs)
         return note(session, body, modules)
 
     def _reason_of(

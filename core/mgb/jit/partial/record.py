@@ -13,7 +13,7 @@ from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
 from ..environment import Observer
-from ..record import END, Entry, External, Given, Record, Ref, external_ref
+from ..record import END, Entry, External, Given, Literal, Record, Ref, external_ref
 from ..results import results_of
 from ..tree import Structure, flatten
 from ..unrun import UnrunRecording
@@ -290,7 +290,8 @@ def _backward(record: Record, results: _Results, external_of: dict[Any, int]) ->
     ref_of.update((entry.node, step) for step, entry in enumerate(record.entries) if entry.node is not None)
     gradients = tuple(record.node(ref) for ref in results.gradients.values())
     arriving = {record.node(step): step for step in results.arriving}
-    held = {*(e.node for e in record.externals), *(record.node(r) for r in results.refs if r is not None)}
+    held = {e.node for e in record.externals}
+    held |= {record.node(ref) for ref in results.refs if isinstance(ref, int | Literal)}
     found = values_to_keep(gradients, list(arriving), held)
     kept = {node: ref_of[node] for node in sorted(found, key=ref_of.__getitem__)}  # alike calls are equal
     graph, refs = cut_out(gradients, {**kept, **arriving})

@@ -15,7 +15,7 @@ from ...errors import NothingProfiledError, ProfilingOffError
 from ...executor import Options, Program
 from ...executor.profile import PROFILED, CallProfile
 from ...forking import cached_property
-from ..call import MISS
+from ..guard import MISS
 from ..statistics import Statistics
 from .chrome import save
 from .debug import Ladder, level

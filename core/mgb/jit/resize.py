@@ -1,0 +1,183 @@
+"""Records whose sizes are followed: one recorded call gives the record for arguments of other lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import forking
+from ..executor import Program
+from ..executor.resized import spec_at
+from ..ir import Node, Spec, input_node
+from ..sizes import Lengths, Sizes, checker, fixed, is_sized
+from ..tensor import Tensor
+from .record import Entry, Record
+
+#: What has axes whose lengths are followed.
+ARRAYS = (Tensor, np.ndarray)
+
+#: One for each axis of the arguments of a call, in order.
+Values = tuple[int, ...]
+#: A program, and the refs of the values it reads.
+Compiled = tuple[Program, tuple[int, ...]]
+
+#: Programs of a segment that are kept to be resized, the newest: each serves lengths that meet its guards.
+_PROGRAMS = 8
+
+
+class Followed:
+    """The lengths of the arguments of a call while it is recorded.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments.
+
+    Attributes
+    ----------
+    sizes : Sizes
+    shapes : dict
+        The shape of each argument that is a Tensor, by its place.
+    """
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self._given, self._ranks = lengths_of(leaves), ranks_of(leaves)
+        self.sizes = Sizes(self._given)
+        letters = iter(self.sizes.letters)
+        self.shapes = {
+            place: tuple([next(letters) for _ in shape_of(leaf)])
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, ARRAYS)
+        }
+        last = {id(leaf): place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
+        for place, leaf in enumerate(leaves):  # one Tensor in several places has one shape
+            if isinstance(leaf, Tensor):
+                self.shapes[place] = self.shapes[last[id(leaf)]]
+
+    def fix(self) -> None:
+        """Every length decides what comes now."""
+        fixed(self.sizes.letters)
+
+    def end(self, record: Record) -> None:
+        """`record` is whole: make it plain, and keep with it how it is for other lengths."""
+        self.sizes.close()
+        if not self._given:
+            return
+        sized = SizedRecord(record, self.sizes, self._ranks)
+        plain_record = sized.record(self._given)
+        record.entries, record.externals = plain_record.entries, plain_record.externals
+        record.sized, record.lengths = sized, self._given
+
+
+def shape_of(leaf: Any) -> tuple[int, ...]:
+    """The plain shape of a Tensor or an array."""
+    shape: tuple[int, ...] = leaf._tuple_shape if isinstance(leaf, Tensor) else leaf.shape
+    return shape
+
+
+def lengths_of(leaves: Sequence[Any]) -> Values:
+    """The lengths of the axes of the Tensors among `leaves`."""
+    return tuple([d for leaf in leaves if isinstance(leaf, ARRAYS) for d in shape_of(leaf)])
+
+
+def ranks_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
+    """The number of axes of each Tensor among `leaves`; None for what is none."""
+    return tuple([leaf.ndim if isinstance(leaf, ARRAYS) else None for leaf in leaves])
+
+
+class SizedRecord:
+    """What was recorded, for all lengths of arguments that meet the guards of the body.
+
+    Parameters
+    ----------
+    record : Record
+        Its specs and parameters hold sizes.
+    sizes : Sizes
+        Of them.
+    ranks : tuple
+        Of the arguments; see `ranks_of`.
+    """
+
+    def __init__(self, record: Record, sizes: Sizes, ranks: tuple[int | None, ...]) -> None:
+        self._record, self._sizes, self._ranks = replace(record), sizes, ranks
+        self._fits = checker(sizes)
+        self._compiled: dict[Any, tuple[Compiled, ...]] = {}  # by segment, the newest first
+        self._lock = forking.lock()
+
+    def values(self, leaves: Sequence[Any]) -> Values | None:
+        """The lengths of the arguments of a call, if its body would do with these what was recorded."""
+        if ranks_of(leaves) != self._ranks:
+            return None
+        values = lengths_of(leaves)
+        return values if self._fits(values) else None
+
+    def program(self, segment: Any, values: Values, compile: Callable[[Record], Compiled]) -> Compiled:
+        """The program of a segment for arguments of these lengths, and the refs of what it reads.
+
+        Parameters
+        ----------
+        segment : Segment
+        values : tuple of int
+        compile : callable
+            What compiles it, from a record.
+        """
+        for program, reads in self._compiled.get(segment, ()):
+            found = program.resized(values)
+            if found is not None:
+                return found, reads
+        sizes = Sizes(values, prints=True)
+        program, reads = compile(self.record(sizes.letters))
+        sizes.close()
+        with self._lock:
+            known = self._compiled.get(segment, ())
+            self._compiled[segment] = ((program, reads), *known)[:_PROGRAMS]
+        return program, reads
+
+    def outline(self, values: Values) -> Record:
+        """As `record`, but for the entries, whose lengths are not for use."""
+        at = Lengths(self._sizes, values)
+        externals = [
+            replace(e, node=input_node(spec_at(e.node.spec, at), e.source)) if e.leaf is not None else e
+            for e in self._record.externals
+        ]
+        return replace(self._record, externals=externals)
+
+    def record(self, values: Sequence[Any]) -> Record:
+        """The record for arguments of these lengths, which may be sizes as well."""
+        at = Lengths(self._sizes, values)
+        specs: dict[int, Spec] = {}
+        nodes: dict[Node, Node] = {}
+
+        def spec_of(spec: Spec) -> Spec:
+            found = specs.get(id(spec))
+            if found is None:
+                sized = is_sized(spec.shape)
+                found = specs[id(spec)] = replace(spec, shape=at(spec.shape)) if sized else spec
+            return found
+
+        def node_of(node: Node) -> Node:
+            spec, params = spec_of(node.spec), at(node.params) if is_sized(node.params) else node.params
+            inputs = tuple([nodes.get(i, i) for i in node.inputs])
+            if spec is not node.spec or params is not node.params or inputs != node.inputs:
+                nodes[node] = node = Node(node.op, inputs, params, spec, node.source)
+            return node
+
+        externals = [replace(e, node=node_of(e.node)) for e in self._record.externals]
+        entries = [_with_node(e, node_of) for e in self._record.entries]
+        statics = dict.fromkeys(self._record.statics)
+        return replace(
+            self._record,
+            entries=entries, externals=externals, statics=statics, sized=self, lengths=tuple(values),
+        )  # fmt: skip
+
+
+def _with_node(entry: Entry, node_of: Callable[[Node], Node]) -> Entry:
+    if entry.node is None:
+        return entry
+    node = node_of(entry.node)
+    if node is entry.node:
+        return entry
+    return Entry(entry.op, entry.args, dict(node.params), node, entry.source, entry.required)

@@ -1,0 +1,302 @@
+"""Arguments of new shapes: one record serves them, and every result is that of eager code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import mgb
+import mgb.functional as F
+import mgb.module as M
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgb import Tensor, optimizer
+from mgb.autodiff import GradManager
+from mgb.executor import kernels
+from mgb.jit import trace
+
+WAYS = [{}, {"without_host": True}, {"symbolic": True}, {"without_host": True, "opt_level": 1}]
+
+
+def array(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+# bodies that use lengths in every way there is
+
+
+def half(x: Tensor) -> Tensor:
+    return x[: x.shape[0] // 2] * 2.0
+
+
+def folded(x: Tensor) -> Tensor:
+    n, m = x.shape
+    return x.reshape(m, n).sum(axis=0) if n % 2 else x.reshape(-1) + 1.0
+
+
+def mean_by_hand(x: Tensor) -> Tensor:
+    return x.sum() / max(1, x.shape[0])
+
+
+def scaled(x: Tensor) -> Tensor:
+    return x * (1.0 / (1 + len(x))) + math.sqrt(x.shape[1])
+
+
+def branches(x: Tensor) -> Tensor:
+    return x + 1.0 if x.shape[0] > 3 else x * 2.0
+
+
+def looked_up(x: Tensor) -> Tensor:
+    return x * {2: 5.0, 3: 7.0}.get(x.shape[0], 1.0)
+
+
+def named(x: Tensor) -> Tensor:
+    return x * float(f"{x.shape[0]}") + int(str(x.shape[1]))
+
+
+def looped(x: Tensor) -> Tensor:
+    total = x * 0.0
+    for i in range(x.shape[0]):
+        total = total + float(i)
+    return total
+
+
+def rows(x: Tensor) -> Tensor:
+    total = F.zeros(x.shape[1:])
+    for row in x:
+        total = total + row
+    return total
+
+
+def places(x: Tensor) -> Tensor:
+    return x + F.arange(x.shape[0]).reshape(-1, 1) + F.arange(0, x.shape[1], 2).sum()
+
+
+def squares(x: Tensor) -> Tensor:
+    return x * x if x.shape[0] == x.shape[1] else x + x.size
+
+
+def with_array(x: Tensor) -> Tensor:
+    return x @ F.ones((x.shape[1], x.shape[0])) - F.full((x.shape[0], 1), 2.0)
+
+
+def last(x: Tensor) -> Tensor:
+    return x[-1] + x[x.shape[0] - 1, 0] if x.shape[0] and x.shape[1] else x.sum()
+
+
+def joined(x: Tensor) -> Tensor:
+    return F.concat([x, x[:1], x * 2.0], axis=0).transpose(1, 0)
+
+
+def parts(x: Tensor) -> Tensor:
+    return sum(F.split(x, min(2, x.shape[0]), axis=0)[0].sum() for _ in range(2)) if x.shape[0] else x.sum()
+
+
+def stretched(x: Tensor) -> Tensor:
+    y = F.broadcast_to(x.sum(axis=0, keepdims=True), x.shape)
+    return F.softmax(y + x, axis=1) if x.shape[1] else y
+
+
+def kept_length(x: Tensor) -> Tensor:
+    n = x.shape[0]
+    return F.concat([x, F.zeros((n, n))], axis=1).mean() if n else x.sum()
+
+
+def deviations(x: Tensor) -> Tensor:
+    return (x - x.mean(axis=0)) / (x.std(axis=0) + 1.0) if x.shape[0] else x
+
+
+BODIES: list[Callable[[Tensor], Any]] = [
+    half, folded, mean_by_hand, scaled, branches, looked_up, named, looped, rows, places, squares, with_array,
+    last, joined, parts, stretched, kept_length, deviations,
+]  # fmt: skip
+
+LENGTHS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 16]), st.sampled_from([0, 1, 2, 3, 4, 16])
+SHAPES = st.lists(st.tuples(*LENGTHS), min_size=3, max_size=7)
+
+
+def follows_eager(
+    body: Callable[..., Any], traced: Any, calls: Sequence[tuple[np.ndarray[Any, Any], ...]]
+) -> None:
+    for arrays in calls:
+        wanted = body(*map(mgb.tensor, arrays)).numpy()
+        found = traced(*map(mgb.tensor, arrays)).numpy()
+        assert found.shape == wanted.shape and found.dtype == wanted.dtype, [a.shape for a in arrays]
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5, err_msg=str(arrays[0].shape))
+
+
+@pytest.mark.parametrize("options", WAYS[:2], ids=str)
+@pytest.mark.parametrize("body", BODIES)
+@settings(max_examples=2, deadline=None)
+@given(shapes=SHAPES)
+def test_bodies_that_use_lengths_are_never_stale(
+    body: Callable[[Tensor], Any], options: dict[str, Any], shapes: list[tuple[int, int]]
+) -> None:
+    traced = trace(body, **options)
+    follows_eager(body, traced, [(array(*shape, seed=i),) for i, shape in enumerate(shapes)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", WAYS[:2], ids=str)
+@pytest.mark.parametrize("body", BODIES)
+@settings(max_examples=20, deadline=None)
+@given(shapes=SHAPES)
+def test_bodies_that_use_lengths_are_never_stale_in_many_orders(
+    body: Callable[[Tensor], Any], options: dict[str, Any], shapes: list[tuple[int, int]]
+) -> None:
+    traced = trace(body, **options)
+    follows_eager(body, traced, [(array(*shape, seed=i),) for i, shape in enumerate(shapes * 2)])
+
+
+@pytest.mark.parametrize("options", WAYS[:2], ids=str)
+@settings(max_examples=10, deadline=None)
+@given(lengths=st.lists(st.tuples(*[st.sampled_from([1, 2, 3, 4])] * 3), min_size=3, max_size=8))
+def test_lengths_that_meet_or_part(options: dict[str, Any], lengths: list[tuple[int, int, int]]) -> None:
+    def body(x: Tensor, y: Tensor) -> Tensor:
+        return (x + y).sum(axis=1) * y.mean()
+
+    traced = trace(body, **options)
+    calls = [
+        (array(n, m, seed=i), array(1 if k == 4 else n, m, seed=k)) for i, (n, m, k) in enumerate(lengths)
+    ]
+    follows_eager(body, traced, calls)
+
+
+# training
+
+
+def network() -> tuple[M.Module, Callable[[Tensor, Tensor], Tensor]]:
+    mgb.random.seed(3)
+    net = M.Sequential(M.Linear(6, 5), M.LayerNorm(5), M.ReLU(), M.Linear(5, 4))
+    adam, manager = optimizer.Adam(net.parameters(), lr=1e-2), GradManager().attach(net.parameters())
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        with manager:
+            loss = F.nn.cross_entropy(net(x), y)
+            manager.backward(loss)
+        adam.step().clear_grad()
+        return loss
+
+    return net, step
+
+
+def batches(sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    for seed, size in enumerate(sizes):
+        labels = np.random.default_rng(seed).integers(0, 4, size).astype(np.int32)
+        yield mgb.tensor(array(size, 6, seed=seed)), mgb.tensor(labels)
+
+
+@pytest.mark.parametrize("options", WAYS[:2], ids=str)
+def test_training_with_any_batch_size_is_eager_training(options: dict[str, Any]) -> None:
+    sizes = [8, 8, 12, 3, 64, 1, 6, 5, 4, 2, 100, 8, 33, 1]
+    (one, eager), (other, step) = network(), network()
+    traced = trace(step, **options)
+    for batch, same in zip(batches(sizes), batches(sizes), strict=True):
+        np.testing.assert_allclose(traced(*same).numpy(), eager(*batch).numpy(), rtol=1e-4, atol=1e-5)
+    for mine, its in zip(one.parameters(), other.parameters(), strict=True):
+        np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", WAYS[:2], ids=str)
+def test_hundreds_of_batch_sizes_are_one_record(options: dict[str, Any]) -> None:
+    _, step = network()
+    traced = trace(step, **options)
+    for batch in batches(range(40, 140)):
+        traced(*batch)
+    stats = traced.stats()
+    assert stats["records"] <= 2 and not stats["reasons"]
+    assert len(traced.variants()) <= 256
+
+
+@pytest.mark.parametrize("options", WAYS[:2], ids=str)
+def test_a_new_batch_size_compiles_nothing(options: dict[str, Any]) -> None:
+    _, step = network()
+    traced = trace(step, **options)
+    for batch in batches([16, 16, 16]):
+        traced(*batch)
+    before, seconds = kernels.stats(), traced.stats()["compile_seconds"]
+    for batch in batches([17, 19, 24, 31]):
+        traced(*batch)
+    assert kernels.stats() == before and traced.stats()["compile_seconds"] == seconds
+
+
+def test_the_body_is_skipped_for_new_lengths() -> None:
+    runs = []
+
+    @trace(without_host=True)
+    def double(x: Tensor) -> Tensor:
+        runs.append(x.shape[0] // 2)
+        return x[: x.shape[0] // 2] * 2.0
+
+    for n in (8, 10, 13, 64):
+        np.testing.assert_array_equal(double(mgb.tensor(array(n, 3))).numpy(), array(n, 3)[: n // 2] * 2)
+    assert len(runs) == 1
+
+
+def test_programs_of_other_lengths_show_their_own() -> None:
+    @trace(without_host=True)
+    def shifted(x: Tensor) -> Tensor:
+        return F.softmax(x + F.arange(x.shape[1]), axis=1)
+
+    for n in (8, 10):
+        shifted(mgb.tensor(array(n, n + 1)))
+    small, large = shifted.programs()
+    assert [s.shape for s in small.inputs + small.outputs] == [(8, 9)] * 2
+    assert [s.shape for s in large.inputs + large.outputs] == [(10, 11)] * 2
+    for program, shape in ((small, "8,9"), (large, "10,11")):
+        assert f"float32[{shape}]" in str(program.recorded) and f"float32[{shape}]" in str(program.simplified)
+        x = array(*map(int, shape.split(",")))
+        shifted_x = x + np.arange(x.shape[1], dtype=np.float32)
+        wanted = np.exp(shifted_x) / np.exp(shifted_x).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(program.run(x)[0], wanted, rtol=1e-5)
+
+
+def test_another_number_of_axes_or_dtype_is_another_record() -> None:
+    @trace(without_host=True)
+    def summed(x: Tensor) -> Tensor:
+        return x.sum(axis=0)
+
+    for value in (array(4, 3), array(5, 3), array(5), array(5, 3).astype(np.float64), array(2, 2, 2)):
+        np.testing.assert_allclose(
+            summed(mgb.tensor(value, dtype=value.dtype)).numpy(), value.sum(axis=0), 1e-5
+        )
+    assert summed.stats()["records"] == 4
+
+
+def test_an_argument_that_stands_twice_has_one_shape() -> None:
+    @trace(without_host=True)
+    def product(x: Tensor, y: Tensor) -> Tensor:
+        return (x * y).sum() + x.shape[0] - y.shape[0]
+
+    for n in (3, 5, 4):
+        x, y = mgb.tensor(array(n, seed=1)), mgb.tensor(array(n, seed=2))
+        np.testing.assert_allclose(product(x, x).numpy(), (array(n, seed=1) ** 2).sum(), rtol=1e-5)
+        np.testing.assert_allclose(product(x, y).numpy(), array(n, seed=1) @ array(n, seed=2), rtol=1e-5)
+
+
+def test_a_length_that_python_keeps_is_an_integer_for_others() -> None:
+    kept = []
+
+    @trace
+    def first(x: Tensor) -> Tensor:
+        kept.append(x.shape[0])
+        return x * 2.0
+
+    first(mgb.tensor(array(3, 2)))
+    (n,) = kept
+    assert n == 3 and n + 1 == 4 and list(range(n)) == [0, 1, 2] and np.zeros(n).shape == (3,)
+    assert F.ones((n, 2)).numpy().shape == (3, 2)
+    follows_eager(lambda x: x.reshape(-1, n), trace(lambda x: x.reshape(-1, n)), [(array(6),), (array(9),)])
+
+
+def test_what_a_result_is_has_plain_lengths() -> None:
+    @trace(without_host=True)
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2.0
+
+    for n in (3, 4):
+        out = doubled(mgb.tensor(array(n, 2)))
+        assert [type(d) for d in out.shape] == [int, int] and out.shape == (n, 2)
