@@ -75,12 +75,16 @@ def is_library(module: str | None) -> bool:
     return top in ("mgb", "numpy") or top in sys.stdlib_module_names
 
 
+#: Parts of the paths of plugins, and of packages that mgb calls for what it knows itself.
+_CALLED = ("/mgb_", "/site-packages/onnx/", "/site-packages/google/protobuf/")
+
+
 def is_library_code(code: CodeType) -> bool:
-    """Is it Python's own, made by it, or a plugin's?"""
+    """Is it Python's own, made by it, a plugin's, or of a package that mgb calls?"""
     file = code.co_filename
     return (
         file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file
-    ) or "/mgb_" in file
+    ) or any(part in file for part in _CALLED)
 
 
 def is_heap(kind: type) -> bool:
