@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 _MGB = str(Path(__file__).parents[2])
+_DEMO = f"{_MGB}/demo.py"  # written as by a user
 _NUMPY = str(Path(np.__file__).parent)
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
@@ -43,7 +44,7 @@ _TRUSTED = (
 #: Parts of mgb that have a state in Python, or write elsewhere.
 DENIED = (
     "mgb.optimizer.lr_scheduler", "mgb.data", "mgb.serialization", "mgb.logger", "mgb.cache", "mgb.cli", "mgb.utils",
-    "mgb.config", "mgb.onnx", "mgb.graph_file", "mgb.runs", "mgb.demo",
+    "mgb.config", "mgb.onnx", "mgb.graph_file", "mgb.runs",
 )  # fmt: skip
 DENIED_NAMES = frozenset(
     "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
@@ -58,7 +59,7 @@ def is_trusted(code: CodeType) -> bool:
     file = code.co_filename
     known = _kinds.get(file)
     if known is None:
-        known = _kinds[file] = file.startswith(_TRUSTED)
+        known = _kinds[file] = file.startswith(_TRUSTED) and file != _DEMO
     return known or _is_made_by_library(code, file)
 
 
