@@ -200,6 +200,14 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
     return made(getattr(operator, operation)(thing, value))
 
 
+def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> Any:
+    """The same of a variable outside, which is written where another object comes of it."""
+    result = augmented(operation, thing, value)
+    if result is not thing:
+        wrote(asked)
+    return result
+
+
 def _augmented(watch: Observer, thing: Any) -> None:
     kind = type(thing)
     reads.container(watch, thing, reads.DEPTH)
@@ -213,8 +221,11 @@ def _augmented(watch: Observer, thing: Any) -> None:
 def augmented_attribute(thing: Any, asked: str) -> Any:
     """``thing.asked += value`` follows."""
     attribute(thing, asked)
+    value = vars(thing).get(asked) if hasattr(thing, "__dict__") else None
+    if isinstance(value, Tensor):
+        return thing  # it takes a new value, and stays where it is
     store_attribute(thing, asked)
-    _see(_augmented_part, [vars(thing).get(asked)] if hasattr(thing, "__dict__") else [])
+    _see(_augmented_part, [value])
     return thing
 
 
@@ -478,7 +489,7 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
 
 _HOOKS = (
     name, cell, wrote, imports, made, attribute, store_attribute, item, store_item, contains, operand, augmented,
-    augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
+    augmented_variable, augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
     called, enters, raised, entered, base, matched, dotted, begin, end,
 )  # fmt: skip
 HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)
