@@ -76,7 +76,7 @@ def whole(text: str) -> int:
 
 
 RUN_BODY = Variable(
-    "MGB_RUN_BODY", "0", "1: traced functions run their Python body at every call; read when a function is traced"
+    "MGB_RUN_BODY", "0", "1: traced functions run their body at every call; read when a function is traced"
 )
 BACKEND = Variable(
     "MGB_JIT_BACKEND", "", "backend names in order of preference, case does not matter; empty: the best one"

@@ -51,10 +51,11 @@ class Inspectable(ABC):
         Returns
         -------
         dict
-            ``calls``; ``body_runs``, at the others the body was skipped; ``records`` of the body; ``variants`` of them, which differ in shapes; compiled
-            ``programs``; ``compile_seconds``, simplifying and planning included; for its kernels
-            ``kernel_compiles``, ``kernel_memory_hits`` and ``kernel_disk_hits``; and ``reasons``, why it was
-            recorded or compiled again, the latest last. The logger ``mgb.jit`` has them at INFO.
+            ``calls``; ``body_runs``, at the other calls the body was skipped; ``records`` of the body;
+            ``variants`` of them, which differ in shapes; compiled ``programs``; ``compile_seconds``,
+            simplifying and planning included; for its kernels ``kernel_compiles``, ``kernel_memory_hits`` and
+            ``kernel_disk_hits``; and ``reasons``, why it was recorded or compiled again, or why its body runs
+            at each call, the latest last. The logger ``mgb.jit`` has them at INFO.
         """
         counts = {"variants": len(self.variants()), "programs": len(self.programs())}
         return {**self._statistics.as_dict(), **counts}

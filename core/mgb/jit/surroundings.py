@@ -126,14 +126,11 @@ def _equal(now: Any, then: Any) -> bool:
 
 
 def tensors_of(thing: Any) -> list[Any]:
-    """The Tensors that a Module has itself, or that an Optimizer or GradManager works for, among other things."""
+    """The Tensors that a Module has itself, or that an Optimizer or GradManager works for; and others."""
     if isinstance(thing, GradManager):
         return thing.attached_tensors()
     if isinstance(thing, Optimizer):
         return [tensor for group in thing.param_groups for tensor in group["params"]]
-    inside = [
-        part
-        for contents in contents_of(thing)
-        for part in (*contents.container, *_values_of(contents.container))
-    ]
+    containers = [contents.container for contents in contents_of(thing)]
+    inside = [part for container in containers for part in (*container, *_values_of(container))]
     return [*getattr(thing, "__dict__", {}).values(), *inside]
