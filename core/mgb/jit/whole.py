@@ -71,7 +71,8 @@ class WholeRecording(UnrunRecording):
             root = self._root(tensor)
             if id(tensor._data) not in self._origins and not self._is_known(root):
                 made = id(tensor._data) in self._made
-                self._held[id(root)] = root
+                if not made:
+                    self._held[id(root)] = root
                 owner = None if made else weakref.ref(root)
                 return Literal(tensor._data, owner=owner, device=tensor._device)
         return super().ref(tensor)
