@@ -178,8 +178,10 @@ def _noted(
 ) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
-        body(*args, **kwargs)
-        return session.finish(), None
+        result = [body(*args, **kwargs)]  # what is alive at the end leaves the program
+        record = session.finish()
+        result.clear()
+        return record, None
     result = [observer.run(body, *args, **kwargs)]
     ends = results_of(result[0], session) if not observer.impurities else None
     record = session.finish()

@@ -271,6 +271,7 @@ class xla_trace(trace):
         variant, structure, refs = self._noted(args, kwargs, leaves)
         call = WholeCall(variant, leaves, structure, refs)
         call.guards = self._belongings(leaves).guards()
+        self._statistics.body_runs += 1
         self._statistics.recorded()
         self._given = _without_values(args, kwargs)
         return call
