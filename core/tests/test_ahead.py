@@ -64,7 +64,8 @@ def test_a_type_that_no_memory_holds_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"without_host": True}, {"symbolic": True}, {"capture_as_const": True}, {"run_body": True}]
+    "options",
+    [{}, {"without_host": True}, {"symbolic": True}, {"capture_as_const": True}, {"run_body": True}],
 )
 def test_the_call_after_compile_compiles_nothing(options: dict[str, Any]) -> None:
     w = mgb.Parameter(array(3, 4))

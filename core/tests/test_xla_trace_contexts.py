@@ -139,7 +139,7 @@ def test_compile_ahead(backend: str) -> None:
     with pytest.raises(UnknownInputError):
         xla_trace(lambda x: net(x), backend=backend).compile("f32[16,6]")
     kept = []
-    with pytest.raises(ImpureBodyError, match="calls list.append of an object from outside"):
+    with pytest.raises(ImpureBodyError, match=r"calls list.append of an object from outside"):
         xla_trace(lambda x: kept.append(x * 2), backend=backend).compile("f32[16,6]")
 
 

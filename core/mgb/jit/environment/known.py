@@ -83,9 +83,9 @@ _CALLED = ("/mgb_", "/site-packages/onnx/", "/site-packages/google/protobuf/")
 def is_library_code(code: CodeType) -> bool:
     """Is it Python's own, made by it, a plugin's, or of a package that mgb calls?"""
     file = code.co_filename
-    return (
-        file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file
-    ) or any(part in file for part in _CALLED)
+    return (file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file) or any(
+        part in file for part in _CALLED
+    )
 
 
 def is_heap(kind: type) -> bool:
