@@ -52,6 +52,10 @@ class AheadOfTime(ABC):
         """Compile with this function's options, and count it."""
 
     @abstractmethod
+    def _body_with(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The body and what it is given by position."""
+
+    @abstractmethod
     def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         """Keep what was recorded, for calls like it."""
 
@@ -88,7 +92,7 @@ class AheadOfTime(ABC):
         with self._lock:
             observer = self._observer(args, kwargs, leaves) if self._skips else None
             session = self._noting(leaves, self.capture_as_const, observer)
-            record, ends = _recorded(session, self.__wrapped__, args, kwargs)
+            record, ends = _recorded(session, self._body_with(args), kwargs)
             variant = Variant(record, self._compiler)
             for number, segment in enumerate(variant.segments):
                 if segment.outputs:
@@ -151,7 +155,7 @@ class AheadOfTime(ABC):
         args, kwargs = stand_ins((args, kwargs))
         observer = self._observer(args, kwargs, flatten((args, kwargs))[0])
         session = self._noting(observer.leaves, True, observer)
-        record, ends = _recorded(session, self.__wrapped__, args, kwargs)
+        record, ends = _recorded(session, self._body_with(args), kwargs)
         if ends is None:
             raise ExportError(
                 f"the body of {self.__name__} runs at each call, {observer.impurities[0]}: what Python makes "
@@ -161,20 +165,18 @@ class AheadOfTime(ABC):
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
 
 
-def _recorded(
-    session: Recording, body: Callable[..., Any], args: Any, kwargs: Any
-) -> tuple[Record, Ends | None]:
+def _recorded(session: Recording, body: Sequence[Any], kwargs: Any) -> tuple[Record, Ends | None]:
     """What `body` did, and its ends unless it must run at each call; nothing is run."""
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
     try:
-        return session.note(_noted, session, body, args, kwargs)
+        return session.note(_noted, session, *body, **kwargs)
     finally:
         session.forget()
 
 
 def _noted(
-    session: Recording, body: Callable[..., Any], args: Any, kwargs: Any
+    session: Recording, body: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:

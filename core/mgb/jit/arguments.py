@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import TraceInputError
 from ..tensor import Tensor
-from .tree import Structure, exactly, flatten
+from .tree import Structure, exactly, fields_of, flatten
 
 #: What holds no Tensor.
 _PLAIN = (int, float, str, type(None))
@@ -87,6 +87,9 @@ def _names(value: Any, name: str) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, part in value.items():
             yield from _names(part, f"{name}[{key!r}]")
+    elif (parts := fields_of(value)) is not None:
+        for key, part in parts:
+            yield from _names(part, f"{name}.{key}")
     else:
         yield name
 

@@ -37,6 +37,7 @@ class Bindable:
         self._settings = settings
         self._bound: dict[int, tuple[weakref.ref[Any], Self]] = {}  # by id: an instance may have no hash
         self._binding = forking.lock()
+        self._body = function
         self._instance: weakref.ref[Any] | None = None  # of a method
 
     def __get__(self, instance: Any, owner: type | None = None) -> Self | BoundTrace:
@@ -60,12 +61,17 @@ class Bindable:
             ) from error
         another: Callable[..., Self] = type(self)
         bound = another(method_of(self.__wrapped__, reference), **self._settings)
-        bound._instance = reference
+        bound._instance, bound._body = reference, self.__wrapped__
         return reference, bound
 
     def _is_method_of(self) -> Any:
         """What this is a method of, or None."""
         return self._instance() if self._instance is not None else None
+
+    def _body_with(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The body, as the user wrote it, and what it is given by position, of a method the instance too."""
+        instance = () if self._instance is None else (self._instance(),)
+        return self._body, *instance, *args
 
     def __reduce__(self) -> str:
         """Pickled by its name, as functions are."""

@@ -41,6 +41,11 @@ class Families:
     def __bool__(self) -> bool:
         return bool(self._families)
 
+    def resized(self, leaves: Sequence[Any]) -> Variant | None:
+        """A variant for arguments of other lengths, made of one that follows lengths."""
+        found = (family.resized(leaves) for family in reversed(self._families))
+        return next((variant for variant in found if variant is not None), None)
+
     def shapes(self) -> list[Shapes]:
         """The sets of shapes of arguments that are known, those of the oldest family first."""
         return list(dict.fromkeys(shapes for family in self._families for shapes in family.shapes()))
@@ -140,22 +145,25 @@ class Impure:
     ----------
     families : Families
         What was recorded of such calls.
+    calls : int
+        How many there were.
     """
 
     def __init__(self, leaves: Sequence[Any]) -> None:
         self.families = Families()
+        self.calls = 0
         self._leaves = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]  # whose ids stay taken
-        self._calls = self._attempts = 0
+        self._attempts = 0
         self._reasons: frozenset[str] = frozenset()
 
     def is_due(self) -> bool:
-        """Asked at each call: shall it be recorded again?"""
-        self._calls += 1
-        return self._attempts < _ATTEMPTS and self._calls + 1 == 1 << self._attempts
+        """Shall the next call be recorded again?"""
+        return self._attempts < _ATTEMPTS and self.calls + 1 >= 1 << self._attempts
 
     def found(self, impurities: Sequence[Impurity]) -> bool:
         """Told why a body that was recorded must run; is that new?"""
         lasting = not all(impurity.once for impurity in impurities)
+        self.calls += 1
         self._attempts = _ATTEMPTS if lasting else self._attempts + 1
         known, self._reasons = self._reasons, self._reasons.union(map(str, impurities))
         return known != self._reasons

@@ -34,7 +34,7 @@ from .results import results_of
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
-from .variants import Variants, most_like
+from .variants import most_like
 
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 _STATES = 8
@@ -201,24 +201,21 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
     # the body is run, and matched
 
     def _call_with_body(self, args: Any, kwargs: Any, families: Families) -> Any:
+        result = self._follow(args, kwargs, families)
+        if result is not MISS:
+            return result
+        shapes = shapes_of(args, kwargs)
+        with self._lock:
+            if families.of(shapes, args, kwargs)[0] is None:  # no other thread was faster
+                return self._record_new(args, kwargs, families, shapes)
+        return self._follow(args, kwargs, families)
+
+    def _follow(self, args: Any, kwargs: Any, families: Families) -> Any:
+        """The result of the body, matched against what was recorded; `MISS` where that is none."""
         shapes = shapes_of(args, kwargs)
         variants, known = families.of(shapes, args, kwargs)
         if variants is None:
-            with self._lock:
-                variants, known = families.of(shapes, args, kwargs)  # another thread may have been faster
-                if variants is None:
-                    return self._record_new(args, kwargs, families, shapes)
-        return self._replay(variants, known, args, kwargs, families, shapes)
-
-    def _replay(
-        self,
-        variants: Variants,
-        known: Variant | None,
-        args: Any,
-        kwargs: Any,
-        families: Families,
-        shapes: tuple[Any, ...],
-    ) -> Any:
+            return MISS
         resized = None if known is not None else variants.resized(flatten((args, kwargs))[0])
         follows = known or resized or variants.oldest()
         session = Replay(follows, variants, self._regrown, self.imperative, known is None)
@@ -315,7 +312,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 return result
         impure = self._impure.get(pattern_of(key))
         if impure is not None and not impure.is_due():
-            return self._call_with_body(args, kwargs, impure.families)
+            result = self._follow(args, kwargs, impure.families)
+            impure.calls += result is not MISS
+            return result
         return MISS
 
     def _resized(self, key: tuple[Any, ...], leaves: list[Any]) -> Any:
@@ -385,7 +384,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         """Run the body and find out whether it has to run at later calls."""
         observer = session.observer
         assert observer is not None
-        box = [run_in(session, observer.run, self.__wrapped__, *args, **kwargs)]
+        box = [run_in(session, observer.run, *self._body_with(args), **kwargs)]
         session.record.guards = observer.guards
         session.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
         ends = results_of(box[0], session) if not observer.impurities else None

@@ -118,10 +118,10 @@ def _flatten(value: Any, emit: Callable[[Any], None]) -> Structure:
         keys = tuple(value)
         exact = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
         return Structure(kind, keys, tuple([_flatten(v, emit) for v in value.values()]), exact)
-    if _is_dataclass(value):
-        names = tuple(field.name for field in fields(value) if hasattr(value, field.name))
-        children = tuple([_flatten(getattr(value, name), emit) for name in names])
-        return Structure(kind, names, children, names)
+    parts = fields_of(value)
+    if parts is not None:
+        names = tuple([name for name, _ in parts])
+        return Structure(kind, names, tuple([_flatten(part, emit) for _, part in parts]), names)
     emit(value)
     return LEAF
 
@@ -132,14 +132,15 @@ def parts_of(value: Any) -> list[Any] | None:
         return list(value)
     if isinstance(value, dict):
         return list(value.values())
-    if _is_dataclass(value):
-        return [getattr(value, field.name) for field in fields(value) if hasattr(value, field.name)]
-    return None
+    parts = fields_of(value)
+    return None if parts is None else [part for _, part in parts]
 
 
-def _is_dataclass(value: Any) -> bool:
-    """Is it one of the user's, and no type that stands for a Tensor?"""
-    return hasattr(type(value), "__dataclass_fields__") and not isinstance(value, (*_HOLDING, Spec))
+def fields_of(value: Any) -> list[tuple[str, Any]] | None:
+    """The fields of an instance of a dataclass, with their names; None: it is none, or what is called."""
+    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (*_HOLDING, Spec)):
+        return None
+    return [(field.name, getattr(value, field.name)) for field in fields(value) if hasattr(value, field.name)]
 
 
 def _dataclass(kind: type, names: Sequence[str], parts: Sequence[Any]) -> Any:

@@ -291,7 +291,7 @@ class xla_trace(trace):
 
     def _noted_whole(self, session: Any, args: Any, kwargs: Any) -> Any:
         try:
-            structure, refs = results_of(session.observer.run(self.__wrapped__, *args, **kwargs), session)
+            structure, refs = results_of(session.observer.run(*self._body_with(args), **kwargs), session)
             record = session.finish()
             record.guards = session.observer.guards
             session.check_known()

@@ -171,7 +171,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         session = PartialRecording(leaves, observer, symbolic_shape=self.symbolic_shape)
         modules = [value for value in leaves if hasattr(value, "forward")]
         session.surround(self._is_method_of())
-        body = functools.partial(observer.run, self.__wrapped__, *args, **kwargs)
+        body = functools.partial(observer.run, *self._body_with(args), **kwargs)
         return note(session, body, modules)
 
     def _reason_of(
