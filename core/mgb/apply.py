@@ -199,7 +199,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         elif type(a) in _WEAK:
             operands.append(type(a))
         elif type(a) is Size:
-            return _promoted(op, tuple([fixed(a) for a in args]))
+            operands.append(int)
         else:
             return _promoted(op, literals(op.name, args, partial(_targets_of, op)))
     key = tuple(operands)
@@ -208,20 +208,31 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     except KeyError:
         targets = _targets[key] = _wanted(op, operands[1:])
     if not targets:
-        return args if targets is None else _of_one_sign(*args)
+        return args if targets is None else _of_one_sign(*[fixed(a) for a in args])
     exact = []
     try:
         for a, given, wanted in zip(args, key[1:], targets, strict=True):
             if type(a) in _WEAK:
                 exact.append(number(op.name, a, wanted, device or devices.default()))
+            elif type(a) is Size:
+                exact.append(_followed(op.name, a, wanted, device or devices.default()))
             else:
                 exact.append(a if given == wanted else _cast(a, dtype=wanted))
     except ConversionError:
         compares = op.infer(*(Spec((), d) for d in targets)).dtype == dtypes.bool_
         if not compares or targets[0] not in dtypes.INTEGERS:
             raise
-        return _promoted(op, tuple(_compared(a, targets[0]) for a in args))
+        return _promoted(op, tuple(_compared(fixed(a), targets[0]) for a in args))
     return tuple(exact)
+
+
+def _followed(name: str, size: Size, dtype: np.dtype[Any], device: str) -> Tensor:
+    """As `number`; the trace that follows `size` knows which number it is."""
+    made = number(name, size.value, dtype, device)
+    if dtype in dtypes.INTEGERS and not np.iinfo(dtype).min <= size <= np.iinfo(dtype).max:
+        fixed(size)
+    size.sizes.note(made._data, size)
+    return made
 
 
 def _compared(value: Any, dtype: np.dtype[Any]) -> Any:

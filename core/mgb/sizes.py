@@ -59,6 +59,7 @@ class Sizes:
         self._made: dict[Terms, Size] = {}
         self._numbers: dict[Quotient, int] = {}
         self._open = True
+        self._arrays: dict[int, tuple[Any, Size]] = {}
         made = [self.of({(number,): 1}) for number in range(len(values))]
         self.letters: tuple[Size, ...] = tuple(made)
 
@@ -70,6 +71,14 @@ class Sizes:
     def close(self) -> None:
         """Note no more: what was recorded or compiled is whole."""
         self._open = False
+
+    def note(self, array: Any, size: Size) -> None:
+        """Told that `array` is the number `size`."""
+        self._arrays[id(array)] = array, size
+
+    def noted(self, array: Any) -> Size | None:
+        """Which size `array` is."""
+        return self._arrays.get(id(array), (None, None))[1]
 
     def of(self, terms: Mapping[Monomial, int]) -> Any:
         """The size of a polynomial, the same object for equal ones; an `int` if it is constant."""

@@ -10,7 +10,7 @@ import mgb
 import numpy as np
 import pytest
 from mgb import memory
-from mgb.executor.program import workspaces
+from mgb.executor.workspaces import workspaces
 from mgb.ir import Spec
 
 standin = pytest.importorskip(

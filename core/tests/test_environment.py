@@ -1,7 +1,7 @@
-"""What a body reads outside is guarded, and what it does there is told: each case changes something and looks.
+"""What a body reads outside is guarded, what it does there is told: each case changes something and looks.
 
-Python itself is the judge: after the change the function is called once more, and where its result is another one
-the guards must not hold.
+Python itself is the judge: after the change the function is called once more, and where its result is another
+one the guards must not hold.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import linecache
 import math
 import os
+import string
 import sys
 import textwrap
 import warnings
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from mgb.jit.environment import Observer
 
@@ -876,7 +878,7 @@ def f():
 ### match on a constant of a class
 class K:
     A = 1
-def f(): 
+def f():
     match 1:
         case K.A: return "yes"
         case _: return "no"
@@ -1052,9 +1054,13 @@ def f():
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     """What cases change in Python's own modules is put back."""
-    kept = math.tau, collections.OrderedDict, dict(os.environ)
+    kept = math.tau, collections.OrderedDict, dict(os.environ), string.digits, len(sys.argv)
+    limit, options = sys.getrecursionlimit(), np.get_printoptions()
     yield
-    math.tau, collections.OrderedDict = kept[:2]
+    math.tau, collections.OrderedDict, string.digits = *kept[:2], kept[3]
+    del sys.argv[kept[4] :]
+    sys.setrecursionlimit(limit)
+    np.set_printoptions(**options)
     sys.modules.pop("watched_nowhere", None)
     for name in set(os.environ) - set(kept[2]):
         del os.environ[name]
@@ -1139,7 +1145,7 @@ def f(): a.m()
 ### attribute deleted
 class A: pass
 a = A(); a.x = 1
-def f(): 
+def f():
     if hasattr(a, "x"): del a.x
 #-> attribute x
 
@@ -1565,7 +1571,8 @@ def f():
 import functools, itertools, operator
 def f():
     add = functools.partial(operator.add, 1)
-    return functools.reduce(lambda a, b: a + b, map(add, itertools.chain([1], [2]))), list(itertools.product("ab", [1]))
+    total = functools.reduce(lambda a, b: a + b, map(add, itertools.chain([1], [2])))
+    return total, list(itertools.product("ab", [1]))
 
 ### strings
 def f():
@@ -1659,3 +1666,838 @@ def test_what_stays_inside_is_pure(case: Case) -> None:
     assert not observer.impurities, [str(i) for i in observer.impurities]
     assert repr(module.f()) == repr(result)
     assert observer.guards.compile()([]), observer.guards.why([])
+
+
+#: Ways around: through copies, C functions, callbacks, subclasses, aliases.
+AROUND = cases("""
+### dunder dict
+class A: pass
+a = A(); a.x = 1
+def f(): return a.__dict__["x"]
+#-> a.x = 2
+
+### attrgetter
+from operator import attrgetter
+class A: pass
+a = A(); a.b = A(); a.b.x = 1
+def f(): return attrgetter("b.x")(a)
+#-> a.b.x = 2
+
+### map len
+xs = [[1], [2, 3]]
+def f(): return sum(map(len, xs))
+#-> xs[0].append(1)
+
+### any in
+d = {"a": 1}; keys = ["b"]
+def f(): return any(k in d for k in keys)
+#-> d["b"] = 1
+
+### max key
+class O:
+    def __init__(s, v): s.v = v
+objs = [O(1), O(2)]
+def f(): return max(objs, key=lambda o: o.v).v
+#-> objs[0].v = 9
+
+### dict copies
+d = {"a": 1}
+def f(): return dict(d), {**d}, list(d.values())
+#-> d["a"] = 2
+
+### isinstance class replaced
+class A: pass
+class B: pass
+K = A; a = A()
+def f(): return isinstance(a, K)
+#-> K = B
+
+### lists equal
+xs = [[1, 2]]; ys = [[1, 2]]
+def f(): return xs == ys
+#-> ys[0][1] = 3
+
+### zip star
+m = [[1, 2], [3, 4]]
+def f(): return list(zip(*m))
+#-> m[0][0] = 9
+
+### reversed
+xs = [1, 2]
+def f(): return list(reversed(xs))
+#-> xs[0] = 5
+
+### through a fresh object
+class H:
+    def __init__(s, c): s.c = c
+    def lr(s): return s.c["lr"]
+cfg = {"lr": 1}
+def f(): return H(cfg).lr()
+#-> cfg["lr"] = 2
+
+### list of functions
+fns = [lambda x: x]
+def f(): return fns[0](3)
+#-> fns[0] = lambda x: -x
+
+### dict of functions
+fns = {"a": lambda x: x}
+name = "a"
+def f(): return fns[name](3)
+#-> fns["a"] = lambda x: -x
+
+### function in list, default changed
+def g(x=1): return x
+fns = [g]
+def f(): return fns[0]()
+#-> g.__defaults__ = (5,)
+
+### reduce
+from functools import reduce
+xs = [1, 2]
+def f(): return reduce(lambda a, b: a + b, xs)
+#-> xs.append(4)
+
+### type attr
+class A: k = 1
+a = A()
+def f(): return type(a).k
+#-> A.k = 2
+
+### class attr through instance
+class A: k = 1
+a = A()
+def f(): return a.__class__.k
+#-> A.k = 2
+
+### list subclass
+class L(list):
+    def __getitem__(s, i): return list.__getitem__(s, i) * k
+k = 1
+l = L([1, 2])
+def f(): return l[1]
+#-> k = 5
+
+### list subclass data
+class L(list):
+    def __getitem__(s, i): return list.__getitem__(s, i) * 2
+l = L([1, 2])
+def f(): return l[1]
+#-> l[1] = 7
+
+### slice of outside
+xs = [1, 2, 3]
+def f(): return xs[1:]
+#-> xs[2] = 7
+
+### negative
+xs = [1, 2, 3]
+def f(): return xs[-1]
+#-> xs.append(5)
+
+### tuple key
+d = {(1, "a"): 2}
+def f(): return d[1, "a"]
+#-> d[1, "a"] = 3
+
+### object key
+class K: pass
+k = K(); d = {k: 1}
+def f(): return d[k]
+#-> d[k] = 3
+
+### format attribute
+class A: pass
+a = A(); a.x = 1
+def f(): return "{0.x}".format(a)
+#-> a.x = 2
+
+### format item
+d = {"x": [1]}
+def f(): return "{0[x][0]}".format(d)
+#-> d["x"][0] = 2
+
+### str of object
+class A:
+    k = 1
+    def __str__(s): return str(s.k)
+a = A()
+def f(): return "%s" % a, str(a), f"{a}"
+#-> a.k = 2
+
+### sort objects
+class A:
+    def __init__(s, v): s.v = v
+    def __lt__(s, o): return s.v < o.v
+xs = [A(1), A(2)]
+def f(): return [x.v for x in sorted(xs)]
+#-> xs[0].v = 9
+
+### bool of list
+xs = []
+def f(): return bool(xs), not xs
+#-> xs.append(1)
+
+### int of object
+class A:
+    v = 1
+    def __int__(s): return s.v
+    def __index__(s): return s.v
+a = A()
+def f(): return int(a), [5, 6, 7][a]
+#-> a.v = 2
+
+### array in object
+import numpy as np
+class A: pass
+a = A(); a.w = np.zeros(3)
+def f(): return float(np.stack([a.w, a.w]).sum())
+#-> a.w[0] = 5
+
+### array element
+import numpy as np
+a = np.zeros(3)
+def f(): return a[1] + 1
+#-> a[1] = 5
+
+### array loop
+import numpy as np
+a = np.zeros(3)
+def f(): return [float(v) for v in a]
+#-> a[1] = 5
+
+### array any
+import numpy as np
+a = np.zeros(3)
+def f(): return 1 if a.any() else 0
+#-> a[1] = 5
+
+### array attr T
+import numpy as np
+a = np.zeros((2, 3))
+def f(): return float(a.T[0, 1])
+#-> a[1, 0] = 5
+
+### array truth
+import numpy as np
+a = np.zeros(1)
+def f(): return 1 if a else 0
+#-> a[0] = 5
+
+### copy of object
+import copy
+class A: pass
+a = A(); a.x = [1]
+def f(): return copy.deepcopy(a).x[0]
+#-> a.x[0] = 2
+
+### shallow copy
+import copy
+class A: pass
+a = A(); a.x = 1
+def f(): return copy.copy(a).x
+#-> a.x = 2
+
+### lambda default
+xs = [1]
+def f():
+    g = lambda x=xs: x[0]
+    return g()
+#-> xs[0] = 2
+
+### keyerror
+d = {}
+def f():
+    try: return d["k"]
+    except KeyError: return 0
+#-> d["k"] = 1
+
+### indexerror
+xs = []
+def f():
+    try: return xs[3]
+    except IndexError: return 0
+#-> xs.extend([1] * 5)
+
+### attributeerror
+class A: pass
+a = A()
+def f():
+    try: return a.k
+    except AttributeError: return 0
+#-> A.k = 1
+
+### decorator state
+def scaled(opts):
+    def deco(g):
+        def inner(x): return g(x) * opts["s"]
+        return inner
+    return deco
+opts = {"s": 1}
+@scaled(opts)
+def g(x): return x
+def f(): return g(3)
+#-> opts["s"] = 4
+
+### ChainMap
+from collections import ChainMap
+base = {"a": 1}
+c = ChainMap({}, base)
+def f(): return c["a"]
+#-> base["a"] = 2
+
+### UserList
+from collections import UserList
+u = UserList([1])
+def f(): return u[0] + len(u)
+#-> u.append(3)
+
+### MappingProxy
+from types import MappingProxyType
+d = {"a": 1}
+p = MappingProxyType(d)
+def f(): return p["a"]
+#-> d["a"] = 2
+
+### class table
+class A: table = {"x": 1}
+def f(): return A.table["x"]
+#-> A.table["x"] = 2
+
+### proxy
+class P:
+    def __init__(s, o): object.__setattr__(s, "_o", o)
+    def __getattr__(s, n): return getattr(s._o, n)
+class A: x = 1
+a = A(); p = P(a)
+def f(): return p.x
+#-> a.x = 5
+
+### getattribute
+class A:
+    x = 1
+    def __getattribute__(s, n): return object.__getattribute__(s, n)
+a = A()
+def f(): return a.x
+#-> a.x = 5
+
+### generator from closure
+def make():
+    xs = [1]
+    def g():
+        for x in xs: yield x
+    return g, xs
+g, xs = make()
+def f(): return list(g())
+#-> xs.append(5)
+
+### property on fresh of outside
+class A:
+    @property
+    def v(s): return table[0]
+table = [1]
+def f(): return A().v
+#-> table[0] = 2
+
+### set ops
+s = {1}; t = {2}
+def f(): return s | t, s & t, s.union(t)
+#-> t.add(1)
+
+### nested comprehension cond
+d = {"a": {"on": True}}
+def f(): return [k for k, v in d.items() if v["on"]]
+#-> d["a"]["on"] = False
+
+### unpack dict items nested
+d = {"a": (1, [2])}
+def f(): return [x + y[0] for k, (x, y) in d.items()]
+#-> d["a"][1][0] = 9
+
+### iterator over fresh of outside
+xs = [[1], [2]]
+def f():
+    it = iter(xs)
+    return next(it)[0]
+#-> xs[0][0] = 5
+
+### chain from outside
+import itertools
+xs = [[1], [2]]
+def f(): return [y for y in itertools.chain.from_iterable(xs)]
+#-> xs[0][0] = 5
+
+### groupby
+import itertools
+xs = [(1, "a"), (1, "b")]
+def f(): return [(k, [v for _, v in g]) for k, g in itertools.groupby(xs, key=lambda p: p[0])]
+#-> xs.append((2, "c"))
+
+### popped from copy
+xs = [{"a": 1}]
+def f(): return list(xs).pop()["a"]
+#-> xs[0]["a"] = 3
+
+### get default nested
+d = {"o": {"x": 1}}
+def f(): return d.get("o", {}).get("x", 0)
+#-> d["o"]["x"] = 3
+
+### setdefault in fresh
+d = {"x": [1]}
+def f():
+    e = {}
+    return e.setdefault("a", d["x"])[0]
+#-> d["x"][0] = 4
+
+### dict fresh of outside values
+d = {"x": [1]}
+def f():
+    e = dict(d)
+    return e["x"][0]
+#-> d["x"][0] = 4
+
+### star unpack
+xs = [1, 2, 3]
+def f():
+    a, *b = xs
+    return a, b
+#-> xs.append(4)
+
+### starred display
+xs = [1]
+def f(): return [*xs, *xs], (*xs,), {*xs}
+#-> xs[0] = 3
+
+### default factory
+from dataclasses import dataclass, field
+shared = [1]
+@dataclass
+class P:
+    xs: list = field(default_factory=lambda: shared)
+def f(): return P().xs[0]
+#-> shared[0] = 2
+
+### dataclass replace
+from dataclasses import dataclass, replace
+@dataclass
+class P:
+    x: int = 1
+    y: int = 2
+p = P()
+def f(): return replace(p, x=5).y
+#-> p.y = 7
+
+### asdict
+from dataclasses import dataclass, asdict
+@dataclass
+class P:
+    x: int = 1
+p = P()
+def f(): return asdict(p)["x"]
+#-> p.x = 7
+
+### bound method from instance attr
+class A:
+    def m(s): return s.k
+a = A(); a.k = 1
+class B: pass
+b = B(); b.fn = a.m
+def f(): return b.fn()
+#-> a.k = 2
+
+### kwargs forwarded
+opts = {"a": 1}
+def g(**k): return h(**k)
+def h(a): return a
+def f(): return g(**opts)
+#-> opts["a"] = 2
+
+### inner imports attr
+def f():
+    import string
+    return string.digits
+#-> import string; kept = string.digits; string.digits = "x"
+
+### nan
+x = float("nan")
+def f(): return x != x
+#-> x = 1.0
+
+### int subclass
+class I(int):
+    pass
+i = I(3); i.k = 1
+def f(): return i + i.k
+#-> i.k = 2
+
+### str subclass rebound
+class S(str): pass
+s = S("a")
+def f(): return s + "b"
+#-> s = S("z")
+
+### tuple subclass
+class T(tuple): pass
+t = T([1, [2]])
+def f(): return t[1][0]
+#-> t[1][0] = 9
+
+### namedtuple with list
+from collections import namedtuple
+P = namedtuple("P", "x y")
+p = P([1], 2)
+def f(): return p.x[0]
+#-> p.x[0] = 4
+
+### frozen set swap
+s = frozenset([1])
+def f(): return 1 in s
+#-> s = frozenset([2])
+
+### Decimal
+from decimal import Decimal
+d = Decimal("1.5")
+def f(): return d + 1
+#-> d = Decimal("2.5")
+
+### Fraction
+from fractions import Fraction
+q = Fraction(1, 2)
+def f(): return q + 1
+#-> q = Fraction(3, 2)
+
+### Path
+from pathlib import PurePath
+p = PurePath("a")
+def f(): return p.name
+#-> p = PurePath("b")
+
+### datetime
+import datetime
+d = datetime.date(2020, 1, 1)
+def f(): return d.year
+#-> d = datetime.date(2021, 1, 1)
+
+### range global
+r = range(3)
+def f(): return list(r)
+#-> r = range(4)
+
+### bytes arr
+b = bytearray(b"ab")
+def f(): return b[0] + len(b)
+#-> b[0] = 5
+
+### memoryview
+b = bytearray(b"ab"); m = memoryview(b)
+def f(): return m[0]
+#-> b[0] = 5
+
+### array module
+import array
+a = array.array("i", [1, 2])
+def f(): return a[0]
+#-> a[0] = 5
+
+### ctypes
+import ctypes
+c = ctypes.c_int(3)
+def f(): return c.value
+#-> c.value = 5
+
+### weakkeydict
+import weakref
+class A: pass
+a = A(); w = weakref.WeakKeyDictionary(); w[a] = 1
+def f(): return w[a]
+#-> w[a] = 2
+
+### weak value dict
+import weakref
+class A: x = 1
+a = A(); w = weakref.WeakValueDictionary(); w["a"] = a
+def f(): return w["a"].x
+#-> a.x = 2
+
+### staticmethod as function
+class A:
+    @staticmethod
+    def s(x): return x * k
+k = 1
+def f(): return A.s(3)
+#-> k = 2
+
+### class decorator made
+def reg(c):
+    c.extra = 5
+    return c
+@reg
+class A: pass
+def f(): return A().extra
+#-> A.extra = 6
+
+### init_subclass registry
+reg = []
+class Base:
+    def __init_subclass__(cls): reg.append(cls)
+class X(Base): k = 1
+def f(): return [c.k for c in reg]
+#-> X.k = 2
+
+### subclass check
+class A: pass
+class B: pass
+def f(): return issubclass(B, A)
+#-> B = type("B", (A,), {})
+
+### abc register
+from abc import ABC
+class A(ABC): pass
+class B: pass
+b = B()
+def f(): return isinstance(b, A)
+#-> A.register(B)
+
+### bases changed
+class A:
+    def m(s): return 1
+class Z:
+    def m(s): return 2
+class B(A): pass
+b = B()
+def f(): return b.m()
+#-> B.__bases__ = (Z,)
+
+### exec'd cell through nested def
+def outer():
+    state = {"n": 1}
+    def f():
+        def g(): return state["n"]
+        return g()
+    return f, state
+f, state = outer()
+#-> state["n"] = 2
+
+### comparision chain with objects
+class V:
+    def __init__(s, v): s.v = v
+    def __lt__(s, o): return s.v < o
+a = V(3)
+def f(): return 1 if a < 5 else 0
+#-> a.v = 9
+
+### sum of objects attr
+class V:
+    def __init__(s, v): s.v = v
+vs = (V(1), V(2))
+def f(): return sum(v.v for v in vs)
+#-> vs[1].v = 9
+
+### print options
+import numpy as np
+def f(): return np.array2string(np.array([1.23456]))
+#-> np.set_printoptions(precision=2)
+
+### locale of round
+import math
+def f(): return round(k, 2)
+k = 2.345
+#-> k = 3.1
+
+### environ get
+import os
+def f(): return os.environ.get("WATCHED_Q", "no")
+#-> os.environ["WATCHED_Q"] = "yes"
+
+### environ loop
+import os
+def f(): return sorted(k for k in os.environ if k.startswith("WATCHED_R"))
+#-> os.environ["WATCHED_R1"] = "yes"
+
+### sys.argv
+import sys
+def f(): return len(sys.argv)
+#-> sys.argv.append("x")
+
+### recursionlimit
+import sys
+def f(): return sys.getrecursionlimit() > 5000
+#-> sys.setrecursionlimit(6000)
+
+### cached_property first
+from functools import cached_property
+class A:
+    @cached_property
+    def x(self): return k
+a = A(); k = 1
+def f(): return a.x
+#-> del a.x; k = 2
+
+### lazy attribute write
+class A:
+    def get(self):
+        if not hasattr(self, "_v"): self._v = k
+        return self._v
+a = A(); k = 1
+def f(): return a.get()
+#-> del a._v; k = 2
+
+### deque maxlen
+from collections import deque
+q = deque([1, 2], maxlen=2)
+def f(): return [x for x in q]
+#-> q.append(3)
+
+### string template
+from string import Template
+t = Template("$a"); d = {"a": 1}
+def f(): return t.substitute(d)
+#-> d["a"] = 2
+
+### json
+import json
+d = {"a": [1]}
+def f(): return json.dumps(d)
+#-> d["a"].append(2)
+
+### comprehension var scope
+k = 1
+def f(): return [[k + i for i in range(2)] for _ in range(2)]
+#-> k = 2
+
+### del then global
+x = 1
+def f():
+    y = x
+    del y
+    return x
+#-> x = 2
+
+### method alias in class
+class A:
+    def m(s): return s.k
+    n = m
+    k = 1
+a = A()
+def f(): return a.n()
+#-> a.k = 2
+
+### callable class attr partialmethod
+from functools import partialmethod
+class A:
+    def m(s, x): return x + s.k
+    p = partialmethod(m, 5)
+    k = 1
+a = A()
+def f(): return a.p()
+#-> a.k = 2
+
+### contextvar default arg
+from contextvars import ContextVar
+v = ContextVar("v")
+def f(): return v.get(7)
+#-> v.set(3)
+
+### module walk written
+import mgb.module as M
+net = M.Sequential(M.ReLU())
+def f():
+    for m in net.modules(): m.training = False
+#-> net = 3
+
+### module eval
+import mgb.module as M
+net = M.ReLU()
+def f(): net.eval()
+#-> net = 3
+
+### parameter attr
+import mgb
+p = mgb.Parameter([1.0]); p.decay = 1
+def f(): return p.decay
+#-> p.decay = 2
+
+### optimizer rebound
+import mgb.module as M, mgb.optimizer as O
+net = M.Linear(2, 2); opt = O.SGD(net.parameters(), lr=0.1)
+def f(): opt.clear_grad()
+#-> opt = O.SGD(net.parameters(), lr=0.5)
+
+### lr in user code
+import mgb.module as M, mgb.optimizer as O
+net = M.Linear(2, 2); opt = O.SGD(net.parameters(), lr=0.1)
+def f(): return opt.param_groups[0]["lr"]
+#-> opt.param_groups[0]["lr"] = 0.5
+
+### lr written
+import mgb.module as M, mgb.optimizer as O
+net = M.Linear(2, 2); opt = O.SGD(net.parameters(), lr=0.1)
+def f():
+    for g in opt.param_groups: g["lr"] = 0.01
+#-> opt = 3
+
+### seed
+import mgb
+def f(): mgb.random.seed(3)
+#-> x = 1
+
+### list of numbers to mgb
+import mgb, mgb.functional as F
+shape = [2, 3]
+def f(): return F.zeros(shape).shape
+#-> shape[0] = 5
+
+### array to tensor
+import mgb, numpy as np
+a = np.zeros(3, np.float32)
+def f(): return mgb.tensor(a).sum().numpy().tolist()
+#-> a[0] = 4
+
+### tensor rebound
+import mgb
+w = mgb.tensor([1.0])
+def f(): return (w * 2).numpy().tolist()
+#-> w = mgb.tensor([3.0])
+
+### children training
+import mgb.module as M
+net = M.Sequential(M.ReLU(), M.ReLU())
+def f(): return [m.training for m in net.children()]
+#-> net[0].training = False
+
+### named parameters
+import mgb.module as M
+net = M.Linear(2, 2)
+def f(): return [n for n, p in net.named_parameters()]
+#-> import mgb; net.extra = mgb.Parameter([1.0])
+
+### save
+import mgb, os
+def f(): mgb.save({}, os.devnull)
+#-> x = 1
+
+### custom function
+import mgb
+from mgb.autodiff import Function
+k = 2.0
+class Mine(Function):
+    def forward(self, x): return x * k
+    def backward(self, g): return g * k
+x = mgb.tensor([1.0])
+def f(): return Mine()(x).numpy().tolist()
+#-> k = 3.0
+""")
+
+
+@pytest.mark.parametrize("case", AROUND)
+def test_no_way_around_is_stale(case: Case) -> None:
+    module, observer, result = observed(case.text)
+    shown, check = repr(result), observer.guards.compile()
+    assert observer.impurities or check([]), observer.guards.why([])
+    exec(case.change, vars(module))
+    try:
+        stays = repr(module.f()) == shown
+    except Exception:
+        stays = False
+    assert stays or observer.impurities or not check([])

@@ -109,9 +109,27 @@ def deviations(x: Tensor) -> Tensor:
     return (x - x.mean(axis=0)) / (x.std(axis=0) + 1.0) if x.shape[0] else x
 
 
+def numbers(x: Tensor) -> Tensor:
+    n, m = x.shape
+    return (x * n + m) / (n + 1) - n**2 + (x > n) * m
+
+
+def small_integers(x: Tensor) -> Tensor:
+    return x.astype("int8") * x.shape[0] + x.astype("float64") / (x.shape[1] + 1)
+
+
+def derived(x: Tensor) -> Tensor:
+    manager = GradManager().attach(x)
+    with manager:
+        manager.backward((x * x * x.shape[0] / (x.shape[1] + 1)).sum())
+    gradient, x.grad = x.grad, None
+    return gradient
+
+
 BODIES: list[Callable[[Tensor], Any]] = [
     half, folded, mean_by_hand, scaled, branches, looked_up, named, looped, rows, places, squares, with_array,
-    last, joined, parts, stretched, kept_length, deviations,
+    last, joined, parts, stretched, kept_length, deviations, numbers, small_integers,
+    derived,
 ]  # fmt: skip
 
 LENGTHS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 16]), st.sampled_from([0, 1, 2, 3, 4, 16])
@@ -236,6 +254,34 @@ def test_the_body_is_skipped_for_new_lengths() -> None:
     assert len(runs) == 1
 
 
+def test_a_length_among_operands_is_followed() -> None:
+    @trace(without_host=True)
+    def mean(x: Tensor) -> Tensor:
+        return x.sum() / x.shape[0] * (x.size - x.shape[1])
+
+    for n in (8, 10, 13, 64):
+        wanted = array(n, 3).sum(dtype=np.float64) / n * (3 * n - 3)
+        np.testing.assert_allclose(mean(mgb.tensor(array(n, 3))).numpy(), wanted, rtol=1e-5)
+    assert mean.stats()["records"] == 1
+
+
+def test_a_body_that_reads_values_is_recorded_once_for_all_lengths() -> None:
+    runs = []
+
+    @trace(without_host=True)
+    def positive(x: Tensor) -> Tensor:
+        runs.append(x.shape[0])
+        total = float(x.sum().numpy())
+        return x[: x.shape[0] // (2 if total > 0 else 4)] * 2.0
+
+    for n in (8, 10, 13, 64, 10):
+        for sign in (1, -1):
+            value = np.abs(array(n, 3)) * np.float32(sign)
+            wanted = value[: n // (2 if sign > 0 else 4)] * 2
+            np.testing.assert_allclose(positive(mgb.tensor(value)).numpy(), wanted, rtol=1e-6)
+    assert len(runs) == 10 and positive.stats()["records"] <= 3
+
+
 def test_programs_of_other_lengths_show_their_own() -> None:
     @trace(without_host=True)
     def shifted(x: Tensor) -> Tensor:
@@ -290,6 +336,17 @@ def test_a_length_that_python_keeps_is_an_integer_for_others() -> None:
     assert n == 3 and n + 1 == 4 and list(range(n)) == [0, 1, 2] and np.zeros(n).shape == (3,)
     assert F.ones((n, 2)).numpy().shape == (3, 2)
     follows_eager(lambda x: x.reshape(-1, n), trace(lambda x: x.reshape(-1, n)), [(array(6),), (array(9),)])
+
+
+def test_the_shape_of_a_gradient_of_an_argument_is_not_frozen() -> None:
+    @trace(without_host=True)
+    def scaled_by_rows(x: Tensor) -> Tensor:
+        return x * 2.0 if x.grad is None else x * float(len(x.grad))
+
+    for n in (3, 4, 5):
+        x = mgb.tensor(array(n, 2))
+        x.grad = mgb.tensor(array(n, 2))
+        np.testing.assert_allclose(scaled_by_rows(x).numpy(), array(n, 2) * n, rtol=1e-6)
 
 
 def test_what_a_result_is_has_plain_lengths() -> None:

@@ -53,7 +53,8 @@ def compile_program(
     MemoryBudgetError
         The threshold of ``options.memory`` cannot be met.
     """
-    if not _is_resizable(graph, options):
+    one_shape = sizes_of(graph) is not None and not _is_resizable(graph, options)
+    if one_shape:
         graph = plain_graph(graph)
     _verify(graph)
     simplified = passes.own_results(graph, _simplify(graph, options), updates or ())
@@ -64,7 +65,7 @@ def compile_program(
     steps = _steps(simplified, backend, options)
     replaces = _replacements(simplified, steps, backend, options, updates or {})
     kernels = _kernels(steps, backend, replaces)
-    return assemble(graph, simplified, steps, kernels, backend, options, updates)
+    return assemble(graph, simplified, steps, kernels, backend, options, updates, one_shape)
 
 
 @resting()
@@ -76,6 +77,7 @@ def assemble(
     backend: Backend | None,
     options: Options = DEFAULT,
     updates: Mapping[int, int] | None = None,
+    one_shape: bool = False,
 ) -> Program:
     """The program of steps whose kernels are there.
 
@@ -91,6 +93,8 @@ def assemble(
         Whose kernels they are.
     options, updates
         As for `compile_program`.
+    one_shape : bool
+        Were there sizes, of which nothing is known?
 
     Returns
     -------
@@ -112,15 +116,15 @@ def assemble(
         tuple(kernels[step.graph] for step in found.steps),
         backend,
         None if found is plain else plain.peak,
-        _guards(graph),
+        None if one_shape else _guards(graph),
     )
 
 
-def _guards(graph: Graph) -> Callable[[Sequence[int]], bool] | None:
-    """Does what was decided hold for other lengths? None where lengths are plain."""
+def _guards(graph: Graph) -> Callable[[Sequence[int]], bool]:
+    """Does what was decided hold for arguments of other lengths?"""
     sizes = sizes_of(graph)
     if sizes is None:
-        return None
+        return lambda values: True  # they are none of its business
     sizes.close()
     return checker(sizes)
 
@@ -223,10 +227,12 @@ def _kernels(
 
 def _is_resizable(graph: Graph, options: Options) -> bool:
     """May one program serve other lengths? Not where kernels, searches or reports are about these."""
-    if options.memory is not None or options.profiling or sizes_of(graph) is None:
+    if options.memory is not None or options.profiling:
         return False
     backend = _backend(graph, options)
-    return backend is None or backend.traits.specialize is Specialize.NDIM
+    if backend is None or backend.traits.specialize is Specialize.NDIM:
+        return True
+    return not backend.traits.joins and not backend.traits.hands_over
 
 
 def _kernel(step: Step, backend: Backend | None, replaces: Pairs) -> Kernel | None:

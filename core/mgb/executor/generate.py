@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import NoneType
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory, ownership
+from .. import memory
 from ..answers import answer
 from ..backend import Backend, Kernel, Strided
 from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
@@ -19,14 +19,15 @@ from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
 from ..sizes import At, about, is_sized
 from ..tensor import float_errors, ignore_float_errors, restore_float_errors
+from .kernels import SizedKernel
 from .operands import constant, eager_rule, monotone
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock
-from .resized import resized, spec_at
+from .resized import resized, sizes_of
 from .routine import Recipe, Routine
 from .schedule import Call
-from .workspaces import allocator, fresh_on, workspaces
+from .workspaces import allocator, arenas_at, spare_at, targets_at
 
 
 def generate(
@@ -70,6 +71,7 @@ class _Writer:
     def __post_init__(self) -> None:
         self.device = device_of(self.graph)
         self.temporaries = self.plan.temporaries
+        self.is_sized = sizes_of(self.graph) is not None
 
     # the parts
 
@@ -79,7 +81,7 @@ class _Writer:
             places = [self.plan.places.get(call.writes[o], Place()) for o, _ in replaced_by(call)]
             positions = [place.update for place in places if place.update is not None]
             if positions:
-                ask = self.made("spare", partial(_spare, positions))
+                ask = self.made("spare", partial(spare_at, positions))
                 self.line(f"s{len(self.spare)} = {ask}(arrays)")
                 numbers = iter(range(len(positions)))
                 flags = (
@@ -93,11 +95,11 @@ class _Writer:
         given = {n for call in calls if is_given_memory(call) for n in call.writes}
         updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
         if updated:
-            targets = self.made("targets", partial(_targets, updated))
+            targets = self.made("targets", partial(targets_at, updated))
             self.line(f"{packed(self.name(n, 'o') for n in updated)} = {targets}(arrays)")
         self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
         if self.temporaries:
-            self.recipes.append(partial(_arenas, self.plan, self.device))
+            self.recipes.append(partial(arenas_at, self.plan, self.device))
             targets = packed(self.name(n, "t") for n in self.temporaries)
             self.line(f"{targets} = workspace = take()")
 
@@ -124,7 +126,7 @@ class _Writer:
 
     def chained(self, calls: Sequence[Call]) -> bool:
         """Calls of kernels as one, if the backend can; a single one costs less so as well."""
-        if self.backend is None or not calls[0].is_plain:
+        if self.backend is None or not calls[0].is_plain or isinstance(calls[0].kernel, SizedKernel):
             return False
         arrays = list(dict.fromkeys(n for call in calls for n in (*call.reads, *call.writes)))
         place = {n: i for i, n in enumerate(arrays)}
@@ -141,7 +143,11 @@ class _Writer:
             self.prepare(call)
             self.row_major.update(call.writes)
         self.begin_updates(calls)
-        self.line(f"{self.bind('chain', chain, unique=True)}({packed(self.names[n] for n in arrays)})")
+        name = self.bind("chain", chain, unique=True)
+        backend = self.backend
+        if self.is_sized:  # it may remember lengths
+            self.recipes.append(lambda at: {name: answer(backend, "chain", Callable, *args)})
+        self.line(f"{name}({packed(self.names[n] for n in arrays)})")
         self.on_its_gpu(begin, calls[0].writes[0].spec.device)
         return True
 
@@ -182,10 +188,16 @@ class _Writer:
             return
         args = "".join(f"{self.names[n]}, " for n in call.reads)
         out = packed(self.names[n] for n in call.writes)
-        function = self.bind("kernel", kernel.run, unique=True)
+        function = self.runner(kernel)
         nodes = (n for step in call.steps for n in step.graph.nodes)
         self.line(f"{function}({args}out={out}){origin(nodes)}")
         self.row_major.update(call.writes)
+
+    def runner(self, kernel: Kernel) -> str:
+        """A name for what runs a kernel."""
+        if isinstance(kernel, SizedKernel):
+            return self.made("kernel", lambda at: kernel.at(at).run)
+        return self.bind("kernel", kernel.run, unique=True)
 
     def handed(self, call: Call, results: Callable[..., tuple[Any, ...]]) -> None:
         """A call of a kernel that has memory of its own."""
@@ -369,22 +381,6 @@ class _ProfiledWriter(_Writer):
         """Note the time."""
         self.marks.append(f"m{len(self.marks)}")
         self.line(f"{self.marks[-1]} = clock()")
-
-
-def _spare(positions: Sequence[int], _: At) -> Any:
-    return ownership.Updates(positions).spare
-
-
-def _targets(updated: Mapping[Node, int], at: At) -> Any:
-    fresh = [fresh_on(n.spec.device, at(n.spec.shape), n.spec.dtype) for n in updated]
-    return ownership.Updates(tuple(updated.values()), fresh).targets
-
-
-def _arenas(plan: MemoryPlan, device: str, at: At) -> dict[str, Any]:
-    offsets, nbytes = plan.packed(at)
-    layout = [(offset, spec_at(n.spec, at)) for offset, n in zip(offsets, plan.temporaries, strict=True)]
-    arenas = workspaces(nbytes, layout, device)
-    return {"take": arenas.take, "give": arenas.give}
 
 
 def packed(names: Iterable[str]) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .. import memory
+from .. import memory, ownership
 from ..device import array_module, is_gpu, memory_explained, on, ordinal
-from ..ir import Spec
+from ..ir import Node, Spec
+from ..sizes import At
+from .plan import MemoryPlan
+from .resized import spec_at
 
 _BYTE = np.dtype(np.uint8)
 
@@ -131,3 +134,25 @@ def fresh_on(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Calla
             return make(shape, dtype)
 
     return fresh if is_gpu(device) else partial(make, shape, dtype)
+
+
+# what a program asks for the memory of a call, for the lengths of `at`
+
+
+def arenas_at(plan: MemoryPlan, device: str, at: At) -> dict[str, Any]:
+    """The functions that give the temporaries of `plan`, and take them back."""
+    offsets, nbytes = plan.packed(at)
+    layout = [(offset, spec_at(n.spec, at)) for offset, n in zip(offsets, plan.temporaries, strict=True)]
+    arenas = workspaces(nbytes, layout, device)
+    return {"take": arenas.take, "give": arenas.give}
+
+
+def targets_at(updated: Mapping[Node, int], at: At) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """See `ownership.Updates.targets`; each result is written over the input at that place."""
+    fresh = [fresh_on(n.spec.device, at(n.spec.shape), n.spec.dtype) for n in updated]
+    return ownership.Updates(tuple(updated.values()), fresh).targets
+
+
+def spare_at(positions: Sequence[int], _: At) -> Callable[[Sequence[Any]], tuple[bool, ...]]:
+    """See `ownership.Updates.spare`."""
+    return ownership.Updates(positions).spare

@@ -7,6 +7,7 @@ Were the number left where the rows are summed, the gradient's kernel would have
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,14 @@ def _folded(reader: Node, extent: Node, inputs: tuple[Node, ...]) -> Node | None
 def _number(extent: Node) -> Node:
     (counted,) = extent.inputs
     value = prod(counted.spec.shape[axis] for axis in extent.params["axis"])
-    spec = extent.spec
+    return _of_number(value, extent.spec, extent.source)
+
+
+def number_node(value: Any, dtype: np.dtype[Any], device: str) -> Node:
+    """A `NUMBER` without axes."""
+    return _of_number(value, Spec((), dtype, device), "")
+
+
+def _of_number(value: Any, spec: Spec, source: str) -> Node:
     params = {"value": value, "shape": spec.shape, "dtype": spec.dtype, "device": spec.device}
-    return Node(NUMBER, (), params, spec, extent.source)
+    return Node(NUMBER, (), params, spec, source)

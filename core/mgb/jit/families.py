@@ -41,6 +41,11 @@ class Families:
     def __bool__(self) -> bool:
         return bool(self._families)
 
+    def resized(self, leaves: Sequence[Any]) -> Variant | None:
+        """A variant for arguments of other lengths, made of one that follows lengths."""
+        found = (family.resized(leaves) for family in reversed(self._families))
+        return next((variant for variant in found if variant is not None), None)
+
     def shapes(self) -> list[Shapes]:
         """The sets of shapes of arguments that are known, those of the oldest family first."""
         return list(dict.fromkeys(shapes for family in self._families for shapes in family.shapes()))

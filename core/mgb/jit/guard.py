@@ -1,4 +1,4 @@
-"""What has to be as it was outside for a body to be skipped: one `Guard` for each fact, `Guards` for a call."""
+"""What has to be as it was outside for a body to be skipped: a `Guard` is one fact, `Guards` are a call's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_plain(value: Any) -> bool:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_plain, value))
-    return isinstance(value, np.generic | np.dtype) and not (
+    return isinstance(value, (np.generic, np.dtype)) and not (
         isinstance(value, np.generic) and value.dtype.hasobject
     )
 
@@ -130,12 +130,20 @@ def _without(value: Any, key: Any) -> bool:
     return (key.get() if isinstance(key, Held) else key) not in value
 
 
+def _key_code(key: Any, scope: Scope) -> str:
+    if isinstance(key, Held):
+        return f"{scope.name(key)}.get()"
+    return repr(key) if type(key) is str else scope.name(key)
+
+
 #: Every kind of fact. `{0}` is the source, `{1}` what was there, `{2}` what is there now.
 TESTS = {
     "is": Test(_is, lambda x, v, s: v.code(x, s), "{0} is {2}, it was {1}"),
     "same": Test(same, _equal_code, "{0} is {2}, it was {1}"),
     "type": Test(
-        lambda x, v: type(x) is v.get(), lambda x, v, s: v.code(f"type({x})", s), "{0} is {2}, its class was {1}"
+        lambda x, v: type(x) is v.get(),
+        lambda x, v, s: v.code(f"type({x})", s),
+        "{0} is {2}, its class was {1}",
     ),
     "length": Test(
         lambda x, v: len(x) == v, lambda x, v, s: f"len({x}) == {v}", "{0} has another length, it had {1}"
@@ -143,7 +151,7 @@ TESTS = {
     "items": Test(same_items, _items_code, "{0} has other items"),
     "without": Test(
         _without,
-        lambda x, v, s: f"{s.name(v) + '.get()' if isinstance(v, Held) else repr(v) if type(v) is str else s.name(v)} not in {x}",
+        lambda x, v, s: f"{_key_code(v, s)} not in {x}",
         "{0} has {1!r} now",
     ),
     "disjoint": Test(
@@ -153,10 +161,12 @@ TESTS = {
     ),
     "lacks": Test(_lacks, lambda x, v, s: f"not hasattr({x}, {v!r})", "{0} has an attribute {1!r} now"),
     "array": Test(
-        lambda x, v: v.are_in(x), lambda x, v, s: f"{s.name(v.are_in)}({x})", "the array {0} holds other values"
+        lambda x, v: v.are_in(x),
+        lambda x, v, s: f"{s.name(v.are_in)}({x})",
+        "the array {0} holds other values",
     ),
     "alias": Test(_is, lambda x, v, s: f"{x} is {s.local(v)}", "{0} is not the same object as {1} any more"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

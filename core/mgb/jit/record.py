@@ -11,7 +11,9 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import caller, evaluate
+from ..fusion import number_node
 from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
+from ..sizes import At, Size, plain
 from ..tensor import Tensor
 from ..tracing import make_node
 from .surroundings import Contents, State, contents_of, decisive
@@ -52,12 +54,21 @@ class Literal:
         The Tensor outside whose value it was.
     device : str
         Of that Tensor; the array may be NumPy's nevertheless.
+    size : Size or None
+        Which one it is, where it is a length that is followed.
     """
 
     array: Any
     raw: Any = None
     owner: weakref.ref[Tensor] | None = None
     device: str = "xpux:0"
+    size: Size | None = None
+
+    def at(self, at: At) -> Literal:
+        """The constant for other lengths."""
+        value = at(self.size)
+        array = np.array(plain(value), self.array.dtype)
+        return Literal(array, plain(value), None, self.device, value if type(value) is Size else None)
 
     def same_scalar(self, value: Any) -> bool:
         """Is `value` the Python scalar that this was made of?"""
@@ -333,6 +344,8 @@ class Record:
     def node(self, ref: Ref) -> Node:
         """The node of a value."""
         if isinstance(ref, Literal):
+            if ref.size is not None:
+                return number_node(ref.size, ref.array.dtype, ref.device)
             constant = const_node(ref.array, ref.array.dtype, ref.device)
             if ref.owner is not None:
                 self.captured[constant] = ref

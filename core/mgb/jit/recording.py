@@ -108,7 +108,7 @@ class Recording(Observing):
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        self._raw = (op, [fixed(a) if type(a) in _RAW else None for a in args])
+        self._raw = (op, [plain(a) if type(a) in _RAW else None for a in args])
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
@@ -131,10 +131,20 @@ class Recording(Observing):
             assert tensor._spec is not None
             return tensor._spec
         array, root = tensor._data, self._root(tensor)
+        if self._followed is not None and self._is_grad_of_argument(root):
+            self._followed.fix()  # it would have the lengths of another argument
         if id(array) in self._converted:
             place = self._converted[id(array)][0]
             return self._spec_outside(array, tensor._device, place if isinstance(place, int) else None)
         return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
+
+    def _is_grad_of_argument(self, tensor: Tensor) -> bool:
+        found = self._grads.values()
+        return any(grad is tensor and id(holder) in self._leaf_tensors for holder, grad, _ in found)
+
+    def _size_of(self, tensor: Tensor) -> Size | None:
+        """Which length that is followed a constant is."""
+        return None if self._followed is None else self._followed.sizes.noted(tensor._data)
 
     def _spec_outside(self, array: Any, device: str, leaf: int | None) -> Spec:
         shape: Any = array.shape if self._followed is None or leaf is None else self._followed.shapes[leaf]
@@ -170,6 +180,7 @@ class Recording(Observing):
             tensor._data = self.values[tensor._index]
 
     def seen(self, tensor: Tensor) -> None:
+        fixed(self._size_of(tensor))
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
             self.must_run("reads the value of a Tensor")
 
@@ -351,7 +362,7 @@ class Recording(Observing):
         if id(tensor._data) in self._converted:
             return self._converted_ref(tensor)
         if tensor._index == CONSTANT:
-            return Literal(tensor._data, device=tensor._device)
+            return Literal(tensor._data, device=tensor._device, size=self._size_of(tensor))
         self.check_foreign(tensor)
         array, tensor = tensor._data, self._root(tensor)
         number = self._numbers.get((id(tensor), id(array)))

@@ -10,11 +10,13 @@ import numpy as np
 
 from .. import forking
 from ..executor import Program
+from ..executor.collector import resting
 from ..executor.resized import spec_at
+from ..forking import cached_property
 from ..ir import Node, Spec, input_node
-from ..sizes import Lengths, Sizes, checker, fixed, is_sized
+from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, key
 from ..tensor import Tensor
-from .record import Entry, Record
+from .record import Entry, Literal, Record, Ref
 
 #: What has axes whose lengths are followed.
 ARRAYS = (Tensor, np.ndarray)
@@ -131,6 +133,8 @@ class SizedRecord:
         sizes = Sizes(values, prints=True)
         program, reads = compile(self.record(sizes.letters))
         sizes.close()
+        if not program.is_resizable:
+            return program, reads
         with self._lock:
             known = self._compiled.get(segment, ())
             self._compiled[segment] = ((program, reads), *known)[:_PROGRAMS]
@@ -148,36 +152,82 @@ class SizedRecord:
     def record(self, values: Sequence[Any]) -> Record:
         """The record for arguments of these lengths, which may be sizes as well."""
         at = Lengths(self._sizes, values)
-        specs: dict[int, Spec] = {}
+        specs = [spec_at(spec, at) for spec in self._dependent.specs]
         nodes: dict[Node, Node] = {}
-
-        def spec_of(spec: Spec) -> Spec:
-            found = specs.get(id(spec))
-            if found is None:
-                sized = is_sized(spec.shape)
-                found = specs[id(spec)] = replace(spec, shape=at(spec.shape)) if sized else spec
-            return found
-
-        def node_of(node: Node) -> Node:
-            spec, params = spec_of(node.spec), at(node.params) if is_sized(node.params) else node.params
-            inputs = tuple([nodes.get(i, i) for i in node.inputs])
-            if spec is not node.spec or params is not node.params or inputs != node.inputs:
-                nodes[node] = node = Node(node.op, inputs, params, spec, node.source)
-            return node
-
-        externals = [replace(e, node=node_of(e.node)) for e in self._record.externals]
-        entries = [_with_node(e, node_of) for e in self._record.entries]
+        externals, entries = list(self._record.externals), list(self._record.entries)
+        with resting():
+            for place, node, number in self._dependent.externals:
+                nodes[node] = new = Node(node.op, (), node.params, specs[number], node.source)
+                externals[place] = replace(externals[place], node=new)
+            for place, node, which, is_parametric in self._dependent.entries:
+                old = entries[place]
+                params = at(old.params) if is_parametric else old.params
+                spec = node.spec if which is None else specs[which]
+                inputs, args = tuple([nodes.get(i, i) for i in node.inputs]), old.args
+                if place in self._dependent.numbers:
+                    args = tuple([_literal_at(ref, at) for ref in args])
+                    pairs = zip(args, inputs, strict=True)
+                    inputs = tuple([self._record.node(r) if isinstance(r, Literal) else i for r, i in pairs])
+                nodes[node] = new = Node(node.op, inputs, params, spec, node.source)
+                entries[place] = Entry(old.op, args, params, new, old.source)
         statics = dict.fromkeys(self._record.statics)
         return replace(
             self._record,
             entries=entries, externals=externals, statics=statics, sized=self, lengths=tuple(values),
         )  # fmt: skip
 
+    @cached_property
+    def _dependent(self) -> _Dependent:
+        return _Dependent(self._record)
 
-def _with_node(entry: Entry, node_of: Callable[[Node], Node]) -> Entry:
-    if entry.node is None:
-        return entry
-    node = node_of(entry.node)
-    if node is entry.node:
-        return entry
-    return Entry(entry.op, entry.args, dict(node.params), node, entry.source, entry.required)
+
+def _literal_at(ref: Ref, at: At) -> Ref:
+    return ref.at(at) if isinstance(ref, Literal) and ref.size is not None else ref
+
+
+class _Dependent:
+    """What differs with the lengths in a record.
+
+    Attributes
+    ----------
+    specs : list of Spec
+        With sizes; each once.
+    externals : list of (int, Node, int)
+        Of the externals that have such a type: the place, the node, and which type.
+    entries : list of (int, Node, int or None, bool)
+        Likewise those of entries and of what is made of them; and do parameters hold sizes?
+    numbers : set of int
+        The places of entries that have a length among their operands.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self.specs: list[Spec] = []
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self.externals: list[tuple[int, Node, int]] = []
+        self.entries: list[tuple[int, Node, int | None, bool]] = []
+        self.numbers: set[int] = set()
+        found: set[Node] = set()
+        for place, external in enumerate(record.externals):
+            if (which := self._which(external.node.spec)) is not None:
+                self.externals.append((place, external.node, which))
+                found.add(external.node)
+        for place, entry in enumerate(record.entries):
+            node = entry.node
+            if node is None:
+                continue
+            which, is_parametric = self._which(node.spec), is_sized(entry.params)
+            if any(isinstance(ref, Literal) and ref.size is not None for ref in entry.args):
+                self.numbers.add(place)
+            is_parametric = is_parametric or place in self.numbers
+            if which is not None or is_parametric or not found.isdisjoint(node.inputs):
+                self.entries.append((place, node, which, is_parametric))
+                found.add(node)
+
+    def _which(self, spec: Spec) -> int | None:
+        if not is_sized(spec.shape):
+            return None
+        known = (key(spec.shape), spec.dtype, spec.device)
+        if known not in self._numbers:
+            self._numbers[known] = len(self.specs)
+            self.specs.append(spec)
+        return self._numbers[known]

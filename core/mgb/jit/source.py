@@ -1,4 +1,4 @@
-"""Where something outside a body is found: a path from an argument, a variable or an object, read three ways."""
+"""Where something outside a body is found: a path from an argument, a variable or an object."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Scope(Protocol):
 
 def is_static(value: Any) -> bool:
     """Is it part of the program's text: a module, or a class or function of one? These stay."""
-    if isinstance(value, ModuleType | BuiltinFunctionType):
+    if isinstance(value, (ModuleType, BuiltinFunctionType)):
         return True
-    if not isinstance(value, type | FunctionType):
+    if not isinstance(value, (type, FunctionType)):
         return False
     found: Any = sys.modules.get(value.__module__ or "")
     for part in value.__qualname__.split("."):
@@ -272,7 +272,7 @@ def member(value: Any, name: str) -> Any:
 
 def root(source: Source) -> Source:
     """Where its path starts."""
-    while isinstance(source, Attribute | Item | Result):
+    while isinstance(source, (Attribute, Item, Result)):
         source = source.of
     return source
 
@@ -280,6 +280,6 @@ def root(source: Source) -> Source:
 def _inner(source: Source) -> str:
     """The path's text, without the marks around it."""
     text = str(source)
-    if isinstance(source, Global | Cell):
+    if isinstance(source, (Global, Cell)):
         return source.name
     return text[1:-1] if text.startswith("`") and text.endswith("`") else text

@@ -134,7 +134,7 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        return len(self._tuple_shape)
+        return len(self._data.shape if self._data is not None else self.spec.shape)
 
     @property
     def size(self) -> int:

@@ -101,9 +101,10 @@ class Planner:
         self.tiled = self.transposed()
         for i in self.tiled:
             self.inner[i] = frame.operands[i].itemsize
+        self.gathers = any(o.moves and self.inner[i] != o.itemsize for i, o in enumerate(frame.operands))
         self.piece = max(1, self.n if self.short() else min(self.n, self.longest()))
         self.pieces = -(-self.n // self.piece)
-        self.words = np.zeros(frame.buffers_at + len(frame.buffers) + 1, np.int64)
+        self.words = [0] * (frame.buffers_at + len(frame.buffers) + 1)
 
     def strides(self, o: Operand, i: int, shapes: Any, strides: Any) -> tuple[int, ...]:
         if o.is_iota:
@@ -116,8 +117,8 @@ class Planner:
     def plan(self) -> Plan:
         sizes = self.sizes()
         own, shared = self.fill(sizes)
-        rows, chunks = sizes["rows"], sizes["chunks"]
-        return Plan(self.words, self.words.ctypes.data, rows, chunks, own, shared, self.work(sizes))
+        words, rows, chunks = np.array(self.words, np.int64), sizes["rows"], sizes["chunks"]
+        return Plan(words, words.ctypes.data, rows, chunks, own, shared, self.work(sizes))
 
     def sizes(self) -> dict[str, int]:
         """The head of the plan, and the number of rows."""
@@ -144,7 +145,7 @@ class Planner:
     def short(self) -> bool:
         """Whether rows are so short that the walk around a row would take as long as its elements."""
         rows = self.frame.has_rows and self.steps == 1 and self.n <= SHORT
-        return rows and not self.tiled and not self.gathers()
+        return rows and not self.tiled and not self.gathers
 
     def asks_for_next(self) -> bool:
         """Whether the next row is on its way from memory while this one, which is in cache, is worked on."""
@@ -152,7 +153,7 @@ class Planner:
             return False
         widest = max((o.itemsize for o in self.frame.operands), default=1)
         near = self.n * self.steps * widest > CACHED or self.traffic() < DISTANT
-        return not (near or self.tiled or self.gathers())
+        return not (near or self.tiled or self.gathers)
 
     def longest(self) -> int:
         """The most elements of the innermost loop that are worked on at once."""
@@ -160,7 +161,7 @@ class Planner:
         far = max((abs(self.inner[i]) for i in moving), default=0) >= FAR
         if not self.frame.columns:
             few = self.streams or self.asks_for_next()
-            return SPREAD if far else STREAMED if few else GATHERED if self.gathers() else PIECE
+            return SPREAD if far else STREAMED if few else GATHERED if self.gathers else PIECE
         fits = CACHED // 8 // max(self.steps, 1)  # columns that the next pass still finds in cache
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
@@ -198,10 +199,6 @@ class Planner:
         loops = sizes["rows"] * sizes["units"] * len(passes)
         return math.prod(self.domain) * ops * OP + self.traffic() * BYTE + loops * UNIT
 
-    def gathers(self) -> bool:
-        operands = enumerate(self.frame.operands)
-        return any(o.moves and self.inner[i] != o.itemsize for i, o in operands)
-
     def fill(self, sizes: dict[str, int]) -> tuple[int, int]:
         """Write every slot; returns the bytes of scratch memory, each thread's own and shared."""
         frame, words = self.frame, self.words
@@ -220,9 +217,12 @@ class Planner:
         for i in self.tiled:
             words[frame.tiled[frame.operands[i]]] = self.loops.strides[i][-1]
         used = {True: 0, False: 0}
-        for k, b in enumerate(frame.buffers):
-            words[frame.buffers_at + k] = used[b.shared]
-            used[b.shared] += -(-self.count(b, sizes) * b.itemsize // 64) * 64
+        counts = self.counts(sizes)
+        for at, b in enumerate(frame.buffers, frame.buffers_at):
+            words[at] = used[b.shared]
+            if not self.is_unused(b):
+                count = TILE * self.pitch if self.tiled and b.name.startswith("g") else counts[b.size]
+                used[b.shared] += -(-count * b.itemsize // 64) * 64
         return used[False], used[True]
 
     def ordered(self, folded: list[int], pieces: int) -> list[int]:
@@ -233,20 +233,22 @@ class Planner:
         """
         if self.frame.columns:
             return folded
-        return [*folded, pieces] if self.gathers() or self.pieces == 1 else [pieces, *folded]
+        return [*folded, pieces] if self.gathers or self.pieces == 1 else [pieces, *folded]
 
     def write(self, at: int, count: int, values: list[int], rest: int = 0) -> None:
         """Write `values` into `count` slots from `at` on, and `rest` behind them."""
         self.words[at : at + count] = [*values, *[rest] * (count - len(values))]
 
-    def count(self, b: Buffer, sizes: dict[str, int]) -> int:
-        """How many elements buffer `b` holds."""
-        if b.name.startswith("g") and self.tiled:
-            return TILE * self.pitch
-        if (b.name.startswith("g") and not self.gathers()) or (b.name.startswith("s") and not self.streams):
-            return 0
+    def is_unused(self, b: Buffer) -> bool:
+        """Is buffer `b` for what these arrays do not need?"""
+        if b.name.startswith("g"):
+            return not (self.gathers or self.tiled)
+        return b.name.startswith("s") and not self.streams
+
+    def counts(self, sizes: dict[str, int]) -> dict[str, int]:
+        """How many elements buffers hold, by `Buffer.size`."""
         return {
             "piece": sizes["piece"], "chunks": sizes["chunks"],
             "chunks * piece": sizes["chunks"] * sizes["piece"],
             "units * piece": sizes["units"] * sizes["piece"],
-        }[b.size]  # fmt: skip
+        }  # fmt: skip

@@ -15,7 +15,7 @@ body may be skipped later while there was no impurity and all guards hold::
 
     guards.compile() -> check(leaves) -> bool         # one straight-line function
     guards.lines(name) -> list[str]                   # its lines, to stand in another generated function:
-                                                      # `name(value) -> str` gives a value a global name there;
+                                                      # `name(value) -> str` names a value there;
                                                       # arguments are `t0`, `t1`, ...; a guard that fails runs
                                                       # `return MISS`; it may raise, which means no as well
     guards.why(leaves) -> str | None                  # the first that fails, in words

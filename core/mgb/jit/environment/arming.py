@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from ... import forking
+from .known import is_trusted
 
 Instrument = Callable[[FunctionType], CodeType | str]
 
@@ -17,7 +19,7 @@ _armed: dict[int, tuple[FunctionType, CodeType, CodeType, set[int]]] = {}
 
 
 def arm(function: FunctionType, instrument: Instrument, holder: int) -> str | None:
-    """Have the code with hooks run when `function` is called, until `disarm`; a text says why it cannot be."""
+    """Have the code with hooks run when `function` is called, until `disarm`; a text says why not."""
     with _lock:
         known = _armed.get(id(function))
         if known is not None and function.__code__ is known[2]:
@@ -49,6 +51,27 @@ def own_code(function: FunctionType) -> CodeType:
     """The code that `function` has when it is not armed."""
     known = _armed.get(id(function))
     return known[1] if known is not None and function.__code__ is known[2] else function.__code__
+
+
+#: The tool of `sys.monitoring`, for all threads that watch, and the ids of their nets.
+_TOOL = "mgb"
+_nets: set[int] = set()
+
+
+class _Here(threading.local):
+    net: Net | None = None
+
+
+_here = _Here()
+
+
+def _monitored(code: CodeType, offset: int) -> Any:
+    """A function starts, in any thread."""
+    del offset
+    net = _here.net
+    if net is not None:
+        net.started(code, sys._getframe(1).f_back)
+    return sys.monitoring.DISABLE if is_trusted(code) else None  # type: ignore[attr-defined]
 
 
 class Net:
@@ -90,34 +113,39 @@ class Net:
             sys.setprofile(None)
 
     def _monitor(self, monitoring: Any) -> str | None:
-        name, event = f"mgb {id(self)}", monitoring.events.PY_START
-        tool = next((number for number in (4, 3) if monitoring.get_tool(number) is None), None)
-        if tool is None:
-            return "all tools of sys.monitoring are taken"
-
-        def undo() -> None:
-            if monitoring.get_tool(tool) == name:
-                monitoring.set_events(tool, 0)
-                monitoring.register_callback(tool, event, None)
-                monitoring.free_tool_id(tool)
-
-        self._undo = undo
-        monitoring.use_tool_id(tool, name)
-        monitoring.register_callback(tool, event, self._monitored)
-        monitoring.set_events(tool, event)
-        monitoring.restart_events()
+        self._undo = self._unmonitor
+        with _lock:
+            _nets.add(id(self))
+            tools = [number for number in (4, 3, 5) if monitoring.get_tool(number) in (_TOOL, None)]
+            if not tools:
+                return "all tools of sys.monitoring are taken"
+            if not any(monitoring.get_tool(number) == _TOOL for number in tools):
+                monitoring.use_tool_id(tools[0], _TOOL)
+                monitoring.register_callback(tools[0], monitoring.events.PY_START, _monitored)
+                monitoring.set_events(tools[0], monitoring.events.PY_START)
+        _here.net = self
         return None
+
+    def _unmonitor(self) -> None:
+        monitoring = sys.monitoring  # type: ignore[attr-defined]
+        _here.net = None
+        with _lock:
+            _nets.discard(id(self))
+            for number in (4, 3, 5) if not _nets else ():
+                if monitoring.get_tool(number) == _TOOL:
+                    monitoring.set_events(number, 0)
+                    monitoring.register_callback(number, monitoring.events.PY_START, None)
+                    monitoring.free_tool_id(number)
 
     def gather(self) -> None:
         """End."""
         self._undo()
 
-    def _monitored(self, code: CodeType, offset: int) -> Any:
-        del offset
+    def started(self, code: CodeType, caller: FrameType | None) -> bool:
+        """`code` starts. True: it need not be told again."""
         if id(code) not in self._known:
-            frame = sys._getframe(1)
-            self._tell(code, frame.f_back)
-        return sys.monitoring.DISABLE if id(code) in self._known else None  # type: ignore[attr-defined]
+            self._tell(code, caller)
+        return id(code) in self._known
 
     def _traced(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call" and id(frame.f_code) not in self._known and not _goes_on(frame):

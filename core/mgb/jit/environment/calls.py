@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
 import collections
 import contextvars
@@ -20,16 +21,18 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Held, Item, Object, Result, Source, call
 from . import known
-from .known import is_heap, is_trusted, lookup
+from .arming import own_code
+from .attributes import attribute, class_fact
+from .known import is_heap, is_module, is_trusted, lookup
 from .observer import Observer
-from .reads import DEPTH, advanced, array, attribute, class_fact, container, item, iterated, length
+from .reads import DEPTH, advanced, array, container, item, iterated, key_of, length, state, tree
 
 #: What is done with the result of a call: a function that is given it, or None.
 Then = Callable[[Any], Any] | None
 
 _METHODS = (
-    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.MethodWrapperType, types.ClassMethodDescriptorType,
 )  # fmt: skip
 
 
@@ -90,7 +93,7 @@ def _maker(watch: Observer, given: list[Any]) -> Then:
     places = {id(value) for value in given}
 
     def made(value: Any) -> None:
-        if id(value) not in places and not isinstance(value, type | types.ModuleType | FunctionType):
+        if id(value) not in places and not isinstance(value, (type, types.ModuleType, FunctionType)):
             watch.make(value)
 
     return made
@@ -123,8 +126,6 @@ def function_facts(watch: Observer, function: FunctionType) -> None:
     source = watch.source_of(function)
     if source is None:
         return
-    from .arming import own_code
-
     watch.guard(Attribute(source, "__code__"), "is", Held(own_code(function)))
     for name, values in (
         ("__defaults__", function.__defaults__),
@@ -155,32 +156,41 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
     if module.partition(".")[0] == "mgb":
         if module.startswith(known.DENIED) or name in known.DENIED_NAMES:
             watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
-        if isinstance(args[0] if args else None, Module) and name in ("__setattr__", "__delattr__"):
+        if args and is_module(args[0]) and name in ("__setattr__", "__delattr__"):
             watch.wrote(args[0], f"attribute {args[1] if len(args) > 1 else ''}")
+        elif args and is_module(args[0]) and name not in _UNWALKED:
+            tree(watch, args[0])
     elif module.partition(".")[0] in known.DENIED_LIBRARY:
         watch.impure(f"calls {module}.{name}")
     for value in every:
         container(watch, value, DEPTH)
-        if isinstance(value, Module):
+        if is_module(value):
             module_facts(watch, value)
+        elif module in ("copy", "dataclasses"):
+            state(watch, value, DEPTH)
     return _maker(watch, every)
 
 
+#: Methods of Modules that read nothing but what the core looks at itself.
+_UNWALKED = frozenset({"__call__", "forward", "__init__"})
 #: What no call of a Module calls.
 _UNCALLED = frozenset({"__init__", "reset_parameters", "_describe", "__repr__", "__setitem__", "__delitem__"})
 
 
 def module_facts(watch: Observer, module: Module) -> None:
     """The classes of a Module and of those in it have to be what they were; their functions are armed."""
+    if not watch.once(module):
+        return
     watch.arm(module)
     for part in module.modules():
         kind = type(part)
+        watch.once(part)
         if watch.is_made(kind) or not watch.once(kind):
             continue
         for base in kind.__mro__[: kind.__mro__.index(Module)]:
             for name, value in vars(base).items():
                 if (
-                    isinstance(value, FunctionType | staticmethod | classmethod | property)
+                    isinstance(value, (FunctionType, staticmethod, classmethod, property))
                     and name not in _UNCALLED
                 ):
                     class_fact(watch, kind, name)
@@ -196,6 +206,8 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
             ):
                 watch.guard_kind(args[0])
             return None
+        if kind is str:
+            _text(watch, every)
         for value in every:
             _whole(watch, value)
         return _maker(watch, every)
@@ -215,7 +227,7 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
         for name in ("__init__", "__new__"):
             class_fact(watch, kind, name)
         if hasattr(kind, "__dataclass_fields__"):
-            function_facts(watch, kind.__init__) if isinstance(kind.__init__, FunctionType) else None
+            function_facts(watch, kind.__init__) if isinstance(kind.__init__, FunctionType) else None  # type: ignore[misc]
             for field in kind.__dataclass_fields__.values():
                 watch.arm(field.default_factory)
         if kind.__flags__ & (1 << 26) or isinstance(lookup(kind, "__new__")[0], types.BuiltinFunctionType):
@@ -237,7 +249,10 @@ def _whole(watch: Observer, value: Any) -> None:
         if isinstance(value, FunctionType) and not is_trusted(value.__code__):
             function_facts(watch, value)
             watch.arm(value)
-        elif callable(value) and not isinstance(value, type | FunctionType):
+        elif isinstance(value, _METHODS) and value in _SPECIAL:
+            if value not in (len, callable, isinstance, issubclass):
+                watch.impure(f"has {value.__name__} called")
+        elif callable(value) and not isinstance(value, (type, FunctionType)):
             called(watch, value, [], {})
 
 
@@ -255,6 +270,8 @@ def _in_c(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, Any
     module = function.__module__ or ""
     if module.partition(".")[0] == "numpy":
         return _numpy(watch, function, args, kwargs)
+    if function in (repr, ascii, format):
+        _text(watch, every)
     if function in known.PURE or module in known.PURE_MODULES:
         for value in every:
             _whole(watch, value)
@@ -273,9 +290,31 @@ def _isinstance(watch: Observer, thing: Any, kind: Any) -> Then:
     if not is_plain(thing) and not isinstance(thing, Tensor):
         watch.guard_kind(thing)
     for part in kind if isinstance(kind, tuple) else (kind,):
-        if is_heap(type(part)):
-            watch.arm(type(part))
+        _subclass(watch, type(thing), part)
     return None
+
+
+def _issubclass(watch: Observer, kind: Any, base: Any) -> Then:
+    if isinstance(kind, type) and is_heap(kind) and not watch.is_made(kind):
+        watch.found(Attribute(Object(Held(kind)), "__bases__"), kind.__bases__)
+        container(watch, kind.__bases__)
+    for part in base if isinstance(base, tuple) else (base,):
+        _subclass(watch, kind, part)
+    return None
+
+
+def _subclass(watch: Observer, kind: Any, base: Any) -> None:
+    """A class may be one of `base` because it was registered, or because a metaclass says so."""
+    if (isinstance(type(base), type) and is_heap(type(base))) or isinstance(base, abc.ABCMeta):
+        watch.arm(type(base))
+        if base not in kind.__mro__:
+            watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+
+
+def _text(watch: Observer, given: list[Any]) -> None:
+    """A text is made of what is given."""
+    if any(isinstance(value, np.ndarray) for value in given):
+        watch.impure("makes a text of an array, which NumPy's print options decide")
 
 
 def _vars(watch: Observer, *args: Any) -> Then:
@@ -343,7 +382,7 @@ _SPECIAL: dict[Any, Callable[..., Then]] = {
     setattr: _setattr,
     delattr: _setattr,
     isinstance: _isinstance,
-    issubclass: lambda watch, *args: None,
+    issubclass: _issubclass,
     callable: _callable,
     vars: _vars,
     locals: _locals,
@@ -371,6 +410,10 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
     ):
         for value in every:
             _whole(watch, value)
+    if isinstance(owner, str) and name.startswith("format") and not all(map(is_plain, every)):
+        _text(watch, every)
+        for value in every:
+            state(watch, value, DEPTH)
     if isinstance(owner, Tensor) or is_plain(owner):
         return _maker(watch, every)
     source = watch.source_of(owner)
@@ -386,7 +429,7 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
     if source is None and id(owner) not in watch._given:
         if hasattr(type(owner), "__next__") and name in ("send", "throw", "close", "__next__"):
             return None
-        if isinstance(owner, dict | list) and name in ("get", "pop", "setdefault", "__getitem__", "popitem"):
+        if isinstance(owner, (dict, list)) and name in ("get", "pop", "setdefault", "__getitem__", "popitem"):
             return lambda value: watch.found(None, value)
         return _maker(watch, every)
     if isinstance(owner, dict) and name in ("get", "__getitem__") and args:
@@ -412,8 +455,6 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
 
 def item_or_absent(watch: Observer, owner: Any, key: Any) -> None:
     """`dict.get`: unlike a subscript it makes nothing where there is none."""
-    from .reads import key_of
-
     known_key = key_of(key)
     source: Source | None = watch.source_of(owner)
     if known_key is known.MISSING:
@@ -446,7 +487,7 @@ def _numpy(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, An
     assert fresh is not None
 
     def made(value: Any) -> None:
-        for part in value if isinstance(value, list | tuple) else (value,):
+        for part in value if isinstance(value, (list, tuple)) else (value,):
             if not isinstance(part, np.ndarray) or part.base is None:
                 fresh(part)
         fresh(value) if not isinstance(value, np.ndarray) else None
@@ -464,11 +505,11 @@ def _instance(watch: Observer, thing: Any, args: list[Any]) -> Then:
     if not watch.is_made(thing):
         watch.guard_kind(thing)
     class_fact(watch, kind, "__call__")
-    if isinstance(thing, Module):
+    if is_module(thing):
         module_facts(watch, thing)
     if is_trusted(raw.__code__):
         then = _trusted(watch, raw, [thing, *args], {})
-        return None if isinstance(thing, Module) else then
+        return None if is_module(thing) else then
     function_facts(watch, raw)
     watch.arm(thing)
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import functools
 import operator
 import sys
@@ -14,21 +15,23 @@ import numpy as np
 
 from ... import device, random
 from ...errors import ImpureBodyError
+from ...sizes import Size
 from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
 from ..source import Attribute, Held, Item, Object
-from . import calls, known, reads
+from . import attributes, calls, known, reads
 from .observer import HOOKS, WATCHING, Observer
 
 #: Types of values of which there is nothing to know.
-_QUIET = frozenset({*PLAIN, Tensor})
+_QUIET = frozenset({*PLAIN, Tensor, Size})
 
 
 def _see(do: Callable[..., Any], *args: Any) -> Any:
     """Have `do(observer, *args)` done; what fails in it is no failure of the body."""
     observer = WATCHING.observer
-    if observer is None:
+    if observer is None or observer.busy:  # what the observer itself calls is called once more, natively
         return None
+    observer.busy = True
     try:
         return do(observer, *args)
     except ImpureBodyError:
@@ -36,6 +39,8 @@ def _see(do: Callable[..., Any], *args: Any) -> Any:
     except Exception as error:
         observer.impure(f"could not be watched: {type(error).__name__}: {error}")
         return None
+    finally:
+        observer.busy = False
 
 
 def begin(observer: Observer, function: Any, args: Any, kwargs: Any) -> None:
@@ -70,12 +75,12 @@ def enters(observer: Observer, module: Any) -> None:
 
 def name(asked: str) -> None:
     """A global is read next."""
-    _see(reads.name, asked, sys._getframe(1))
+    _see(attributes.name, asked, sys._getframe(1))
 
 
 def cell(code: CodeType, asked: str) -> None:
     """A variable of a function around the one of `code` is read next."""
-    _see(reads.cell, code, asked)
+    _see(attributes.cell, code, asked)
 
 
 def wrote(asked: str) -> None:
@@ -101,7 +106,7 @@ def _imports(watch: Observer, module: str, level: int, asked: str, space: dict[s
     if asked == "*":
         watch.impure(f"imports all of {module}")
     elif asked:
-        reads.attribute(watch, sys.modules[module], asked)
+        attributes.attribute(watch, sys.modules[module], asked)
 
 
 # values
@@ -119,7 +124,7 @@ def made(value: Any) -> Any:
 def attribute(thing: Any, asked: str) -> Any:
     """An attribute of this is read next."""
     if type(thing) not in _QUIET:
-        _see(reads.attribute, thing, asked)
+        _see(attributes.attribute, thing, asked)
     return thing
 
 
@@ -134,9 +139,9 @@ def _store_attribute(watch: Observer, thing: Any, asked: str) -> None:
     raw, _ = known.lookup(type(thing), asked)
     setter = known.lookup(type(thing), "__setattr__")[0]
     if isinstance(setter, FunctionType) and not known.is_trusted(setter.__code__):
-        reads.class_fact(watch, type(thing), "__setattr__")
+        attributes.class_fact(watch, type(thing), "__setattr__")
     elif isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
-        reads.class_fact(watch, type(thing), asked)
+        attributes.class_fact(watch, type(thing), asked)
     else:
         watch.wrote(thing, f"attribute {asked}")
 
@@ -152,7 +157,7 @@ def item(thing: Any, key: Any) -> Any:
 
 def _got(watch: Observer, thing: Any, key: Any, value: Any) -> None:
     if isinstance(key, slice):
-        watch.make(value) if isinstance(value, list | bytearray) else None
+        watch.make(value) if isinstance(value, (list, bytearray)) else None
     elif watch.is_made(thing):
         watch.found(None, value)
 
@@ -167,7 +172,7 @@ def _store_item(watch: Observer, thing: Any) -> None:
     setter, _ = known.lookup(type(thing), "__setitem__")
     if isinstance(setter, FunctionType) and not known.is_trusted(setter.__code__):
         watch.guard_kind(thing)
-        reads.class_fact(watch, type(thing), "__setitem__")
+        attributes.class_fact(watch, type(thing), "__setitem__")
         watch.arm(thing)
     else:
         watch.wrote(thing, "an element")
@@ -197,12 +202,13 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
     return made(getattr(operator, operation)(thing, value))
 
 
+#: What `+=` and such change in place.
+_CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
+
+
 def _augmented(watch: Observer, thing: Any) -> None:
-    kind = type(thing)
     reads.container(watch, thing, reads.DEPTH)
-    if isinstance(thing, list | dict | set | np.ndarray | known.CONTAINERS[4].__class__) or not hasattr(
-        kind, "__hash__"
-    ):
+    if isinstance(thing, _CHANGED):
         watch.wrote(thing, "the contents")
     watch.arm(thing)
 
@@ -217,7 +223,7 @@ def augmented_attribute(thing: Any, asked: str) -> Any:
 
 def augmented_item(thing: Any) -> Any:
     """``thing[...] += value`` follows."""
-    if isinstance(thing, list | dict | np.ndarray):
+    if isinstance(thing, (list, dict, np.ndarray)):
         _see(lambda watch: reads.container(watch, thing))
         if hasattr(type(thing), "__missing__"):
             _see(lambda watch: watch.arm(known.lookup(type(thing), "__missing__")[0]))
@@ -231,7 +237,7 @@ def augmented_item(thing: Any) -> Any:
 
 def _augmented_part(watch: Observer, values: Any) -> None:
     for value in values:
-        if isinstance(value, list | dict | set | np.ndarray):
+        if isinstance(value, _CHANGED):
             watch.wrote(value, "the contents")
 
 
@@ -246,7 +252,7 @@ def _truth(watch: Observer, value: Any) -> None:
     kind = type(value)
     if isinstance(value, Tensor):
         return
-    if is_plain(value) or isinstance(value, FunctionType | type | MethodType):
+    if is_plain(value) or isinstance(value, (FunctionType, type, MethodType)):
         return
     if not watch.is_made(value) and id(value) not in watch._given:
         watch.guard_kind(value)
@@ -254,7 +260,7 @@ def _truth(watch: Observer, value: Any) -> None:
         reads.array(watch, value)
     elif known.is_heap(kind) and not isinstance(value, known.CONTAINERS):
         for asked in ("__bool__", "__len__"):
-            reads.class_fact(watch, kind, asked)
+            attributes.class_fact(watch, kind, asked)
         watch.arm(value)
     elif isinstance(value, known.CONTAINERS) and hasattr(kind, "__len__"):
         reads.length(watch, value)
@@ -293,7 +299,8 @@ def formatted(value: Any) -> Any:
 
 
 def _formatted(watch: Observer, value: Any) -> None:
-    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
+    made: Any = type(value)
+    if made.__repr__ is object.__repr__ and made.__str__ is object.__str__:
         watch.impure(f"makes a text of a {type(value).__name__}, which says its address")
     if isinstance(value, np.ndarray):
         watch.impure("makes a text of an array, which NumPy's print options decide")
@@ -317,14 +324,14 @@ def _each(depth: int, value: Any) -> Any:
 
 
 def unpacked(value: Any, depth: int) -> Any:
-    """This is unpacked next, `depth` levels."""
+    """Next, `depth` levels of it are unpacked."""
     if type(value) is not Tensor:
         _see(reads.iterated, value, depth)
     return value
 
 
 def awaited(value: Any) -> Any:
-    """This is waited for."""
+    """It is waited for."""
     _see(lambda watch: None if watch.is_made(value) else watch.impure("waits for something outside"))
     return value
 
@@ -335,7 +342,7 @@ def awaited(value: Any) -> Any:
 def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What makes the call when it is called itself, in the frame of the user."""
     observer = WATCHING.observer
-    if observer is None:
+    if observer is None or observer.busy:
         return functools.partial(function, *args, **kwargs)
     frame = id(sys._getframe(1))
     observer.pending.pop(frame, None)
@@ -366,9 +373,9 @@ def _is_plain_class(function: Any) -> bool:
     return (
         isinstance(function, type)
         and type(function).__call__ is type.__call__
-        and isinstance(function.__init__, FunctionType)
+        and isinstance(known.lookup(function, "__init__")[0], FunctionType)
         and known.is_heap(function)
-        and not known.is_trusted(function.__init__.__code__)
+        and not known.is_trusted(known.lookup(function, "__init__")[0].__code__)
     )
 
 
@@ -392,7 +399,7 @@ def _construct(watch: Observer, kind: type, args: Any, kwargs: Any, frame: int) 
     maker: Any = kind.__new__
     if isinstance(maker, FunctionType) and not known.is_trusted(maker.__code__):
         return None
-    initial: Any = kind.__init__
+    initial: Any = known.lookup(kind, "__init__")[0]
     value = maker(kind, *args, **kwargs) if maker is not object.__new__ else maker(kind)
     watch.make(value)
     watch.pending[frame] = _New(value)
@@ -401,7 +408,7 @@ def _construct(watch: Observer, kind: type, args: Any, kwargs: Any, frame: int) 
 
 
 def raised(value: Any) -> Any:
-    """This is raised next."""
+    """It is raised next."""
     if isinstance(value, BaseException):
         _see(lambda watch: watch.wrote(value, "the traceback"))
     elif isinstance(value, type):
@@ -424,7 +431,7 @@ def _entered(watch: Observer, value: Any) -> None:
     if not watch.is_made(value):
         watch.guard_kind(value)
     for asked in ("__enter__", "__exit__"):
-        reads.class_fact(watch, kind, asked)
+        attributes.class_fact(watch, kind, asked)
     watch.arm(value)
 
 
@@ -445,7 +452,7 @@ def _matched(watch: Observer, value: Any, names: tuple[str, ...]) -> None:
     if not watch.is_made(value):
         watch.guard_kind(value)
     for asked in (*names, *getattr(type(value), "__match_args__", ())):
-        reads.attribute(watch, value, asked)
+        attributes.attribute(watch, value, asked)
         watch.guard_kind(value)
         part = getattr(value, "__dict__", {}).get(asked)
         if part is not None:
@@ -466,16 +473,45 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
     if not path:
         watch.impure("compares with what a local variable names in a pattern")
         return
-    reads.name(watch, first, frame)
+    attributes.name(watch, first, frame)
     value = frame.f_globals.get(first, vars(builtins).get(first, known.MISSING))
     for asked in rest:
-        reads.attribute(watch, value, asked)
+        attributes.attribute(watch, value, asked)
         value = getattr(value, asked, known.MISSING)
 
 
 _HOOKS = (
-    name, cell, wrote, imports, made, attribute, store_attribute, item, store_item, contains, operand, augmented,
-    augmented_attribute, augmented_item, truth, identity, kind, compared, formatted, iterated, unpacked, awaited, call,
-    called, enters, raised, entered, base, matched, dotted, begin, end,
-)  # fmt: skip
+    name,
+    cell,
+    wrote,
+    imports,
+    made,
+    attribute,
+    store_attribute,
+    item,
+    store_item,
+    contains,
+    operand,
+    augmented,
+    augmented_attribute,
+    augmented_item,
+    truth,
+    identity,
+    kind,
+    compared,
+    formatted,
+    iterated,
+    unpacked,
+    awaited,
+    call,
+    called,
+    raised,
+    entered,
+    base,
+    matched,
+    dotted,
+    begin,
+    end,
+    enters,
+)
 HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)

@@ -19,7 +19,7 @@ _FUTURE = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 )
 
-#: Of code objects that are alive, by identity (equal ones may stand in different files): what was made of them.
+#: Of code objects that are alive, by identity (equal ones stand in different files): what was made.
 _made: dict[int, tuple[weakref.ref[CodeType], CodeType | str]] = {}
 
 
@@ -168,7 +168,7 @@ def _functions(node: ast.AST, within: str | None) -> Iterator[tuple[Any, str | N
 
 def _first_line(node: Any) -> int:
     lines = [node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]
-    return min(lines)
+    return int(min(lines))
 
 
 def _is_within(node: Any, code: CodeType) -> bool:

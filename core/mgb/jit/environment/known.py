@@ -1,4 +1,4 @@
-"""What is known without looking: which code is pure, and what builtin functions and methods read and change."""
+"""What is known without looking: which code is pure, what functions and methods in C read and change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 import operator
+import re
 import sys
 import sysconfig
 import types
@@ -20,31 +21,91 @@ from typing import Any
 
 import numpy as np
 
+from ...module import Module
+from ...sizes import Size
+
 _MGB = str(Path(__file__).parents[2])
 _NUMPY = str(Path(np.__file__).parent)
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
 #: Modules of Python's library that are taken as pure functions of their arguments.
 _PURE_LIBRARY = (
-    "abc", "_py_abc", "enum", "typing", "re", "numbers", "types", "fractions", "inspect", "_weakrefset", "reprlib",
-    "keyword", "importlib", "linecache", "tokenize", "traceback", "warnings", "copy",
-)  # fmt: skip
+    "abc",
+    "_py_abc",
+    "enum",
+    "typing",
+    "re",
+    "numbers",
+    "types",
+    "fractions",
+    "inspect",
+    "_weakrefset",
+    "reprlib",
+    "keyword",
+    "importlib",
+    "linecache",
+    "tokenize",
+    "traceback",
+    "warnings",
+    "copy",
+)
 #: Those that read or write what no guard tells.
 DENIED_LIBRARY = (
-    "logging", "random", "subprocess", "tempfile", "shutil", "socket", "multiprocessing", "asyncio", "pathlib", "glob",
-    "datetime", "_pydatetime", "secrets", "uuid", "pickle", "atexit", "signal", "warnings", "linecache", "traceback",
-    "importlib", "inspect", "gc", "concurrent", "queue", "select", "ssl", "http", "urllib", "sqlite3", "zipfile",
-)  # fmt: skip
+    "logging",
+    "random",
+    "subprocess",
+    "tempfile",
+    "shutil",
+    "socket",
+    "multiprocessing",
+    "asyncio",
+    "pathlib",
+    "glob",
+    "datetime",
+    "_pydatetime",
+    "secrets",
+    "uuid",
+    "pickle",
+    "atexit",
+    "signal",
+    "warnings",
+    "linecache",
+    "traceback",
+    "importlib",
+    "inspect",
+    "gc",
+    "concurrent",
+    "queue",
+    "select",
+    "ssl",
+    "http",
+    "urllib",
+    "sqlite3",
+    "zipfile",
+)
 _TRUSTED = (
-    _MGB + "/", _NUMPY + "/", "<frozen importlib", "<frozen abc>",
+    _MGB + "/",
+    _NUMPY + "/",
+    "<frozen importlib",
+    "<frozen abc>",
     *(f"{_STDLIB}/{name}{end}" for name in (*_PURE_LIBRARY, *DENIED_LIBRARY) for end in (".py", "/")),
-)  # fmt: skip
+)
 
 #: Parts of mgb that have a state in Python, or write elsewhere.
 DENIED = (
-    "mgb.optimizer.lr_scheduler", "mgb.data", "mgb.serialization", "mgb.logger", "mgb.cache", "mgb.cli", "mgb.utils",
-    "mgb.config", "mgb.onnx", "mgb.graph_file", "mgb.runs", "mgb.demo",
-)  # fmt: skip
+    "mgb.optimizer.lr_scheduler",
+    "mgb.data",
+    "mgb.serialization",
+    "mgb.logger",
+    "mgb.cache",
+    "mgb.cli",
+    "mgb.utils",
+    "mgb.config",
+    "mgb.onnx",
+    "mgb.graph_file",
+    "mgb.runs",
+    "mgb.demo",
+)
 DENIED_NAMES = frozenset(
     "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
     "register_forward_pre_hook remove train eval save load dump info warning debug error".split()
@@ -83,6 +144,16 @@ def is_library_code(code: CodeType) -> bool:
     ) or "/mgb_" in file
 
 
+def is_pure_library(kind: type) -> bool:
+    """Is it a class of Python's library whose methods are not watched?"""
+    return (kind.__module__ or "").partition(".")[0] in (*_PURE_LIBRARY, *DENIED_LIBRARY)
+
+
+def is_module(value: Any) -> bool:
+    """Is it a Module? `isinstance` asks an abstract class, in Python."""
+    return Module in type(value).__mro__
+
+
 def is_heap(kind: type) -> bool:
     """Was the class made by Python code, and may be changed?"""
     return kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
@@ -90,41 +161,103 @@ def is_heap(kind: type) -> bool:
 
 #: What holds others, and is read by elements.
 CONTAINERS: tuple[type, ...] = (
-    list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType, types.SimpleNamespace, np.ndarray,
-)  # fmt: skip
+    list,
+    dict,
+    set,
+    frozenset,
+    tuple,
+    bytearray,
+    collections.deque,
+    types.MappingProxyType,
+    types.SimpleNamespace,
+    np.ndarray,
+)
 
 #: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
-VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
-    tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super, memoryview, *VIEWS,
-)  # fmt: skip
+    Size,
+    tuple,
+    frozenset,
+    types.MethodType,
+    types.BuiltinMethodType,
+    types.MethodWrapperType,
+    super,
+    *VIEWS,
+)
 
 #: Classes whose call makes an object of what it is given, which is read.
 PURE_TYPES = frozenset(
     {
-        int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, enumerate, zip,
-        map, filter, reversed, slice, object, super, property, staticmethod, classmethod, memoryview, type,
-        functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller, collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
-        types.SimpleNamespace, types.MethodType, np.dtype,
+        int,
+        float,
+        complex,
+        bool,
+        str,
+        bytes,
+        bytearray,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        range,
+        enumerate,
+        zip,
+        map,
+        filter,
+        reversed,
+        slice,
+        object,
+        super,
+        property,
+        staticmethod,
+        classmethod,
+        memoryview,
+        type,
+        functools.partial,
+        operator.itemgetter,
+        operator.attrgetter,
+        operator.methodcaller,
+        collections.OrderedDict,
+        collections.defaultdict,
+        collections.deque,
+        weakref.ref,
+        types.SimpleNamespace,
+        types.MethodType,
+        np.dtype,
         *(value for value in vars(itertools).values() if isinstance(value, type)),
-        *(value for value in vars(builtins).values() if isinstance(value, type) and issubclass(value, BaseException)),
+        *(
+            value
+            for value in vars(builtins).values()
+            if isinstance(value, type) and issubclass(value, BaseException)
+        ),
     }
-)  # fmt: skip
+)
 
 _PURE_NAMES = (
-    "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr ord hex bin "
+    "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr "
+    "ord hex bin "
     "oct format iter hash"
 )
 #: Builtin functions that only read what they are given.
 PURE: frozenset[Any] = frozenset(
     {
-        *(getattr(builtins, name) for name in _PURE_NAMES.split()), functools.reduce, sys.getsizeof,
-        functools.cmp_to_key, sys.intern,
+        *(getattr(builtins, name) for name in _PURE_NAMES.split()),
+        functools.reduce,
+        sys.getsizeof,
+        functools.cmp_to_key,
+        sys.intern,
         *(value for value in vars(math).values() if callable(value)),
         *(value for name, value in vars(operator).items() if callable(value) and name[:1] not in "_i"),
-        operator.index, operator.inv, operator.invert, operator.is_, operator.is_not, operator.indexOf,
+        operator.index,
+        operator.inv,
+        operator.invert,
+        operator.is_,
+        operator.is_not,
+        operator.indexOf,
     }
-)  # fmt: skip
+)
 #: Functions of these modules only read what they are given.
 PURE_MODULES = frozenset(
     {"math", "cmath", "_bisect", "itertools", "_struct", "zlib", "binascii", "unicodedata", "_sre"}
@@ -134,20 +267,29 @@ PURE_MODULES = frozenset(
 READS: dict[type, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {
-        list: "index count copy __getitem__ __len__ __iter__ __contains__ __eq__ __ne__ __add__ __mul__ __reversed__",
-        dict: "get items keys values copy __getitem__ __len__ __iter__ __contains__ __eq__ __or__ __reversed__",
-        set: "union difference intersection symmetric_difference issubset issuperset copy __contains__ __len__ "
+        list: "index count copy __getitem__ __len__ __iter__ __contains__ __eq__ __ne__ __add__ __mul__ "
+        "__reversed__",
+        dict: "get items keys values copy __getitem__ __len__ __iter__ __contains__ __eq__ __or__ "
+        "__reversed__",
+        set: "union difference intersection symmetric_difference issubset issuperset copy __contains__ "
+        "__len__ "
         "__iter__ isdisjoint __or__ __and__ __sub__",
         collections.deque: "index count copy __getitem__ __len__ __iter__",
         bytearray: "decode hex find count index __getitem__ __len__ startswith endswith",
-        np.ndarray: "sum mean max min std var reshape ravel transpose astype copy item tolist argmax argmin cumsum "
-        "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal repeat take "
+        np.ndarray: "sum mean max min std var reshape ravel transpose astype copy item tolist argmax "
+        "argmin cumsum "
+        "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal "
+        "repeat take "
         "trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__",
         types.MappingProxyType: "get items keys values copy __getitem__",
         weakref.ref: "__call__",
+        re.Pattern: "search match fullmatch sub subn split findall finditer",
+        re.Match: "group groups groupdict start end span expand",
+        types.FunctionType: "__get__",
         contextvars.ContextVar: "get",
         type: "mro __subclasses__ __instancecheck__ __subclasscheck__ __call__ __new__ __init__ __prepare__",
-        object: "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ __sizeof__ "
+        object: "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ "
+        "__sizeof__ "
         "__init_subclass__ __subclasshook__ __reduce_ex__ __reduce__ __dir__",
         BaseException: "__init__ __new__ with_traceback add_note",
     }.items()
@@ -156,8 +298,10 @@ READS: dict[type, frozenset[str]] = {
 #: Functions of NumPy that change what they are given, or read and write elsewhere.
 NUMPY_WRITES = frozenset("copyto put place putmask fill_diagonal put_along_axis at shuffle".split())
 NUMPY_DENIED = frozenset(
-    "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall setbufsize "
-    "set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer".split()
+    "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr "
+    "seterrcall setbufsize "
+    "set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer "
+    "array2string array_repr array_str".split()
 )
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImpureBodyError
-from ...module import Module
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guard, Guards, is_plain
@@ -23,7 +22,16 @@ from ..source import Argument, Held, Object, Source
 from ..tree import flatten, parts_of
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_library_code, is_trusted
+from .known import (
+    CONTAINERS,
+    TRANSIENT,
+    is_heap,
+    is_library,
+    is_library_code,
+    is_module,
+    is_pure_library,
+    is_trusted,
+)
 
 #: At most so many impurities are told apart.
 _MOST = 100
@@ -74,6 +82,8 @@ class Observer:
         self.guards = Guards()
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
+        self.walked: set[Source] = set()  # Modules of which all has been read
+        self.busy = False  # it is looking itself
         self.leaves, self._refuses = leaves, refuses
         self._outer: Observer | None = None
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
@@ -85,9 +95,7 @@ class Observer:
         self._closures: dict[int, list[FunctionType]] = {}  # by the id of the code
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
-        self.unaccounted: dict[
-            int, list[Any]
-        ] = {}  # by the id of an array: reads of it that no op accounts for
+        self.unaccounted: dict[int, list[Any]] = {}  # by id of an array: reads without an op
         self._net = arming.Net(self._started)
 
     @staticmethod
@@ -113,7 +121,8 @@ class Observer:
         finally:
             self._release()  # an interrupt may have come before or in the first
         if not self.impurities:
-            changed = self.guards.why(self.leaves)
+            facts = [guard for guard in self.guards if getattr(guard.source, "name", "") != "__code__"]
+            changed = Guards(facts).why(self.leaves)  # another thread may watch the same functions
             if changed is not None:
                 self.impure(f"changes what it reads, or reads what is new each time: {changed}", once=True)
         return result
@@ -210,7 +219,7 @@ class Observer:
             return
         known = self.known(value)
         if source is None:
-            if known is None and isinstance(value, CONTAINERS) | is_heap(type(value)):
+            if known is None and (isinstance(value, CONTAINERS) or is_heap(type(value))):
                 self.make(value)
             return
         if id(value) in self._given:
@@ -225,12 +234,14 @@ class Observer:
     @staticmethod
     def _stands_for_itself(value: Any) -> bool:
         """Is it known by its identity: not read further, or by others?"""
-        if isinstance(value, Tensor | Module | Enum | type | FunctionType):
+        if isinstance(value, (Tensor, Enum, type, FunctionType)):
             return True
         if isinstance(value, CONTAINERS):
             return False
         kinds = type(value).__mro__
-        return not is_heap(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
+        if not is_heap(kinds[0]) or isinstance(value, (int, float, complex, str, bytes)):
+            return True
+        return is_pure_library(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
 
     def once(self, thing: Any) -> bool:
         """Is it asked for the first time?"""
@@ -252,7 +263,7 @@ class Observer:
         return self.source_of(array) if self.known(array) is not None else None
 
     def enters(self, module: Any) -> None:
-        """The core calls a Module: its class, and what it would find instead on the instance, have to stay."""
+        """The core calls a Module: its class, and what stands before that, have to stay."""
         if WATCHING.observer is self:
             HOOKS["enters"](self, module)
 
@@ -274,8 +285,8 @@ class Observer:
         impurity = Impurity(reason, file, line, once)
         if self._refuses:
             raise ImpureBodyError(
-                f"the body {reason} at {file}:{line}, so it would have to run at each call: do that outside of "
-                "it, or use @trace, which runs such a body"
+                f"the body {reason} at {file}:{line}, so it would have to run at each call: do that outside "
+                "of it, or use @trace, which runs such a body"
             )
         if len(self.impurities) < _MOST and impurity not in self.impurities:
             self.impurities.append(impurity)
@@ -293,7 +304,7 @@ class Observer:
             return
         if isinstance(thing, FunctionType):
             self._arm_function(thing)
-        elif isinstance(thing, MethodType | staticmethod | classmethod):
+        elif isinstance(thing, (MethodType, staticmethod, classmethod)):
             self.arm(thing.__func__)
         elif isinstance(thing, property):
             for function in (thing.fget, thing.fset, thing.fdel):
@@ -316,7 +327,7 @@ class Observer:
         for base in kind.__mro__:
             if is_heap(base) and not is_library(base.__module__):
                 for value in vars(base).values():
-                    if isinstance(value, FunctionType | staticmethod | classmethod | property):
+                    if isinstance(value, (FunctionType, staticmethod, classmethod, property)):
                         self.arm(value)
         if type(kind) is not type:
             self._arm_class(type(kind))
@@ -343,7 +354,7 @@ class Observer:
         return self._closures.get(id(code), [])
 
     def _started(self, code: CodeType, caller: FrameType | None) -> bool:
-        if WATCHING.observer is not self:
+        if WATCHING.observer is not self or self.busy:
             return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
@@ -386,12 +397,14 @@ def _parts(thing: Any) -> Iterator[Any]:
             value.values()
             if isinstance(value, dict)
             else value
-            if isinstance(value, list | tuple)
+            if isinstance(value, (list, tuple))
             else (value,)
         )
         for part in inside:
-            if isinstance(part, Module | FunctionType | MethodType | functools.partial) or (
-                isinstance(thing, Module) and callable(part)
+            if (
+                is_module(part)
+                or isinstance(part, (FunctionType, MethodType, functools.partial))
+                or (is_module(thing) and callable(part))
             ):
                 yield part
 

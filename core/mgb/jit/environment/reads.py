@@ -1,264 +1,31 @@
-"""What an attribute, a subscript, a loop or a function in C reads of something outside, as guards."""
+"""What a subscript, a loop or a function in C reads of something outside, as guards."""
 
 from __future__ import annotations
 
-import builtins
-import threading
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum
 from functools import partial
 from types import (
-    BuiltinFunctionType,
-    FrameType,
     FunctionType,
     GeneratorType,
-    GetSetDescriptorType,
     MappingProxyType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    MethodType,
     ModuleType,
     SimpleNamespace,
-    WrapperDescriptorType,
 )
 from typing import Any
 
 import numpy as np
 
-from ...module import Module
+from ...holding import _ATTRIBUTE
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
-from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
-from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_trusted, lookup
+from ..source import Attribute, Held, Item, Result, Source
+from .attributes import class_fact, namespace
+from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_trusted, lookup
 from .observer import Observer
 
-_BUILTINS = Held(vars(builtins))
-_C_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, BuiltinFunctionType)
 #: Deeper than this nothing is read for a function in C.
 DEPTH = 6
-
-
-# variables
-
-
-def name(watch: Observer, asked: str, frame: FrameType) -> None:
-    """A global variable or a builtin is read."""
-    space: Any = frame.f_globals
-    if (
-        space is not frame.f_locals
-        and frame.f_locals.get(asked, MISSING) is not MISSING
-        and _is_class_body(frame)
-    ):
-        return
-    module = Held(space)
-    if asked in space:
-        watch.found(Global(module, asked), space[asked])
-        return
-    watch.guard(Object(module), "without", asked)
-    if asked in vars(builtins):
-        watch.found(Global(_BUILTINS, asked), vars(builtins)[asked])
-
-
-def _is_class_body(frame: FrameType) -> bool:
-    return not frame.f_code.co_flags & 1  # its variables stand in a dict
-
-
-def cell(watch: Observer, code: Any, asked: str) -> None:
-    """A variable of a function around is read: of each function with this code, for the frame tells not which."""
-    for function in watch.closures(code):
-        place = code.co_freevars.index(asked)
-        assert function.__closure__ is not None
-        held = function.__closure__[place]
-        if not watch.is_made(function):
-            try:
-                value = held.cell_contents
-            except ValueError:
-                continue
-            watch.found(Cell(Held(held), asked), value)
-
-
-# attributes
-
-
-def attribute(watch: Observer, thing: Any, asked: str) -> None:
-    """An attribute is about to be read; what that calls is armed."""
-    kind = type(thing)
-    if isinstance(thing, ModuleType):
-        return _of_module(watch, thing, asked)
-    if isinstance(thing, super):
-        return _of_super(watch, thing, asked)
-    if isinstance(thing, type):
-        return of_class(watch, thing, asked)
-    if isinstance(thing, Tensor):
-        own = getattr(thing, "__dict__", {})
-        if asked in own and not watch.is_made(thing):
-            watch.found(Attribute(_source(watch, thing), asked), own[asked])
-        return None
-    source = watch.source_of(thing)
-    if isinstance(thing, threading.local):
-        return _computed(watch, thing, asked, source)
-    raw, owner = lookup(kind, asked)
-    if source is not None and is_heap(kind):
-        watch.guard_kind(thing, source)
-    own = _namespace(thing)
-    if isinstance(kind.__getattribute__, FunctionType) and not is_trusted(kind.__getattribute__.__code__):
-        _class_fact(watch, kind, "__getattribute__")
-    if raw is not MISSING and hasattr(type(raw), "__set__"):
-        return _of_descriptor(watch, thing, asked, source)
-    if asked in own:
-        return watch.found(Attribute(source, asked) if source else None, own[asked])
-    if raw is MISSING:
-        return _of_nobody(watch, thing, asked, source)
-    if isinstance(raw, _C_DESCRIPTORS):
-        return None
-    assert owner is not None
-    if hasattr(type(raw), "__get__"):
-        if source is not None and hasattr(thing, "__dict__"):
-            watch.guard(Attribute(source, "__dict__"), "without", asked)
-        _class_fact(watch, kind, asked)
-        return _of_descriptor(watch, thing, asked, source) if not isinstance(raw, _FUNCTIONS) else None
-    return watch.found(Attribute(source or Object(Held(kind)), asked), raw)
-
-
-_FUNCTIONS = (FunctionType, staticmethod, classmethod)
-
-
-def _namespace(thing: Any) -> dict[str, Any]:
-    try:
-        found = object.__getattribute__(thing, "__dict__")
-    except (AttributeError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _source(watch: Observer, thing: Any) -> Source:
-    return watch.source_of(thing) or Object(Held(thing))
-
-
-def _of_module(watch: Observer, thing: ModuleType, asked: str) -> None:
-    value = vars(thing).get(asked, MISSING)
-    if value is MISSING:
-        value = getattr(thing, asked, MISSING)  # NumPy's and our own load some when they are asked for
-    if value is not MISSING:
-        watch.found(Attribute(_source(watch, thing), asked), value)
-    else:
-        watch.guard(_source(watch, thing), "lacks", asked)
-
-
-def _of_super(watch: Observer, thing: Any, asked: str) -> None:
-    chain = thing.__self_class__.__mro__
-    for base in chain[chain.index(thing.__thisclass__) + 1 :]:
-        namespace = Attribute(Object(Held(base)), "__dict__")
-        if asked in vars(base):
-            if is_heap(base):
-                watch.found(Item(namespace, asked), vars(base)[asked])
-            watch.arm(vars(base)[asked])
-            return
-        if is_heap(base):
-            watch.guard(namespace, "without", asked)
-
-
-def of_class(watch: Observer, kind: type, asked: str) -> None:
-    """An attribute of a class."""
-    raw, _ = lookup(kind, asked)
-    over, _ = lookup(type(kind), asked)
-    if raw is MISSING and over is MISSING:
-        if type(kind) is not type and hasattr(type(kind), "__getattr__"):
-            _class_fact(watch, type(kind), "__getattr__")
-        watch.guard(_source(watch, kind), "lacks", asked)
-    elif raw is MISSING or hasattr(type(over), "__set__"):
-        if is_heap(type(kind)):
-            _class_fact(watch, type(kind), asked)
-            if not hasattr(type(over), "__get__"):
-                watch.found(Attribute(_source(watch, kind), asked), over)
-    elif is_heap(kind):
-        _class_fact(watch, kind, asked)
-        if not hasattr(type(raw), "__get__") and not watch.is_made(kind):
-            watch.found(Attribute(_source(watch, kind), asked), raw)
-
-
-def class_fact(watch: Observer, kind: type, asked: str) -> None:
-    """What a class has under a name has to stay, and is armed."""
-    _class_fact(watch, kind, asked)
-
-
-def _class_fact(watch: Observer, kind: type, asked: str) -> None:
-    raw, owner = lookup(kind, asked)
-    watch.arm(raw)
-    if owner is None or not is_heap(kind) or watch.is_made(kind):
-        if owner is None and is_heap(kind) and not watch.is_made(kind):
-            watch.guard(Object(Held(kind)), "lacks", asked)
-        return
-    source: Source = Object(Held(kind))
-    if isinstance(raw, FunctionType | property) and not hasattr(
-        type(lookup(type(kind), asked)[0]), "__set__"
-    ):
-        watch.found(Attribute(source, asked), raw)  # read through the class it is itself
-        return
-    for base in kind.__mro__[: kind.__mro__.index(owner)]:
-        if is_heap(base):
-            watch.guard(Attribute(Object(Held(base)), "__dict__"), "without", asked)
-    if is_heap(owner):
-        watch.guard(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "is", Held(raw))
-    if isinstance(raw, staticmethod | classmethod) and watch.known(raw.__func__) is None:
-        watch.found(
-            Attribute(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "__func__"), raw.__func__
-        )
-
-
-def _of_descriptor(watch: Observer, thing: Any, asked: str, source: Source | None) -> None:
-    """The class has something that is asked in the place of the instance's own."""
-    kind = type(thing)
-    raw, owner = lookup(kind, asked)
-    getter = type(raw).__get__ if hasattr(type(raw), "__get__") else None
-    if isinstance(raw, property):
-        _class_fact(watch, kind, asked)
-        if not isinstance(raw.fget, FunctionType | None.__class__):
-            watch.impure(f"asks the property {asked} of {kind.__name__}, which is not written in Python")
-    elif isinstance(raw, MemberDescriptorType | GetSetDescriptorType) or type(raw).__name__ == "_tuplegetter":
-        _computed(watch, thing, asked, source)
-    elif isinstance(getter, FunctionType):
-        if is_trusted(getter.__code__):
-            _computed(watch, thing, asked, source)
-            return
-        _class_fact(watch, kind, asked)
-        assert owner is not None
-        if is_heap(owner):
-            watch.found(Item(Attribute(Object(Held(owner)), "__dict__"), asked), raw)
-        _class_fact(watch, type(raw), "__get__")
-        watch.arm(type(raw))
-    elif getter is not None:
-        watch.impure(f"asks {asked} of {kind.__name__}, a {type(raw).__name__}")
-    elif source is not None:
-        watch.found(Attribute(source, asked), _namespace(thing).get(asked, raw))
-
-
-def _computed(watch: Observer, thing: Any, asked: str, source: Source | None) -> None:
-    """What C gives for the attribute: nothing else happens when it is asked for twice."""
-    value = getattr(thing, asked, MISSING)
-    if value is MISSING:
-        if source is not None:
-            watch.guard(source, "lacks", asked)
-    elif isinstance(value, np.ndarray):
-        return  # a view, which is known by what it is of
-    elif source is None:
-        watch.found(None, value)
-    elif is_plain(value) or value is getattr(thing, asked):
-        watch.found(Attribute(source, asked), value)
-
-
-def _of_nobody(watch: Observer, thing: Any, asked: str, source: Source | None) -> None:
-    """Neither the object nor its class has it."""
-    kind = type(thing)
-    if is_heap(kind) and not watch.is_made(kind):
-        watch.guard(Object(Held(kind)), "lacks", asked)
-    if not hasattr(kind, "__getattr__"):
-        if source is not None:
-            watch.guard(source, "lacks", asked)
-        return
-    if source is not None and hasattr(thing, "__dict__"):
-        watch.guard(Attribute(source, "__dict__"), "without", asked)
-    _class_fact(watch, kind, "__getattr__")
 
 
 # elements
@@ -267,7 +34,7 @@ def _of_nobody(watch: Observer, thing: Any, asked: str, source: Source | None) -
 def item(watch: Observer, thing: Any, key: Any) -> None:
     """An element is about to be read."""
     kind = type(thing)
-    if isinstance(thing, Tensor | str | bytes | range) or kind is memoryview:
+    if isinstance(thing, (Tensor, str, bytes, range)):
         container(watch, key, 3)
         return
     if isinstance(thing, type):
@@ -280,17 +47,17 @@ def item(watch: Observer, thing: Any, key: Any) -> None:
     if isinstance(getter, FunctionType) and not is_trusted(getter.__code__):
         if source is not None:
             watch.guard_kind(thing, source)
-        _class_fact(watch, kind, "__getitem__")
+        class_fact(watch, kind, "__getitem__")
         watch.arm(thing)
         return
-    if isinstance(thing, dict | MappingProxyType):
+    if isinstance(thing, (dict, MappingProxyType)):
         _of_mapping(watch, thing, key, source)
-    elif isinstance(thing, list | tuple | deque) and hasattr(key, "__index__"):
+    elif isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
         place = int(key.__index__())
         if -len(thing) <= place < len(thing):
             if source is not None:
                 watch.guard_kind(thing, source)
-            watch.found(Item(source, place) if source else _from(watch, thing), thing[place])
+            watch.found(Item(source, place) if source else None, thing[place])
         else:
             length(watch, thing)
     elif isinstance(thing, np.ndarray):
@@ -298,14 +65,10 @@ def item(watch: Observer, thing: Any, key: Any) -> None:
         container(watch, key, 2)
     elif isinstance(thing, CONTAINERS):
         container(watch, thing)
-    elif isinstance(thing, Module) or is_heap(kind):
+    elif is_module(thing) or is_heap(kind):
         watch.arm(thing)
     elif source is not None:
         watch.impure(f"takes an element of a {kind.__name__}")
-
-
-def _from(watch: Observer, thing: Any) -> None:
-    """The source of what stands in `thing`, which has none: None."""
 
 
 def _of_mapping(watch: Observer, thing: Any, key: Any, source: Source | None) -> None:
@@ -335,7 +98,8 @@ def key_of(key: Any) -> Any:
     """A key for an `Item`; MISSING where its equality is Python code."""
     if is_plain(key):
         return key
-    if type(key).__hash__ is object.__hash__ or isinstance(key, Enum | type | FunctionType | Tensor | Module):
+    kind: Any = type(key)
+    if kind.__hash__ is object.__hash__ or isinstance(key, (Enum, type, FunctionType, Tensor)):
         return Held(key)
     return MISSING
 
@@ -349,10 +113,10 @@ def contains(watch: Observer, key: Any, thing: Any) -> None:
     if isinstance(asked, FunctionType) and not is_trusted(asked.__code__):
         if source is not None:
             watch.guard_kind(thing, source)
-        _class_fact(watch, kind, "__contains__")
+        class_fact(watch, kind, "__contains__")
         watch.arm(thing)
     elif (
-        isinstance(thing, dict | set | frozenset | MappingProxyType)
+        isinstance(thing, (dict, set, frozenset, MappingProxyType))
         and known is not MISSING
         and source is not None
     ):
@@ -385,7 +149,7 @@ def _part(value: Any) -> Any:
 
 def container(watch: Observer, thing: Any, deep: int = 1) -> None:
     """All of `thing` is read, and what stands in it `deep` levels down."""
-    if is_plain(thing) or isinstance(thing, Tensor | type | FunctionType | ModuleType):
+    if is_plain(thing) or isinstance(thing, (Tensor, type, FunctionType, ModuleType)):
         return
     if isinstance(thing, np.ndarray):
         return array(watch, thing)
@@ -397,12 +161,13 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
         return watch.arm(thing)
     if not isinstance(thing, CONTAINERS):
         return _object(watch, thing, deep)
+    held: Any = thing
     if deep <= 0:
         return watch.impure("reads data that are nested too deep")
     source = watch.source_of(thing)
     if source is not None:
         watch.guard_kind(thing, source)
-    if isinstance(thing, dict | MappingProxyType):
+    if isinstance(thing, (dict, MappingProxyType)):
         if source is not None and (thing or not isinstance(thing, OrderedDict)):
             watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
         for key, value in thing.items():
@@ -414,16 +179,16 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
         return None
     if isinstance(thing, SimpleNamespace):
         return container(watch, vars(thing), deep)
-    if source is not None and isinstance(thing, set | frozenset | bytearray):
+    if source is not None and isinstance(thing, (set, frozenset, bytearray)):
         watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
-    elif source is not None and len(thing) > 4 and all(map(is_plain, thing)):
-        watch.guard(source, "items", tuple(thing))
+    elif source is not None and len(held) > 4 and all(map(is_plain, held)):
+        watch.guard(source, "items", tuple(held))
         return None
     elif source is not None:
-        watch.guard(source, "length", len(thing))
-    for place, value in enumerate(thing):
-        if not isinstance(thing, set | frozenset | bytearray):
-            watch.found(Item(source, place) if source else None, value)
+        watch.guard(source, "length", len(held))
+    for number, value in enumerate(held):
+        if not isinstance(thing, (set, frozenset, bytearray)):
+            watch.found(Item(source, number) if source else None, value)
         if deep > 1:
             container(watch, value, deep - 1)
     return None
@@ -449,8 +214,8 @@ def array_contents(watch: Observer, whole: Any, source: Source) -> None:
     """What stands in an array has to stay."""
     if whole.nbytes > LARGEST_ARRAY:
         watch.impure(
-            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at each "
-            "call; make it a Tensor, or use it in ops alone"
+            f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at "
+            "each call; make it a Tensor, or use it in ops alone"
         )
     else:
         watch.guard(source, "array", Contents.of(whole))
@@ -460,17 +225,66 @@ def _object(watch: Observer, thing: Any, deep: int) -> None:
     """An object is given to code in C, which may call its methods and read its fields."""
     watch.arm(thing)
     source = watch.source_of(thing)
-    if isinstance(thing, Module) or source is None:
+    if is_module(thing) or source is None:
         return
     if is_heap(type(thing)):
         watch.guard_kind(thing, source)
         if hasattr(type(thing), "__dataclass_fields__") and deep > 1:
             for field in type(thing).__dataclass_fields__:
-                if field in _namespace(thing):
-                    watch.found(Attribute(source, field), _namespace(thing)[field])
-                    container(watch, _namespace(thing)[field], deep - 1)
+                if field in namespace(thing):
+                    watch.found(Attribute(source, field), namespace(thing)[field])
+                    container(watch, namespace(thing)[field], deep - 1)
     elif hasattr(thing, "__next__"):
         watch.impure(f"reads an iterator from outside, a {type(thing).__name__}")
+
+
+def state(watch: Observer, thing: Any, deep: int) -> None:
+    """All that an object holds is read: it is copied."""
+    parts: Any
+    if isinstance(thing, CONTAINERS):
+        container(watch, thing)
+        parts = thing.values() if isinstance(thing, (dict, MappingProxyType)) else thing
+        if isinstance(thing, (np.ndarray, SimpleNamespace)):
+            return
+    elif is_heap(type(thing)) and not isinstance(thing, (type, Tensor)):
+        source = watch.source_of(thing)
+        if any("__slots__" in vars(base) for base in type(thing).__mro__[:-1]) and not namespace(thing):
+            watch.impure(f"copies a {type(thing).__name__}, which has slots")
+        if source is not None:
+            watch.guard_kind(thing, source)
+            watch.found(Attribute(source, "__dict__"), namespace(thing))
+        container(watch, namespace(thing))
+        parts = namespace(thing).values()
+    else:
+        return
+    if deep <= 0:
+        watch.impure("copies data that are nested too deep")
+        return
+    for part in parts:
+        state(watch, part, deep - 1)
+
+
+def names(module: Any) -> list[str]:
+    """The attributes of a Module, but for what the core keeps there."""
+    return [name for name in vars(module) if name != _ATTRIBUTE]
+
+
+def tree(watch: Observer, module: Any) -> None:
+    """A Module and what stands in it is walked over."""
+    source = watch.source_of(module)
+    if source is None or Result(names, source) in watch.walked:
+        return
+    watch.walked.add(Result(names, source))
+    watch.guard(Result(names, source), "items", tuple(names(module)))
+    for name in names(module):
+        value = vars(module)[name]
+        watch.found(Attribute(source, name), value)
+        parts: Any = (value,)
+        if isinstance(value, (list, tuple, dict)):
+            container(watch, value, 2)
+            parts = value.values() if isinstance(value, dict) else value
+        for part in filter(is_module, parts):
+            tree(watch, part)
 
 
 # loops
@@ -480,7 +294,7 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
     """All elements are about to be asked for, one after the other."""
     if is_plain(thing) or isinstance(thing, Tensor):
         return
-    if isinstance(thing, CONTAINERS) and type(thing).__iter__ in _C_ITERS:
+    if isinstance(thing, CONTAINERS) and getattr(type(thing), "__iter__", None) in _C_ITERS:
         container(watch, thing, deep)
         return
     advanced(watch, thing)
@@ -493,28 +307,29 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
         kind = type(thing)
         raw, _ = lookup(kind, asked)
         if isinstance(raw, FunctionType):
-            _class_fact(watch, kind, asked)
+            class_fact(watch, kind, asked)
             if asked == "__iter__":
                 break
     watch.arm(thing)
-    if isinstance(thing, type) or isinstance(thing, CONTAINERS):
+    if isinstance(thing, (type, *CONTAINERS)):
         watch.arm(type(thing))
         if isinstance(thing, CONTAINERS):
             container(watch, thing, deep)
 
 
-_C_ITERS = frozenset(
-    kind.__iter__ for kind in (*CONTAINERS, OrderedDict, defaultdict) if hasattr(kind, "__iter__")
-)
+_KINDS = (*CONTAINERS, OrderedDict, defaultdict)
+_C_ITERS = frozenset(getattr(kind, "__iter__", None) for kind in _KINDS) - {None}
 
 
 def advanced(watch: Observer, thing: Any) -> None:
     """The next element of an iterator is about to be taken."""
     if not hasattr(type(thing), "__next__") or watch.is_made(thing):
         return
+    if type(thing).__name__ == "_grouper" and watch.known(thing) is None:
+        return  # `groupby` has made it
     if isinstance(lookup(type(thing), "__next__")[0], FunctionType):
         watch.guard_kind(thing)
-        _class_fact(watch, type(thing), "__next__")
+        class_fact(watch, type(thing), "__next__")
         watch.arm(thing)
     else:
         watch.impure(f"takes from an iterator from outside, a {type(thing).__name__}")
@@ -523,8 +338,3 @@ def advanced(watch: Observer, thing: Any) -> None:
 def is_trusted_class(kind: type) -> bool:
     """Does it belong to mgb or NumPy?"""
     return (kind.__module__ or "").partition(".")[0] in ("mgb", "numpy", "builtins", "typing")
-
-
-def bound(method: Any) -> tuple[Any, Any]:
-    """The function and the object of a method."""
-    return (method.__func__, method.__self__) if isinstance(method, MethodType) else (method, None)

@@ -1,99 +1,25 @@
 """The source of one function, with a hook around everything that may reach outside of it.
 
-Each hook is a call of a constant, which the compiler takes from the code's constants: it needs no name that the
-user could see. What the user wrote runs natively, in its own frame; a hook is asked before, or handed the value
+Each hook is a call of a constant, which stands among the code's constants: it needs no name that the user
+could see. What the user wrote runs natively, in its own frame; a hook is asked before, or handed the value
 after, and gives back what it was given. No function, variable or cell is added.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from .scopes import Scope, bind, names_in, scope_of
 
 #: What stands for a hook in the source; nobody's constants are like that.
 MARK = "<mgb watches: {}>"
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OPERATORS = {
     "Add": "iadd", "Sub": "isub", "Mult": "imul", "Div": "itruediv", "FloorDiv": "ifloordiv", "Mod": "imod",
     "Pow": "ipow", "MatMult": "imatmul", "LShift": "ilshift", "RShift": "irshift", "BitAnd": "iand",
     "BitOr": "ior", "BitXor": "ixor",
 }  # fmt: skip
-
-
-@dataclass
-class _Scope:
-    """A function, comprehension or class, with the names that it binds."""
-
-    is_class: bool = False
-    bound: set[str] = field(default_factory=set)
-    globals: set[str] = field(default_factory=set)
-    nonlocals: set[str] = field(default_factory=set)
-
-    @property
-    def own(self) -> set[str]:
-        return self.bound - self.globals - self.nonlocals
-
-
-def _scope_of(node: Any) -> _Scope:
-    """That of a function, lambda or class."""
-    scope = _Scope(isinstance(node, ast.ClassDef))
-    if not scope.is_class:
-        arguments = node.args
-        every = [
-            *arguments.posonlyargs,
-            *arguments.args,
-            *arguments.kwonlyargs,
-            arguments.vararg,
-            arguments.kwarg,
-        ]
-        scope.bound.update(a.arg for a in every if a is not None)
-    for part in node.body if isinstance(node.body, list) else [node.body]:
-        _bind(part, scope)
-    return scope
-
-
-def _bind(node: ast.AST, scope: _Scope) -> None:
-    """Add the names that `node` binds in the scope around it."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        scope.bound.add(node.name)
-        outer: Iterable[Any] = [*node.decorator_list, *(getattr(node, "bases", None) or ())]
-        arguments = getattr(node, "args", None)
-        if arguments is not None:
-            outer = [*outer, *arguments.defaults, *(d for d in arguments.kw_defaults if d)]
-    elif isinstance(node, ast.Lambda):
-        outer = [*node.args.defaults, *(d for d in node.args.kw_defaults if d)]
-    elif isinstance(node, _COMPREHENSIONS):
-        inner = _Scope()
-        for part in ast.iter_child_nodes(node):
-            _bind(part, inner)
-        walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
-        scope.bound |= inner.bound & walrus
-        return
-    else:
-        scope.bound.update(_names_in(node))
-        if isinstance(node, ast.Global):
-            scope.globals.update(node.names)
-        elif isinstance(node, ast.Nonlocal):
-            scope.nonlocals.update(node.names)
-        outer = ast.iter_child_nodes(node)
-    for part in outer:
-        _bind(part, scope)
-
-
-def _names_in(node: ast.AST) -> Iterator[str]:
-    """The names that `node` itself binds."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        yield from ((a.asname or a.name).partition(".")[0] for a in node.names)
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
 
 
 class Transformer(ast.NodeTransformer):
@@ -109,12 +35,12 @@ class Transformer(ast.NodeTransformer):
 
     def __init__(self, free: tuple[str, ...], within: str | None) -> None:
         self._free, self._class = frozenset(free), within
-        self._scopes: list[_Scope] = []
+        self._scopes: list[Scope] = []
         self._writes: list[str] = []
 
     def function(self, node: Any) -> None:
         """Transform the function `node`, but not what is evaluated where it is defined."""
-        self._scopes.append(_scope_of(node))
+        self._scopes.append(scope_of(node))
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
@@ -127,7 +53,8 @@ class Transformer(ast.NodeTransformer):
         """The dict of other keyword arguments is made by the call."""
         if node.args.kwarg is None:
             return []
-        first, name = node.body[0], node.args.kwarg.arg
+        first = node.body[1 if _is_text(node.body[0]) and len(node.body) > 1 else 0]
+        name = node.args.kwarg.arg
         return [_at(ast.Expr(self._hook(first, "made", ast.Name(name, ast.Load()))), first)]
 
     # names
@@ -147,7 +74,7 @@ class Transformer(ast.NodeTransformer):
         return f"_{self._class.lstrip('_')}{name}" if self._class.strip("_") else name
 
     def _hook(self, at: Any, hook: str, *args: Any) -> Any:
-        constants = [a if isinstance(a, ast.AST) else ast.Constant(a) for a in args]
+        constants: list[Any] = [a if isinstance(a, ast.AST) else ast.Constant(a) for a in args]
         made = ast.Call(ast.Constant(MARK.format(hook)), constants, [])
         return _at(made, at)
 
@@ -180,7 +107,7 @@ class Transformer(ast.NodeTransformer):
                 before = [self._hook(statement, "imports", module, level, a.name) for a in statement.names]
             elif isinstance(statement, ast.Match):
                 before = self._before_match(statement)
-            for name in _names_in(statement):
+            for name in names_in(statement):
                 self._store(name)
             new = self.visit(statement)
             before += [self._hook(statement, "wrote", name) for name in self._writes]
@@ -226,7 +153,7 @@ class Transformer(ast.NodeTransformer):
         node.bases = [self._hook(b, "base", self.visit(b)) for b in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
         within, self._class = self._class, node.name
-        self._scopes.append(_scope_of(node))
+        self._scopes.append(scope_of(node))
         node.body = self._body(node.body)
         self._scopes.pop()
         self._class = within
@@ -272,7 +199,7 @@ class Transformer(ast.NodeTransformer):
 
     def _iterated(self, node: Any) -> Any:
         """What the loop or comprehension `node` goes over."""
-        if isinstance(node, ast.AsyncFor) or getattr(node, "is_async", 0):
+        if isinstance(node, ast.AsyncFor) or getattr(node, "is_async", False):
             return self._hook(node.iter, "awaited", self.visit(node.iter))
         return self._hook(node.iter, "iterated", self.visit(node.iter), _depth(node.target))
 
@@ -324,7 +251,7 @@ class Transformer(ast.NodeTransformer):
         names = {n for p in ast.walk(node) if isinstance(p, ast.MatchClass) for n in p.kwd_attrs}
         node.subject = self._hook(node.subject, "matched", self.visit(node.subject), *sorted(names))
         for case in node.cases:
-            for name in (n for p in ast.walk(case.pattern) for n in _names_in(p)):
+            for name in (n for p in ast.walk(case.pattern) for n in names_in(p)):
                 self._store(name)
             case.guard = case.guard and self._truth(case.guard)
             case.body = self._body(case.body)
@@ -434,9 +361,9 @@ class Transformer(ast.NodeTransformer):
 
     def visit_ListComp(self, node: Any) -> Any:
         first = self._iterated(node.generators[0])
-        scope = _Scope()
+        scope = Scope()
         for part in node.generators:
-            _bind(part.target, scope)
+            bind(part.target, scope)
         self._scopes.append(scope)
         for number, part in enumerate(node.generators):
             part.iter = self._iterated(part) if number else first
