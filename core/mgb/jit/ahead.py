@@ -165,9 +165,7 @@ class AheadOfTime(ABC):
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
 
 
-def _recorded(
-    session: Recording, body: Sequence[Any], kwargs: Any
-) -> tuple[Record, Ends | None]:
+def _recorded(session: Recording, body: Sequence[Any], kwargs: Any) -> tuple[Record, Ends | None]:
     """What `body` did, and its ends unless it must run at each call; nothing is run."""
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
