@@ -332,7 +332,7 @@ class PartialTapeError(TraceError, NotImplementedError):
 
 
 class PartialReadError(TraceError, ValueError):
-    """The body of a partially traced function looks at values, or leaves the trace."""
+    """The body of a partially traced function looks at values."""
 
 
 class CallerTapeError(TraceError, NotImplementedError):

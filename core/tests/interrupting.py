@@ -107,7 +107,7 @@ def by_signal(longest: float, function: Callable[[], Any]) -> None:
 MODES: dict[str, Callable[..., Any]] = {
     "plain": jit.trace,
     "symbolic": partial(jit.trace, symbolic=True),
-    "without_host": partial(jit.trace, without_host=True),
+    "run_body": partial(jit.trace, run_body=True),
     "partial": jit.partial_trace,
     "whole": jit.xla_trace,
 }

@@ -21,7 +21,6 @@ from mgb.errors import (  # noqa: E402
     DumpOutputError,
     DumpStateError,
     DumpTrainingError,
-    TraceOutputError,
 )
 from mgb.jit import trace  # noqa: E402
 from mgb.optimizer import SGD  # noqa: E402
@@ -53,8 +52,8 @@ def test_outputs_are_tensors_in_a_flat_container() -> None:
         traced(lambda a: {1: a + 1}, A).dump(io.BytesIO())
     with pytest.raises(DumpOutputError, match="Only support return tensors"):
         traced(lambda a: [a + 1, None], A).dump(io.BytesIO())
-    with pytest.raises(TraceOutputError):
-        traced(lambda a: 3, A)
+    with pytest.raises(DumpOutputError, match=r"Only support return tensors .* got int"):
+        traced(lambda a: 3, A).dump(io.BytesIO())
 
 
 def test_batch_norm_in_training_mode_is_refused() -> None:
@@ -97,12 +96,10 @@ def test_a_body_that_looks_at_values_is_refused() -> None:
     def body(a: Tensor) -> Tensor:
         return a * float(F.sum(a).numpy())
 
-    with pytest.raises(DumpStateError, match=r"looks at values .*test_dump_bad.py"):
+    with pytest.raises(
+        DumpStateError, match=r"body of body runs at each call, .*test_dump_bad.py.*: reads the value"
+    ):
         traced(body, A).dump(io.BytesIO())
-    hostless = trace(body, capture_as_const=True, without_host=True)
-    hostless(A)
-    with pytest.raises(DumpStateError, match=r"body looks at values: .* compute it with ops"):
-        hostless.dump(io.BytesIO())
 
 
 @pytest.mark.parametrize(

@@ -104,11 +104,11 @@ def late():
     plugins.manager.unregister(name="fold")
 
 
-@pytest.mark.parametrize("without_host", [False, True])
-def test_a_program_that_had_updated_is_not_run_again_in_the_same_call(late, without_host):
+@pytest.mark.parametrize("run_body", [None, True])
+def test_a_program_that_had_updated_is_not_run_again_in_the_same_call(late, run_body):
     weight, x = Parameter(np.zeros(64, np.float32)), Tensor(np.ones(64, np.float32))
 
-    @jit.trace(backend="fold", without_host=without_host)
+    @jit.trace(backend="fold", run_body=run_body)
     def add(x):
         weight[...] = weight + x
         total = weight * 1
@@ -127,7 +127,7 @@ def test_a_program_that_had_updated_is_not_run_again_in_the_same_call(late, with
     add(x)
 
 
-@pytest.mark.parametrize("options", [{}, {"symbolic": True}])
+@pytest.mark.parametrize("options", [{}, {"run_body": True}, {"run_body": True, "symbolic": True}])
 def test_a_second_interrupt_at_any_line_of_what_follows_the_first_error(options):
     weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
 

@@ -130,7 +130,7 @@ def test_the_turns_of_a_loop_may_depend_on_a_value() -> None:
 def test_a_model_with_branches_is_part_of_a_trace_around_it() -> None:
     function = loaded(branches())
 
-    @trace(without_host=True, backend="EAGER")
+    @trace(run_body=True, backend="EAGER")
     def outer(x: mgb.Tensor, c: mgb.Tensor) -> mgb.Tensor:
         return function(x, c) + 1
 

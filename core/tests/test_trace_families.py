@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from itertools import permutations
 
@@ -43,7 +44,9 @@ TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "loss": F.nn.square_loss,
 }
 
-MODES = [{}, {"imperative": True}, {"symbolic_shape": True}]
+MODES = [{}, {"run_body": True}, {"imperative": True}, {"run_body": True, "symbolic_shape": True}]
+
+matched = functools.partial(trace, run_body=True)
 
 
 @pytest.fixture(autouse=True)
@@ -111,15 +114,16 @@ def test_an_argument_may_have_any_shape_that_the_ops_take(name: str, taped: bool
     check_in_every_order(function, [(floats(*shape),) for shape in SHAPES], **mode)
 
 
+@pytest.mark.parametrize("mode", MODES[:2], ids=str)
 @pytest.mark.parametrize("taped", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("name", TWO)
-def test_arguments_may_be_broadcast_otherwise_than_recorded(name: str, taped: bool) -> None:
+def test_arguments_may_be_broadcast_otherwise_than_recorded(name: str, taped: bool, mode) -> None:
     function = gradient(TWO[name]) if taped else TWO[name]
-    check_in_every_order(function, [(floats(*a), floats(*b)) for a, b in PAIRS])
+    check_in_every_order(function, [(floats(*a), floats(*b)) for a, b in PAIRS], **mode)
 
 
 def test_another_number_of_axes_is_a_record_of_its_own_and_says_so() -> None:
-    traced = trace(lambda x: x.sum())
+    traced = matched(lambda x: x.sum())
     for shape in ((2, 3), (), (2, 3), (), (4, 3), (5,)):
         assert traced(tensor(np.ones(shape, np.float32))).item() == np.prod(shape, dtype=int)
     stats = traced.stats()
@@ -132,7 +136,7 @@ def test_a_call_that_leaves_its_record_is_recorded_the_next_time() -> None:
     weight = tensor(np.ones((3, 1), np.float32))
     manager = GradManager().attach([weight])
 
-    @trace
+    @matched
     def step(x: Tensor) -> Tensor:
         calls.append(x.shape)
         with manager:
@@ -153,7 +157,7 @@ def test_what_was_done_before_a_call_leaves_its_record_stands() -> None:
     total = tensor(np.zeros(3, np.float32))
     log = []
 
-    @trace
+    @matched
     def function(x: Tensor, y: Tensor) -> Tensor:
         nonlocal total
         total += x.sum(axis=0)
@@ -182,7 +186,7 @@ def test_a_length_that_depends_on_values_may_lead_to_other_ops() -> None:
     weight = tensor(np.arange(1.0, 4.0, dtype=np.float32).reshape(3, 1))
     manager = GradManager().attach([weight])
 
-    @trace
+    @matched
     def step(x: Tensor) -> Tensor:
         with manager:
             manager.backward((x[x > 0] * weight).sum())
@@ -199,7 +203,7 @@ def test_a_length_that_depends_on_values_may_lead_to_other_ops() -> None:
 
 def test_with_shapes_that_are_known_other_ops_are_refused() -> None:
     flag = False
-    traced = trace(lambda x: x * 2.0 if flag else x + 1.0)
+    traced = matched(lambda x: x * 2.0 if flag else x + 1.0)
     for shape in ((2,), (), (3,)):
         traced(floats(*shape))
     flag = True
@@ -209,7 +213,7 @@ def test_with_shapes_that_are_known_other_ops_are_refused() -> None:
 
 
 def test_a_dtype_stays_an_error_whatever_the_shape() -> None:
-    traced = trace(lambda x: x + x)
+    traced = matched(lambda x: x + x)
     traced(tensor([1.0]))
     with pytest.raises(TraceMismatchError, match="dtype mismatch: float32 vs int32"):
         traced(tensor([1, 2]))
@@ -217,7 +221,7 @@ def test_a_dtype_stays_an_error_whatever_the_shape() -> None:
 
 @pytest.mark.parametrize("compiled", [(4, 3), (3,)])
 def test_calls_that_were_compiled_ahead_join_those_that_do_the_same(compiled: tuple[int, ...]) -> None:
-    traced = trace(lambda x: x.sum() * 2.0)
+    traced = matched(lambda x: x.sum() * 2.0)
     for shape in ((2, 3), compiled, (), (5, 3)):
         traced.compile(Tensor(np.empty(shape, np.float32)))
     for shape in ((2, 3), compiled, (), (5, 3), (6, 3), (7,)):
@@ -227,7 +231,7 @@ def test_calls_that_were_compiled_ahead_join_those_that_do_the_same(compiled: tu
 def test_sequences_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families_module, "_PARTED", 4)
     monkeypatch.setattr(families_module, "most_like", lambda _variant: 8)
-    traced = trace(lambda x: sum((x[i] for i in range(x.shape[0])), F.zeros(())))
+    traced = matched(lambda x: sum((x[i] for i in range(x.shape[0])), F.zeros(())))
     for _ in range(2):
         for rows in range(1, 24):
             assert traced(tensor(np.ones(rows, np.float32))).item() == rows

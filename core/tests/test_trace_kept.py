@@ -26,7 +26,7 @@ from mgb.jit.kept import Kept
 KINDS: dict[str, Callable[..., Any]] = {
     "trace": lambda f: trace(f, backend="eager"),
     "symbolic": lambda f: trace(f, symbolic=True, backend="eager"),
-    "without_host": lambda f: trace(f, without_host=True, backend="eager"),
+    "run_body": lambda f: trace(f, run_body=True, backend="eager"),
     "xla_trace": lambda f: xla_trace(f, backend="eager"),
     "partial_trace": lambda f: partial_trace(f, backend="eager"),
 }
@@ -76,7 +76,7 @@ def alive(references: list[weakref.ref[Any]]) -> int:
 @pytest.mark.parametrize(
     ("kind", "function"),
     [(kind, function) for kind in KINDS for function in (call, in_a_list, step)]
-    + [("trace", reading), ("without_host", reading)],
+    + [("trace", reading), ("run_body", reading)],
 )
 def test_networks_that_are_dropped_are_freed(kind: str, function: Callable[..., Any]) -> None:
     traced = KINDS[kind](function)
@@ -94,7 +94,7 @@ def test_networks_that_are_dropped_are_freed(kind: str, function: Callable[..., 
     assert len(traced.variants()) <= 1
 
 
-@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+@pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
 def test_networks_that_are_used_stay_served(kind: str) -> None:
     traced = KINDS[kind](call)
     networks = [network() for _ in range(12)]
@@ -131,7 +131,7 @@ def test_a_function_that_is_dropped_is_freed_while_its_network_lives(kind: str) 
     assert not held
 
 
-@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+@pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
 def test_a_copy_of_a_network_is_another_network(kind: str, duplicate: Callable[[Any], Any]) -> None:
     traced, net = KINDS[kind](call), network()
@@ -158,7 +158,7 @@ def test_a_way_back_is_compiled_though_its_function_is_gone() -> None:
     np.testing.assert_allclose(compiled, net[0].weight.grad.numpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+@pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
 def test_shallow_copies_do_not_keep_the_originals(kind: str) -> None:
     traced, copies, originals = KINDS[kind](call), [], []
     for _ in range(6):
@@ -172,7 +172,7 @@ def test_shallow_copies_do_not_keep_the_originals(kind: str) -> None:
         np.testing.assert_allclose(traced(other, tensor(X)).numpy(), other(tensor(X)).numpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+@pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
 def test_the_last_of_two_networks_is_freed_while_the_first_lives(kind: str) -> None:
     traced, teacher, students = KINDS[kind](in_a_list), M.Linear(4, 4), []
     for _ in range(6):
@@ -183,7 +183,7 @@ def test_the_last_of_two_networks_is_freed_while_the_first_lives(kind: str) -> N
     assert alive(students) <= 1
 
 
-@pytest.mark.parametrize("kind", ["without_host", "xla_trace"])
+@pytest.mark.parametrize("kind", ["trace", "xla_trace"])
 def test_a_call_does_not_change_what_is_pickled(kind: str) -> None:
     net = network()
     opt = O.Adam(net.parameters(), 0.1)
@@ -217,7 +217,7 @@ class Hashed(Scaled):
         return 1
 
 
-@pytest.mark.parametrize("kind", ["without_host", "xla_trace", "partial_trace"])
+@pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
 @pytest.mark.parametrize("module", [Scaled, Hashed])
 def test_modules_are_told_apart_by_what_they_are(kind: str, module: type[Scaled]) -> None:
     traced = KINDS[kind](call)
@@ -261,7 +261,7 @@ def test_calls_are_kept_and_forgotten_by_several_threads() -> None:
 
 
 def test_the_reason_names_another_network() -> None:
-    traced = trace(call, without_host=True, backend="eager")
+    traced = trace(call, backend="eager")
     kept = [network(), network()]
     for net in kept:
         traced(net, tensor(X))

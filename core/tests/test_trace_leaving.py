@@ -60,7 +60,7 @@ def test_a_body_that_raises_leaves_no_wrong_value(backend: str) -> None:
         pytest.skip(f"the backend {backend} is not installed")
     total, kept = tensor(np.ones(WIDTH, np.float32)), []
 
-    @trace(backend=backend)
+    @trace(run_body=True, backend=backend)
     def function(x: Tensor, fails: bool) -> Tensor:
         nonlocal total
         doubled, other = total * 2.0, x * 3.0
@@ -89,7 +89,7 @@ def test_a_body_that_raises_leaves_no_wrong_value(backend: str) -> None:
 
 def test_other_shapes_may_lead_to_a_tensor_of_another_dtype() -> None:
     short, long = counting(3), counting(3, dtype=np.int32)
-    traced = trace(lambda x: ((short if x.shape[0] <= 4 else long).sum(), x * 2.0))
+    traced = trace(lambda x: ((short if x.shape[0] <= 4 else long).sum(), x * 2.0), run_body=True)
     for length in (3, 6, 6, 3, 7):
         total, doubled = traced(counting(length))
         assert total.dtype == (np.float32 if length <= 4 else np.int64) and total.item() == 6
@@ -97,7 +97,7 @@ def test_other_shapes_may_lead_to_a_tensor_of_another_dtype() -> None:
 
 
 def test_families_do_not_mix_dtypes() -> None:
-    traced = trace(lambda x: x + x)
+    traced = trace(lambda x: x + x, run_body=True)
     traced(counting(3))
     for shape in ((2, 3), (2, 3), (4, 3), (5, 3)):
         x = counting(*shape, dtype=np.int32)
@@ -108,7 +108,7 @@ def test_families_do_not_mix_dtypes() -> None:
 
 def test_a_tensor_outside_that_stays_of_another_rank_is_recorded() -> None:
     weights, records = [counting(2, 3)], []
-    traced = trace(lambda x: (weights[0] * 2.0).sum() * x)
+    traced = trace(lambda x: (weights[0] * 2.0).sum() * x, run_body=True)
     for weight in (counting(2, 3), *[tensor(3.0)] * 4, *[counting(2, 3)] * 4):
         weights[0] = weight
         assert traced(tensor([2.0])).item() == 4 * weight.numpy().sum()
@@ -118,7 +118,7 @@ def test_a_tensor_outside_that_stays_of_another_rank_is_recorded() -> None:
 
 
 def test_lengths_that_are_always_new_find_the_ops_of_the_nearest() -> None:
-    traced = trace(lambda x: x * 2.0 if x.shape[0] < 100 else x + 1.0)
+    traced = trace(lambda x: x * 2.0 if x.shape[0] < 100 else x + 1.0, run_body=True)
     for length in range(1, 30):
         for x in (counting(length), counting(length + 100)):
             expected = x.numpy() * 2 if x.shape[0] < 100 else x.numpy() + 1
@@ -128,7 +128,10 @@ def test_lengths_that_are_always_new_find_the_ops_of_the_nearest() -> None:
 
 
 def test_variants_of_all_families_together_are_bounded() -> None:
-    traced = trace(lambda x: x * 2.0 if x.ndim == 1 else x + 1.0 if x.ndim == 2 else x - 1.0)
+    @trace(run_body=True)
+    def traced(x: Tensor) -> Tensor:
+        return x * 2.0 if x.ndim == 1 else x + 1.0 if x.ndim == 2 else x - 1.0
+
     for axes in (1, 2, 3):
         for length in range(1, 140):
             traced(tensor(np.zeros((length, *(1,) * (axes - 1)), np.float32)))
@@ -137,7 +140,7 @@ def test_variants_of_all_families_together_are_bounded() -> None:
 
 
 def test_a_body_that_must_run_keeps_none_of_its_arguments() -> None:
-    traced = trace(lambda x: x * float(x.sum()), without_host=True)
+    traced = trace(lambda x: x * float(x.sum()))
     x = counting(5)
     traced(x)
     reference = weakref.ref(x)
@@ -216,7 +219,7 @@ def test_random_bodies_do_at_any_length_what_they_do_eagerly(seed: int) -> None:
     for _ in range(25):
         lines = random_body(rng)
         eager, replayed = State(lines), State(lines)
-        traced = trace(replayed.body)
+        traced = trace(replayed.body, run_body=rng.choice([None, True]))
         for place in range(5):
             rows, fails = rng.choice([1, 3, 5, 6]), place > 0 and rng.random() < 0.2
             x = np.random.default_rng(place).integers(-3, 4, (rows, WIDTH)).astype(np.float32)

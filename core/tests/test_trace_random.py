@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mgb.autodiff import GradManager
-from mgb.errors import TraceMismatchError, TraceOutputError
+from mgb.errors import ImpureBodyError, TraceMismatchError
 from mgb.jit import partial_trace, trace
 from mgb.tensor import Tensor, tensor
 
@@ -136,7 +136,7 @@ def compare(program: Any, sequence: Any, wrap: Callable[[Any], Any], results: bo
     try:
         with suppress(TraceMismatchError):  # a replay refuses another aliasing than recorded
             follow(eager, other, sequence, results)
-    except TraceOutputError:  # partial_trace refuses what leaves a Tensor of the body with a grad
+    except ImpureBodyError:  # partial_trace refuses what leaves a Tensor of the body with a grad
         grads = [t.grad for t in (*eager.held, *eager.pool)]
         made = [*(g for g in grads if g is not None), *eager.results]
         assert not results and any(t.grad is not None for t in made)
@@ -160,7 +160,7 @@ def follow(eager: World, other: World, sequence: Any, results: bool) -> None:
 quickly = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 long = settings(quickly, max_examples=1500)
 modes = {
-    "without_host": (lambda function: trace(function, without_host=True, backend="eager"), True),
+    "trace": (lambda function: trace(function, backend="eager"), True),
     "partial_trace": (lambda function: partial_trace(function, backend="eager"), False),
 }
 compiled = pytest.mark.parametrize(("wrap", "results"), modes.values(), ids=modes)
@@ -169,7 +169,7 @@ compiled = pytest.mark.parametrize(("wrap", "results"), modes.values(), ids=mode
 @quickly
 @given(program=programs, sequence=calls)
 def test_replayed(program: Any, sequence: Any) -> None:
-    compare(program, sequence, lambda function: trace(function, backend="eager"))
+    compare(program, sequence, lambda function: trace(function, run_body=True, backend="eager"))
 
 
 @compiled

@@ -6,7 +6,6 @@ run eagerly and traced from the same start.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -87,36 +86,14 @@ class Life(NamedTuple):
     runs: list[int]
 
 
-class Run:
-    """Each run of a counted body makes one that only the garbage collector can free."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-
-def counted(step: Callable[..., Any]) -> Callable[..., Any]:
-    """`step`, whose runs `runs_so_far` knows though it writes nothing."""
-
-    def body(*batch: Any) -> Any:
-        Run()
-        return step(*batch)
-
-    return body
-
-
-def runs_so_far() -> int:
-    """How many `Run` were made since the garbage collector last ran; it is off."""
-    return sum(type(it) is Run for it in gc.get_objects(generation=0))
-
-
-def live(made: Program, wrap: Callable[[Any], Any], runs: Callable[[], int] = lambda: 0) -> Life:
+def live(made: Program, wrap: Callable[[Any], Any]) -> Life:
     """Run a program to its end."""
     step = wrap(made.step)
     losses, by_call = [], []
     for call, batch in enumerate(made.batches):
         made.between(call)
         losses.append(np.array([loss.item() for loss in flat(step(*batch))]))
-        by_call.append(runs())
+        by_call.append(step.stats()["body_runs"] if hasattr(step, "stats") else call + 1)
     return Life(losses, [t.numpy().copy() for t in made.state], by_call)
 
 

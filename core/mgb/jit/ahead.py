@@ -158,8 +158,8 @@ class AheadOfTime(ABC):
         record, ends = _recorded(session, self._body_with(args), kwargs)
         if ends is None:
             raise ExportError(
-                f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
-                "compute it with ops"
+                f"the body of {self.__name__} runs at each call, {observer.impurities[0]}: what Python makes "
+                "there would be frozen in the file; compute it with ops"
             )
         names = list(_names(self.__wrapped__, args))
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
@@ -180,8 +180,10 @@ def _noted(
 ) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
-        body(*args, **kwargs)
-        return session.finish(), None
+        result = [body(*args, **kwargs)]  # what is alive at the end leaves the program
+        record = session.finish()
+        result.clear()
+        return record, None
     result = [observer.run(body, *args, **kwargs)]
     ends = results_of(result[0], session) if not observer.impurities else None
     record = session.finish()

@@ -16,6 +16,7 @@ from ..executor import Options
 from ..ir import Graph
 from ..serialization import replace_file
 from .captured import Captured, check_pure, graph_of
+from .environment import Impurity
 from .record import Record
 from .statistics import Statistics
 
@@ -45,6 +46,7 @@ class Dumpable:
     options: Options
     _statistics: Statistics
     _captured: Captured | None = None
+    _impurity: Impurity | None = None  # why nothing was captured
 
     def dump(
         self,
@@ -209,8 +211,8 @@ class Dumpable:
         captured = self._captured
         if captured is None and self._statistics.records:
             raise DumpStateError(
-                f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
-                "compute it with ops"
+                f"the body of {self.__name__} runs at each call, {self._impurity}: what Python makes there "
+                "would be frozen in the file; compute it with ops"
             )
         if captured is None:
             raise DumpStateError(f"{self.__name__} has not been called: call it once, then dump it")

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import (
     CompiledFileError,
     ConversionError,
+    ImpureBodyError,
     LoadLimitError,
     MgbError,
     OnnxFileError,
@@ -72,7 +73,7 @@ class Loaded:
         self.inputs = model.file.inputs
         self.outputs = outputs
         self.metadata = dict(model.file.metadata)
-        self._options = {"without_host": True, "backend": backend, "symbolic": True, **options}
+        self._options = {"run_body": False, "backend": backend, "symbolic": True, **options}
         self._checked: set[tuple[Any, ...]] = set()
         self._paths = [trace(self._body, **self._options)]
 
@@ -120,10 +121,11 @@ class Loaded:
             return self._model(*inputs)  # part of the trace around it, whose mismatches are its own
         try:
             return self._follow(inputs)
-        except SymbolicReadError:
-            self._options = {**self._options, "symbolic": False}
+        except (ImpureBodyError, SymbolicReadError) as error:  # nodes ask for values
+            of_arguments = isinstance(error, ImpureBodyError)
+            self._options = {**self._options, "symbolic": of_arguments, "run_body": True}
             self._paths = [trace(self._body, **self._options)]
-            return self._follow(inputs)
+            return self._run(inputs)
         except (MgbError, MemoryError):
             raise
         except Exception as error:  # an op on values that it cannot take, such as an index out of range

@@ -89,12 +89,13 @@ class Observing(CallSession, ABC):
         """Where a Tensor was made that is alive although the body has ended and its result is gone."""
         given = {id(t._grad) for key, (t, _, _) in self._grads.items() if key in self._given_grads}
         for _ in range(2):
-            found = (t for reference in list(self._own.values()) if (t := reference()) is not None)
-            alive = [t for t in found if id(t) not in given]
+            found = [reference() for reference in list(self._own.values())]
+            alive = [t for t in found if t is not None and id(t) not in given]
             if not alive:
                 return None
+            steps = [t._index for t in alive if t._session is self]
+            found, alive = [], []
             gc.collect(1)  # what only refers to itself is nowhere; what is old is not asked
-        steps = [t._index for t in alive if t._session is self]
         return self.entry(min(steps)).source if steps else self.record.entries[-1].source
 
     def _value_bindings(self) -> list[Binding]:

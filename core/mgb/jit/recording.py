@@ -185,7 +185,7 @@ class Recording(Observing):
             self.must_run("reads the value of a Tensor")
 
     def created(self, tensor: Tensor, data: Any) -> None:
-        if isinstance(data, np.ndarray):
+        if isinstance(data, np.ndarray) and not self._capture_as_const:
             place = self._place_of_array(data)
             if place is not None:
                 self._converted[id(tensor._data)] = place, tensor._data, data
@@ -401,7 +401,8 @@ class Recording(Observing):
         made_here = id(array) in self._made
         origin = self._origins.get(id(array))
         owner = None if made_here else weakref.ref(tensor)
-        self._remember(tensor)
+        if not made_here:
+            self._remember(tensor)
         spec = self._spec_outside(array, tensor._device, leaf)
         source = caller()
         external = External(input_node(spec, source), leaf, owner, origin, source)

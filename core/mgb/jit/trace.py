@@ -267,8 +267,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         elif self._statistics.records:
             records = "records" if families is self._families[True] else "does not record"
             reason = f"a GradManager outside of {self.__name__} {records} this call"
-        session = self._recording(*flatten((args, kwargs)), None)
-        result, variant = session.watch_over(self._record, session, args, kwargs)
+        leaves, structure = flatten((args, kwargs))
+        if self._skips and families is not self._families[True]:
+            session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
+            recorded = session.watch_over(self._record_observed, session, args, kwargs)
+            result, variant = recorded.result, recorded.variant
+        else:
+            session = self._recording(leaves, structure, None)
+            result, variant = session.watch_over(self._record, session, args, kwargs)
         families.keep(shapes, variant)
         if reason is not None:
             self._statistics.again(reason)
@@ -390,6 +396,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             session.check_skippable()
         session.forget()
         if ends is None or observer.impurities:
+            self._impurity = next(iter(observer.impurities), None)
             return Recorded(box.pop(), variant, None, observer.impurities)
         return Recorded(box.pop(), variant, CompiledCall(variant, session.leaves, *ends))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir import Spec
 from ..module import Module
 from ..optimizer import Optimizer
 
@@ -137,7 +138,7 @@ def parts_of(value: Any) -> list[Any] | None:
 
 def fields_of(value: Any) -> list[tuple[str, Any]] | None:
     """The fields of an instance of a dataclass, with their names; None: it is none, or what is called."""
-    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, _HOLDING):
+    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (*_HOLDING, Spec)):
         return None
     return [(field.name, getattr(value, field.name)) for field in fields(value) if hasattr(value, field.name)]
 

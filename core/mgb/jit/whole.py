@@ -71,7 +71,8 @@ class WholeRecording(UnrunRecording):
             root = self._root(tensor)
             if id(tensor._data) not in self._origins and not self._is_known(root):
                 made = id(tensor._data) in self._made
-                self._held[id(root)] = root
+                if not made:
+                    self._held[id(root)] = root
                 owner = None if made else weakref.ref(root)
                 return Literal(tensor._data, owner=owner, device=tensor._device)
         return super().ref(tensor)
@@ -272,6 +273,7 @@ class xla_trace(trace):
         variant, structure, refs = self._noted(args, kwargs, leaves)
         call = WholeCall(variant, leaves, structure, refs)
         call.guards = self._belongings(leaves).guards()
+        self._statistics.body_runs += 1
         self._statistics.recorded()
         self._given = _without_values(args, kwargs)
         return call

@@ -45,6 +45,9 @@ def _see(do: Callable[..., Any], *args: Any) -> Any:
 
 def begin(observer: Observer, function: Any, args: Any, kwargs: Any) -> None:
     """The call starts."""
+    instance = getattr(function, "_method_of", None)  # of a traced method
+    if instance is not None:
+        function = MethodType(function.__wrapped__, instance())
     calls.called(observer, function, list(args), kwargs)
     for value in (*args, *kwargs.values()):
         observer.arm(value) if not is_plain(value) and not isinstance(value, known.CONTAINERS) else None
@@ -202,6 +205,14 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
     return made(getattr(operator, operation)(thing, value))
 
 
+def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> Any:
+    """The same of a variable outside, which is written where another object comes of it."""
+    result = augmented(operation, thing, value)
+    if result is not thing:
+        wrote(asked)
+    return result
+
+
 #: What `+=` and such change in place.
 _CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
 
@@ -216,8 +227,11 @@ def _augmented(watch: Observer, thing: Any) -> None:
 def augmented_attribute(thing: Any, asked: str) -> Any:
     """``thing.asked += value`` follows."""
     attribute(thing, asked)
+    value = vars(thing).get(asked) if hasattr(thing, "__dict__") else None
+    if isinstance(value, Tensor):
+        return thing  # it takes a new value, and stays where it is
     store_attribute(thing, asked)
-    _see(_augmented_part, [vars(thing).get(asked)] if hasattr(thing, "__dict__") else [])
+    _see(_augmented_part, [value])
     return thing
 
 
@@ -493,6 +507,7 @@ _HOOKS = (
     contains,
     operand,
     augmented,
+    augmented_variable,
     augmented_attribute,
     augmented_item,
     truth,

@@ -25,6 +25,7 @@ from ...module import Module
 from ...sizes import Size
 
 _MGB = str(Path(__file__).parents[2])
+_DEMO = f"{_MGB}/demo.py"  # written as by a user
 _NUMPY = str(Path(np.__file__).parent)
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
@@ -104,7 +105,6 @@ DENIED = (
     "mgb.onnx",
     "mgb.graph_file",
     "mgb.runs",
-    "mgb.demo",
 )
 DENIED_NAMES = frozenset(
     "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
@@ -119,7 +119,7 @@ def is_trusted(code: CodeType) -> bool:
     file = code.co_filename
     known = _kinds.get(file)
     if known is None:
-        known = _kinds[file] = file.startswith(_TRUSTED)
+        known = _kinds[file] = file.startswith(_TRUSTED) and file != _DEMO
     return known or _is_made_by_library(code, file)
 
 
@@ -136,12 +136,16 @@ def is_library(module: str | None) -> bool:
     return top in ("mgb", "numpy") or top in sys.stdlib_module_names
 
 
+#: Parts of the paths of plugins, and of packages that mgb calls for what it knows itself.
+_CALLED = ("/mgb_", "/site-packages/onnx/", "/site-packages/google/protobuf/")
+
+
 def is_library_code(code: CodeType) -> bool:
-    """Is it Python's own, made by it, or a plugin's?"""
+    """Is it Python's own, made by it, a plugin's, or of a package that mgb calls?"""
     file = code.co_filename
-    return (
-        file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file
-    ) or "/mgb_" in file
+    return (file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file) or any(
+        part in file for part in _CALLED
+    )
 
 
 def is_pure_library(kind: type) -> bool:

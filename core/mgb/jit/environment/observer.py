@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import threading
 import weakref
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autodiff.grad_manager import GradManager
 from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..arguments import names_of
@@ -360,6 +362,8 @@ class Observer:
             return True
         if (is_library_code(code) and _is_called_by_trusted(caller)) or _is_import(caller):
             return False
+        if _is_collecting(code, caller):
+            return False
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)
         return False
@@ -383,6 +387,14 @@ def _is_import(frame: FrameType | None) -> bool:
     return False
 
 
+def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
+    """Does the garbage collector tell of its work? It may begin anywhere, and the body has no part in that."""
+    told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None and code not in told:
+        code, frame = frame.f_code, frame.f_back
+    return code in told
+
+
 def _reference(value: Any) -> Any:
     try:
         return weakref.ref(value)
@@ -401,7 +413,9 @@ def _parts(thing: Any) -> Iterator[Any]:
             else (value,)
         )
         for part in inside:
-            if (
+            if isinstance(thing, GradManager):
+                yield from getattr(part, "callbacks", ())
+            elif (
                 is_module(part)
                 or isinstance(part, (FunctionType, MethodType, functools.partial))
                 or (is_module(thing) and callable(part))

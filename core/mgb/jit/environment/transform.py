@@ -176,10 +176,13 @@ class Transformer(ast.NodeTransformer):
         target: Any = node.target
         value = self._hook(node.value, "operand", self.visit(node.value))
         if isinstance(target, ast.Name):
-            self._store(target.id)
             load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
-            operator = _OPERATORS[type(node.op).__name__]
-            return _at(ast.Assign([target], self._hook(node, "augmented", operator, load, value)), node)
+            given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
+            outside = self._kind(target.id) in ("free", "global")
+            hook = "augmented_variable" if outside else "augmented"
+            if outside:
+                given.insert(0, self._mangled(target.id))
+            return _at(ast.Assign([target], self._hook(node, hook, *given)), node)
         target.value = self.visit(target.value)
         if isinstance(target, ast.Attribute):
             target.value = self._hook(target, "augmented_attribute", target.value, self._mangled(target.attr))

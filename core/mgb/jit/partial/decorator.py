@@ -147,6 +147,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
                 if call.variant.record.changes is None:
                     calls = [call, *(self._calls.get(key) or ())][:_STATES]
                     self._calls.keep(key, calls, leaves, most_like(call.variant))
+                self._statistics.body_runs += 1
                 self._statistics.recorded()
                 if reason is not None:
                     self._statistics.again(reason)
