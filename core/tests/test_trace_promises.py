@@ -572,7 +572,6 @@ def test_a_traceback_names_the_line_of_the_body() -> None:
     assert last.line == 'raise ValueError(f"{y.shape}")'
 
 
-@pytest.mark.xfail(reason="callbacks of the garbage collector count as called by the body", strict=True)
 def test_what_the_collector_calls_is_no_part_of_the_body() -> None:
     told: list[str] = []
 
