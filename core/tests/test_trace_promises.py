@@ -605,3 +605,11 @@ def test_what_a_recorded_call_has_done_before_an_exception_stands(error: type[Ba
         with pytest.raises(error):
             add(tensor([1.0, 2.0]))
         assert total.tolist() == [n, 2.0 * n]
+
+
+def test_a_part_of_an_array_is_guarded() -> None:
+    traced, array = trace(lambda x: x * small[:2]), small
+    for first in (1.0, 1.0, 4.0, 4.0):
+        array[0] = first
+        assert traced(tensor(2.0)).tolist() == [2 * first, 2.0]
+    assert runs(traced) == 2
