@@ -390,15 +390,15 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         ends = results_of(box[0], session) if not observer.impurities else None
         if ends is not None:
             self._captured = Captured.of(args, kwargs, *ends, session.record)
-        variant = self._close(session, session.finish())
-        if ends is not None:
+        variant, leaves = self._close(session, session.finish()), session.leaves
+        if ends is not None and not observer.impurities:
             box.append(session.handed_out(box.pop(0)))
             session.check_skippable()
         session.forget()
         if ends is None or observer.impurities:
             self._impurity = next(iter(observer.impurities), None)
             return Recorded(box.pop(), variant, None, observer.impurities)
-        return Recorded(box.pop(), variant, CompiledCall(variant, session.leaves, *ends))
+        return Recorded(box.pop(), variant, CompiledCall(variant, leaves, *ends))
 
     def _close(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compiler)
