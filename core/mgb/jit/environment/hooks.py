@@ -187,21 +187,26 @@ def contains(key: Any, thing: Any) -> bool:
     return key in thing
 
 
-def operand(value: Any) -> Any:
-    """An operator takes this next."""
+def operand(value: Any, *methods: str) -> Any:
+    """An operator takes this next, which may call these methods of it."""
     if type(value) not in _QUIET:
-        _see(_operand, value)
+        _see(_operand, value, methods)
     return value
 
 
-def _operand(watch: Observer, value: Any) -> None:
+def _operand(watch: Observer, value: Any, methods: tuple[str, ...]) -> None:
+    kind = type(value)
+    if known.is_heap(kind):
+        watch.guard_kind(value)
+        for asked in methods:
+            attributes.class_fact(watch, kind, asked)
     reads.container(watch, value, reads.DEPTH)
 
 
 def augmented(operation: str, thing: Any, value: Any) -> Any:
     """``thing += value`` and such; gives what it is bound to."""
     if type(thing) not in _QUIET:
-        _see(_augmented, thing)
+        _see(_augmented, thing, operation)
     return made(getattr(operator, operation)(thing, value))
 
 
@@ -217,8 +222,8 @@ def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> An
 _CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
 
 
-def _augmented(watch: Observer, thing: Any) -> None:
-    reads.container(watch, thing, reads.DEPTH)
+def _augmented(watch: Observer, thing: Any, operation: str) -> None:
+    _operand(watch, thing, (f"__{operation}__", f"__{operation[1:]}__"))
     if isinstance(thing, _CHANGED):
         watch.wrote(thing, "the contents")
     watch.arm(thing)
