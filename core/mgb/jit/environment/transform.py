@@ -236,7 +236,10 @@ class Transformer(ast.NodeTransformer):
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
         if node.name:
             self._store(node.name)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        if node.type is not None:
+            node.type = self._hook(node.type, "operand", node.type)
+        return node
 
     def visit_If(self, node: Any) -> Any:
         node.test = self._truth(node.test)
