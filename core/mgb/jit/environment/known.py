@@ -40,7 +40,6 @@ _PURE_LIBRARY = (
     "types",
     "fractions",
     "inspect",
-    "_weakrefset",
     "reprlib",
     "keyword",
     "importlib",
