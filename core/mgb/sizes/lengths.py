@@ -24,7 +24,7 @@ class Lengths:
     """
 
     def __init__(self, sizes: Sizes, values: Sequence[Any]) -> None:
-        self.values = list(values)
+        self._sizes, self.values = sizes, list(values)
         for whole, part, function in sizes.quotients:
             self.values.append(function(self._of(whole), self._of(part)))
         self._known: dict[int, Any] = {}  # by the ids of sizes, of which there is one for each polynomial
@@ -36,6 +36,8 @@ class Lengths:
         """`value` with other lengths: a size, or a tuple or mapping that may hold some."""
         kind = type(value)
         if kind is Size:
+            if value.sizes is not self._sizes:
+                return value.value  # of another recording, which is over
             known = self._known.get(id(value))
             if known is None:
                 known = self._known[id(value)] = self._of(value.terms)
@@ -118,10 +120,16 @@ def count(start: Any, stop: Any, step: Any) -> Any:
 
 def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
     """``chosen.indices(length)``."""
-    start, stop, step = chosen.start, chosen.stop, 1 if chosen.step is None else chosen.step
+    start, stop, step = _place(chosen.start), _place(chosen.stop), _place(chosen.step)
+    step = 1 if step is None else step
     if type(step) is not int or step <= 0 or not is_sized((start, stop, length)):
-        return slice(start, stop, fixed(chosen.step)).indices(fixed(length))
+        return slice(start, stop, fixed(step)).indices(fixed(length))
     return _clipped(start, 0, length), _clipped(stop, length, length), step
+
+
+def _place(given: Any) -> Any:
+    """An end of a slice, which need not be an integer yet: a Tensor is read once, like any sequence does."""
+    return given if given is None or type(given) is Size else operator.index(given)
 
 
 def _clipped(place: Any, default: Any, length: Any) -> Any:
@@ -161,6 +169,8 @@ def broadcast(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
                     continue
                 if given < 0:
                     return None
+                if type(given) is type(length) is Size and given == length:
+                    continue  # whether they are 1 does not matter
                 if length == 1 or (given == length and type(given) is int):
                     length = given
                 elif given != length and given != 1:
