@@ -71,7 +71,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         an ``attach`` or ``add_param_group`` of what works in it. A Module that the body itself changes makes
         it run each time; other Python state that the body looks at is that of the first call. Arguments that
         the body could also find elsewhere, such as global Tensors, may make it run at a second call with
-        others.
+        others. Arguments of other lengths are served by the same record; where the body compares lengths with
+        another outcome, or looks at one in a way that is not followed, such as ``1 / n`` or ``range(n)``, it
+        is recorded again.
     imperative : bool
         Match as usual, but run op by op: for debugging.
     symbolic_shape : bool
