@@ -142,12 +142,15 @@ def test_a_manager_that_the_body_makes_or_attaches_to_is_recorded_once() -> None
             manager.backward((x * x).sum())
         return x.grad  # type: ignore[return-value]
 
-    for body in (gradient, attached):
-        for options in ({}, {"run_body": True}):
-            function = trace(body, **options)
-            for value in (1.0, 2.0, 3.0):
-                assert function(ones(3) * value).tolist() == [2.0 * value] * 3
-            assert function.stats()["records"] == 1
+    for body, options in ((gradient, {}), (gradient, {"run_body": True}), (attached, {"run_body": True})):
+        function = trace(body, **options)
+        for value in (1.0, 2.0, 3.0):
+            assert function(ones(3) * value).tolist() == [2.0 * value] * 3
+        assert function.stats()["records"] == 1
+    function = trace(attached)  # to attach changes the manager outside
+    for value in (1.0, 2.0, 3.0):
+        assert function(ones(3) * value).tolist() == [2.0 * value] * 3
+    assert function.stats()["body_runs"] == 3
 
 
 def test_two_parameters_take_turns_and_the_shapes_change() -> None:

@@ -57,17 +57,15 @@ class CompiledCall:
     ) -> None:
         self.variant = variant
         self.structure, self.results = structure, results
-        self.kept = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
-        self._leaves: Sequence[Any] | None = leaves  # until the function is written
+        self._leaves = _sketched(leaves)
+        self.kept = [leaf for leaf in self._leaves if not isinstance(leaf, _Sketch)]
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
         """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
-        assert self._leaves is not None
         program, reads = self.variant.program(0) if self.variant.segments[0].outputs else (None, ())
         writer = _Writer(self.variant, program, reads)
         self.source, run = writer.write(self._leaves, self.structure, self.results)
-        self._leaves = None
         return run
 
     def prepare(self) -> None:
@@ -104,6 +102,20 @@ _MANY = 16
 def _code(source: str) -> CodeType:
     """Calls for arguments of other lengths have the same text."""
     return compile(source, "<mgb call>", "exec")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sketch:
+    """A Tensor among the recorded arguments, without its value."""
+
+    kind: type
+    spec: Spec
+
+
+def _sketched(leaves: Sequence[Any]) -> list[Any]:
+    """What is to be known of arguments; no Tensor and no array is held for that."""
+    sketches = {id(leaf): _Sketch(type(leaf), leaf.spec) for leaf in leaves if isinstance(leaf, Tensor)}
+    return [sketches.get(id(leaf), None if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
 
 
 class _Writer:
@@ -148,12 +160,7 @@ class _Writer:
             constants = {id(x.owner): x for x in self._record.captured.values()}
             self._lines.append(f"if not {self._name(Constants(list(constants.values())))}(): return MISS")
         if self._record.guards is not None:
-            lines = self._record.guards.lines(self._name)
-            self._lines += [
-                "try:",
-                *(f" {line}" for line in lines or ["pass"]),
-                "except Exception: return MISS",
-            ]
+            self._lines.extend(self._record.guards.lines(self._name))
         for module, attributes in self._record.modules:
             self._guard_attributes(module, attributes)
         for reference, revision in self._record.trainers:
@@ -165,6 +172,8 @@ class _Writer:
             self._feed(number, external)
         if self._outputs:
             self._run()
+        else:
+            self._end_guards()
         self._make_shared(results)
         for number, binding in enumerate(self._record.bindings):
             self._bind(number, binding)
@@ -181,7 +190,7 @@ class _Writer:
             self._lines.append(f"({''.join(f't{n}, ' for n in range(len(leaves)))}) = leaves")
         first: dict[int, int] = {}  # from the id of a Tensor to its first place
         for n, leaf in enumerate(leaves):
-            if isinstance(leaf, Tensor):
+            if isinstance(leaf, _Sketch):
                 place = first.setdefault(id(leaf), n)
                 if place != n:
                     self._lines.append(f"if t{n} is not t{place}: return MISS")
@@ -192,7 +201,7 @@ class _Writer:
             guard = self._name(Arguments(places, leaves, outside))
             self._lines.append(f"if not {guard}(leaves): return MISS")
         else:
-            classes = {n: self._name(type(leaves[n])) for n in places}
+            classes = {n: self._name(leaves[n].kind) for n in places}
             self._lines.extend(f"if t{n}.__class__ is not {classes[n]}: return MISS" for n in places)
             if len(places) > 1:
                 ids = ", ".join(f"id(t{n})" for n in places)
@@ -213,7 +222,7 @@ class _Writer:
         """Miss when a ``grad`` that is used is the same Tensor as another, other than recorded."""
         first: dict[int, int] = {}
         for n, leaf in enumerate(leaves):
-            if isinstance(leaf, Tensor):
+            if isinstance(leaf, _Sketch):
                 first.setdefault(id(leaf), n)
         used = [self._tensor(e) + "._grad" for e in self._record.expected if e.is_used]
         if not used:
@@ -284,8 +293,7 @@ class _Writer:
             kind = f"type({array}) is {self._name(np.ndarray)}"
             shape, dtype = self._name(spec.shape), self._name(external.converts)
             guard = f"{kind} and {array}.shape == {shape} and {array}.dtype == {dtype}"
-            self._lines += ["try:", *(f" {line}" for line in lines), f" if not ({guard}): return MISS"]
-            self._lines.append("except Exception: return MISS")
+            self._lines += [*lines, f"if not ({guard}): return MISS"]
         as_dtype = (
             f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(spec.dtype)}, False)"
         )
@@ -318,7 +326,12 @@ class _Writer:
         for _, guarded in sorted(alike.items()):
             fits = Fits(guarded, [externals[p].node.spec for p in guarded])
             self._lines.append(f"if not {self._name(fits)}(arrays): return MISS")
+        self._end_guards()
         self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
+
+    def _end_guards(self) -> None:
+        """What cannot be asked for any more, or has no value, is another call."""
+        self._lines = ["try:", *(f" {line}" for line in self._lines), "except Exception: return MISS"]
 
     def _tensor(self, place: External | Expected | Outside) -> str:
         """The Tensor outside that `place` is about."""

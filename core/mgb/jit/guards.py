@@ -43,7 +43,7 @@ class Arguments:
     positions : sequence of int
         Where they stand.
     leaves : sequence
-        The recorded arguments.
+        The recorded arguments, with the ``kind`` and ``spec`` of each Tensor.
     outside : collection of int
         The ids of Tensors that none of them may be.
     """
@@ -51,8 +51,8 @@ class Arguments:
     def __init__(self, positions: Sequence[int], leaves: Sequence[Any], outside: Collection[int]) -> None:
         self._pick = picker(positions)
         self._outside = frozenset(outside)
-        self._classes = [type(leaf) for leaf in self._pick(leaves)]
-        self._devices = [leaf._device for leaf in self._pick(leaves)]
+        self._classes = [leaf.kind for leaf in self._pick(leaves)]
+        self._devices = [leaf.spec.device for leaf in self._pick(leaves)]
         self._seen = Seen()
 
     def __call__(self, leaves: Sequence[Any]) -> bool:

@@ -166,14 +166,14 @@ class Observing(CallSession, ABC):
                 external.leaf = self._leaf_tensors.get(id(holder))
 
     def _pin(self, used: frozenset[int]) -> None:
-        """What was found in one place may have been wanted from another."""
-        holders = self._holders()
+        """What the body came by in two ways is the same Tensor at each call."""
+        both = used & self.found_elsewhere
         for key, reference in self._leaf_references.items():
-            if key in used and (key in self.found_elsewhere or key in holders):
+            if key in both:
                 place = Outside(reference, self._leaf_tensors[key])
                 self.record.pins.append(Pin(reference, place))
         for holder, grad, reads in self._grads.values():
-            if reads and grad is not None and id(grad) in used:
+            if reads and (id(grad) in both or id(grad) in self._given_grads):
                 place = Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), of_grad=True)
                 self.record.pins.append(Pin(weakref.ref(grad), place))
 

@@ -211,10 +211,10 @@ class Recording(Observing):
         if hasattr(instance, "forward"):
             self.entered(instance)
 
-    def must_run(self, reason: str) -> None:
+    def must_run(self, reason: str, once: bool = False) -> None:
         """Told why the body has to run at each call; where it must not, this raises an error."""
         if self.observer is not None:
-            self.observer.impure(reason)
+            self.observer.impure(reason, once=once)
 
     # cuts
 
@@ -248,6 +248,8 @@ class Recording(Observing):
         self._returned.clear()
         self._expect_grads(used)
         self._pin(used)
+        if any((t := r()) is not None and t._grad is not None for r in self._own_grads):
+            self.must_run("leaves a Tensor that it makes with a grad")
         watched = ((key, r) for key, r in self._watched.items() if r() is not None)
         self.record.watched = [Outside(r, self._leaf_tensors.get(key)) for key, r in watched]
         trainers = [(r, trainer._revision) for r in self._trainers.values() if (trainer := r()) is not None]
@@ -259,6 +261,15 @@ class Recording(Observing):
             self._followed.end(self.record)
         return self.record
 
+    def forget(self) -> None:
+        super().forget()
+        self.leaves = ()
+        self._leaf_arrays.clear()
+        self._leaf_data.clear()
+        self._converted.clear()
+        if self.observer is not None:
+            self.observer.forget()
+
     def _also_found(self) -> frozenset[int]:
         """The ids of Tensors that the body met in variables, objects, or what it called or worked with."""
         if self.observer is None:
@@ -266,8 +277,9 @@ class Recording(Observing):
         found = [guard.value.get() for guard in self.observer.guards if guard.test == "is"]
         for module in self._modules.values():
             found += tensors_of(module)
-        for reference in self._trainers.values():
-            found += tensors_of(reference()) if reference() is not None else []
+        trainers = [trainer for reference in self._trainers.values() if (trainer := reference()) is not None]
+        for trainer in trainers:
+            found += tensors_of(trainer) if not self.observer.is_made(trainer) else []
         return frozenset([id(value) for value in found if isinstance(value, Tensor)])
 
     def given(self, value: Any) -> Given | None:
@@ -293,7 +305,7 @@ class Recording(Observing):
     def check_skippable(self) -> None:
         """What shows after the call: reasons why the body must run again although it seemed pure."""
         if self.record.changes is not None:
-            self.must_run(self.record.changes)
+            self.must_run(self.record.changes, once=True)
         self.check_kept()
 
     def check_kept(self) -> None:

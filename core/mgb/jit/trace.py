@@ -70,7 +70,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         outside itself, reads a Tensor's value or calls what is not known to be pure. ``stats()`` names the
         line. ``True``: at every call, as MegEngine does. ``False``: a body that would have to run at every
         call is refused at the first, with the line. While a `GradManager` outside records the call, the body
-        runs. ``MGB_RUN_BODY=1`` runs every body.
+        runs. ``MGB_RUN_BODY=1`` runs every body. Arguments of other lengths are served by the same record;
+        where the body compares lengths with another outcome, or looks at one in a way that is not followed,
+        such as ``1 / n`` or ``range(n)``, it is recorded again.
     without_host : bool
         MegEngine's name for ``run_body=False``.
     imperative : bool
@@ -390,15 +392,15 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         ends = results_of(box[0], session) if not observer.impurities else None
         if ends is not None:
             self._captured = Captured.of(args, kwargs, *ends, session.record)
-        variant = self._close(session, session.finish())
-        if ends is not None:
+        variant, leaves = self._close(session, session.finish()), session.leaves
+        if ends is not None and not observer.impurities:
             box.append(session.handed_out(box.pop(0)))
             session.check_skippable()
         session.forget()
         if ends is None or observer.impurities:
             self._impurity = next(iter(observer.impurities), None)
             return Recorded(box.pop(), variant, None, observer.impurities)
-        return Recorded(box.pop(), variant, CompiledCall(variant, session.leaves, *ends))
+        return Recorded(box.pop(), variant, CompiledCall(variant, leaves, *ends))
 
     def _close(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compiler)

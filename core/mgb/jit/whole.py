@@ -120,7 +120,8 @@ class WholeRecording(UnrunRecording):
 
     def _is_argument(self, external: External) -> bool:
         owner = external.owner() if external.owner is not None else None
-        told = external.leaf is not None or external.origin is not None
+        made = external.made is not None or external.path is not None
+        told = external.leaf is not None or external.origin is not None or made
         return told or (owner is not None and self._belongs(owner))
 
 

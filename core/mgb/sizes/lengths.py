@@ -120,15 +120,16 @@ def count(start: Any, stop: Any, step: Any) -> Any:
 
 def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
     """``chosen.indices(length)``."""
-    start, stop, step = _place(chosen.start), _place(chosen.stop), _place(chosen.step)
-    step = 1 if step is None else step
-    if type(step) is not int or step <= 0 or not is_sized((start, stop, length)):
-        return slice(start, stop, fixed(step)).indices(fixed(length))
+    if not is_sized((chosen.start, chosen.stop, chosen.step, length)):
+        return chosen.indices(length)
+    step, start, stop = map(_place, (chosen.step, chosen.start, chosen.stop))  # Python asks in this order
+    step = 1 if step is None else fixed(step)
+    if step <= 0:
+        return slice(fixed(start), fixed(stop), step).indices(fixed(length))
     return _clipped(start, 0, length), _clipped(stop, length, length), step
 
 
 def _place(given: Any) -> Any:
-    """An end of a slice, which need not be an integer yet: a Tensor is read once, like any sequence does."""
     return given if given is None or type(given) is Size else operator.index(given)
 
 

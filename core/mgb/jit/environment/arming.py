@@ -104,6 +104,10 @@ class Net:
             return "a debugger and a profiler are both active"
         return None
 
+    def forget(self) -> None:
+        """Hold nobody that was told."""
+        self._started, self._undo = lambda *_: True, lambda: None
+
     def _untrace(self) -> None:
         if sys.gettrace() == self._traced:
             sys.settrace(None)

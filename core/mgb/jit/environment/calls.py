@@ -156,6 +156,8 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
     if module.partition(".")[0] == "mgb":
         if module.startswith(known.DENIED) or name in known.DENIED_NAMES:
             watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
+        if args and name in known.CHANGING_NAMES:
+            watch.wrote(args[0], f"what {name} changes")
         if args and is_module(args[0]) and name in ("__setattr__", "__delattr__"):
             watch.wrote(args[0], f"attribute {args[1] if len(args) > 1 else ''}")
         elif args and is_module(args[0]) and name not in _UNWALKED:

@@ -108,8 +108,11 @@ DENIED = (
 )
 DENIED_NAMES = frozenset(
     "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
-    "register_forward_pre_hook remove train eval save load dump info warning debug error".split()
+    "register_forward_pre_hook remove save load dump info warning debug error".split()
 )
+
+#: Methods of mgb that change their object in a way that is no value of a Tensor.
+CHANGING_NAMES = frozenset({"attach", "add_param_group"})
 
 _kinds: dict[str, bool] = {}
 

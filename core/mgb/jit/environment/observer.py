@@ -141,6 +141,11 @@ class Observer:
         HOOKS["end"](self)
         return result
 
+    def forget(self) -> None:
+        """Hold nothing of the call any more but what its guards hold."""
+        self.leaves, self._found = (), {}
+        self._net.forget()
+
     def _release(self) -> None:
         self._net.gather()
         WATCHING.observer = self._outer

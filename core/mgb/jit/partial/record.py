@@ -166,9 +166,9 @@ def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[A
     TraceError
         What the body does cannot be replayed by two programs.
     """
-    stretch = Stretch()
+    stretch, leaves = Stretch(), session.leaves
     record, structure, results = session.note(_noted, session, body, modules, stretch)
-    return _split(record, structure, results, session.leaves)
+    return _split(record, structure, results, leaves)
 
 
 def _noted(
