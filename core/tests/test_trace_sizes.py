@@ -242,16 +242,13 @@ def test_a_new_batch_size_compiles_nothing(options: dict[str, Any]) -> None:
 
 
 def test_the_body_is_skipped_for_new_lengths() -> None:
-    runs = []
-
     @trace(without_host=True)
     def double(x: Tensor) -> Tensor:
-        runs.append(x.shape[0] // 2)
         return x[: x.shape[0] // 2] * 2.0
 
     for n in (8, 10, 13, 64):
         np.testing.assert_array_equal(double(mgb.tensor(array(n, 3))).numpy(), array(n, 3)[: n // 2] * 2)
-    assert len(runs) == 1
+    assert double.stats()["body_runs"] == 1
 
 
 def test_a_length_among_operands_is_followed() -> None:
@@ -266,11 +263,8 @@ def test_a_length_among_operands_is_followed() -> None:
 
 
 def test_a_body_that_reads_values_is_recorded_once_for_all_lengths() -> None:
-    runs = []
-
-    @trace(without_host=True)
+    @trace
     def positive(x: Tensor) -> Tensor:
-        runs.append(x.shape[0])
         total = float(x.sum().numpy())
         return x[: x.shape[0] // (2 if total > 0 else 4)] * 2.0
 
@@ -279,7 +273,8 @@ def test_a_body_that_reads_values_is_recorded_once_for_all_lengths() -> None:
             value = np.abs(array(n, 3)) * np.float32(sign)
             wanted = value[: n // (2 if sign > 0 else 4)] * 2
             np.testing.assert_allclose(positive(mgb.tensor(value)).numpy(), wanted, rtol=1e-6)
-    assert len(runs) == 10 and positive.stats()["records"] <= 3
+    stats = positive.stats()
+    assert stats["body_runs"] == 10 and stats["records"] <= 3
 
 
 def test_programs_of_other_lengths_show_their_own() -> None:
@@ -287,7 +282,7 @@ def test_programs_of_other_lengths_show_their_own() -> None:
     def shifted(x: Tensor) -> Tensor:
         return F.softmax(x + F.arange(x.shape[1]), axis=1)
 
-    for n in (8, 10):
+    for n in (8, 10, 8):  # the call that is recorded runs op by op
         shifted(mgb.tensor(array(n, n + 1)))
     small, large = shifted.programs()
     assert [s.shape for s in small.inputs + small.outputs] == [(8, 9)] * 2

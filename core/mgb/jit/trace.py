@@ -70,7 +70,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         outside itself, reads a Tensor's value or calls what is not known to be pure. ``stats()`` names the
         line. ``True``: at every call, as MegEngine does. ``False``: a body that would have to run at every
         call is refused at the first, with the line. While a `GradManager` outside records the call, the body
-        runs. ``MGB_RUN_BODY=1`` runs every body.
+        runs. ``MGB_RUN_BODY=1`` runs every body. Arguments of other lengths are served by the same record;
+        where the body compares lengths with another outcome, or looks at one in a way that is not followed,
+        such as ``1 / n`` or ``range(n)``, it is recorded again.
     without_host : bool
         MegEngine's name for ``run_body=False``.
     imperative : bool

@@ -216,9 +216,7 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
     every = [*args, *kwargs.values()]
     if kind in known.PURE_TYPES:
         if kind is type and len(args) == 1:
-            if (is_heap(type(args[0])) and not isinstance(args[0], Tensor)) or isinstance(
-                args[0], known.CONTAINERS
-            ):
+            if is_heap(type(args[0])) or isinstance(args[0], known.CONTAINERS):
                 watch.guard_kind(args[0])
             return None
         if kind is str:
@@ -302,7 +300,7 @@ def _getattr(watch: Observer, thing: Any, name: Any, *rest: Any) -> Then:
 
 
 def _isinstance(watch: Observer, thing: Any, kind: Any) -> Then:
-    if not is_plain(thing) and not isinstance(thing, Tensor):
+    if not is_plain(thing):
         watch.guard_kind(thing)
     for part in kind if isinstance(kind, tuple) else (kind,):
         _subclass(watch, type(thing), part)

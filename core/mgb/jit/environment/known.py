@@ -161,8 +161,8 @@ def is_module(value: Any) -> bool:
 
 
 def is_heap(kind: type) -> bool:
-    """Was the class made by Python code, and may be changed?"""
-    return kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
+    """Was the class made by Python code, and may be changed? A `Size` is a number like any other."""
+    return kind is not Size and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
 
 
 #: What holds others, and is read by elements.

@@ -285,8 +285,8 @@ class Observer:
         self.guards.add(Guard(source, test, value))
 
     def guard_kind(self, thing: Any, source: Source | None = None) -> None:
-        """The class of `thing` has to stay."""
-        source = source or self.source_of(thing)
+        """The class of `thing` has to stay; a Tensor is known by itself."""
+        source = source or (None if isinstance(thing, Tensor) else self.source_of(thing))
         if source is not None:
             self.guard(source, "type", Held(type(thing)))
 

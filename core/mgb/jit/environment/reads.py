@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...holding import _ATTRIBUTE
+from ...sizes import Size
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
@@ -98,6 +99,8 @@ def key_of(key: Any) -> Any:
     """A key for an `Item`; MISSING where its equality is Python code."""
     if is_plain(key):
         return key
+    if type(key) is Size:
+        return key.fixed()
     kind: Any = type(key)
     if kind.__hash__ is object.__hash__ or isinstance(key, (Enum, type, FunctionType, Tensor)):
         return Held(key)

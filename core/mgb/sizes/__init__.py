@@ -1,0 +1,36 @@
+"""Lengths of axes that are followed, and what was decided by them."""
+
+from .lengths import (
+    At,
+    Lengths,
+    about,
+    broadcast,
+    checker,
+    count,
+    fixed,
+    indices,
+    is_sized,
+    key,
+    plain,
+    same_shape,
+    whole,
+)
+from .size import Size, Sizes
+
+__all__ = [
+    "At",
+    "Lengths",
+    "Size",
+    "Sizes",
+    "about",
+    "broadcast",
+    "checker",
+    "count",
+    "fixed",
+    "indices",
+    "is_sized",
+    "key",
+    "plain",
+    "same_shape",
+    "whole",
+]

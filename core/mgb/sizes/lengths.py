@@ -1,0 +1,180 @@
+"""What is asked of values that may hold sizes, and what they are for other lengths."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .size import Size, Sizes, Terms, text
+
+#: What gives values without sizes: `plain`, or a `Lengths`.
+At = Callable[[Any], Any]
+
+
+class Lengths:
+    """Other values for the letters of `sizes`: it gives what a size, or whatever holds sizes, is with them.
+
+    Parameters
+    ----------
+    sizes : Sizes
+    values : sequence
+        One for each letter: integers, or sizes of another `Sizes`.
+    """
+
+    def __init__(self, sizes: Sizes, values: Sequence[Any]) -> None:
+        self._sizes, self.values = sizes, list(values)
+        for whole, part, function in sizes.quotients:
+            self.values.append(function(self._of(whole), self._of(part)))
+        self._known: dict[int, Any] = {}  # by the ids of sizes, of which there is one for each polynomial
+
+    def _of(self, terms: Terms) -> Any:
+        return sum(c * math.prod([self.values[i] for i in m]) for m, c in terms)
+
+    def __call__(self, value: Any) -> Any:
+        """`value` with other lengths: a size, or a tuple or mapping that may hold some."""
+        kind = type(value)
+        if kind is Size:
+            if value.sizes is not self._sizes:
+                return value.value  # of another recording, which is over
+            known = self._known.get(id(value))
+            if known is None:
+                known = self._known[id(value)] = self._of(value.terms)
+            return known
+        if kind is tuple:
+            return tuple([self(v) if type(v) in _HOLDING else v for v in value])
+        if kind is dict:
+            return {k: self(v) if type(v) in _HOLDING else v for k, v in value.items()}
+        return value
+
+
+_HOLDING = frozenset({Size, tuple, dict})
+
+
+def checker(sizes: Sizes) -> Callable[[Sequence[int]], bool]:
+    """Do other values for the letters of `sizes` meet its guards? A function that is fast."""
+    names = "".join(f"s{i}, " for i in range(sizes.count))
+    lines = ["def fits(values):", f"  ({names}) = values"]
+    for number, (whole, part, function) in enumerate(sizes.quotients, sizes.count):
+        sign = "//" if function is operator.floordiv else "%"
+        lines.append(f"  s{number} = ({text(whole)}) {sign} ({text(part)})")
+    lines += [f"  if not {text(terms)} {relation} 0: return False" for terms, relation in sizes.guards]
+    scope: dict[str, Any] = {}
+    exec("\n".join([*lines, "  return True"]), scope)
+    fits: Callable[[Sequence[int]], bool] = scope["fits"]
+
+    def safely(values: Sequence[int]) -> bool:
+        try:
+            return fits(values)
+        except ZeroDivisionError:
+            return False
+
+    return safely
+
+
+def is_sized(value: Any) -> bool:
+    """Is it a size, or a tuple or mapping that holds one?"""
+    kind = type(value)
+    if kind is Size:
+        return True
+    if kind is tuple:
+        return any(type(v) in _HOLDING and is_sized(v) for v in value)
+    return kind is dict and any(type(v) in _HOLDING and is_sized(v) for v in value.values())
+
+
+def _mapped(rule: Callable[[Size], Any], value: Any) -> Any:
+    kind = type(value)
+    if kind is Size:
+        return rule(value)
+    if kind is tuple:
+        return tuple([_mapped(rule, v) if type(v) in _HOLDING else v for v in value])
+    if kind is dict:
+        return {k: _mapped(rule, v) if type(v) in _HOLDING else v for k, v in value.items()}
+    return value
+
+
+def plain(value: Any) -> Any:
+    """`value` with the numbers that its sizes stand for; notes nothing."""
+    return _mapped(operator.attrgetter("value"), value)
+
+
+def fixed(value: Any) -> Any:
+    """As `plain`; the numbers are guards from now on."""
+    return _mapped(Size.fixed, value)
+
+
+def about(number: Any) -> Any:
+    """`number`, for a decision about costs alone, which then holds for lengths that are near."""
+    return number.sizes.judge(number.terms) if type(number) is Size else number
+
+
+def count(start: Any, stop: Any, step: Any) -> Any:
+    """``len(range(start, stop, step))``."""
+    if not is_sized((start, stop, step)):
+        return len(range(start, stop, step))
+    if step < 0:
+        start, stop, step = stop, start, -step
+    return -((start - stop) // step) if start < stop else 0
+
+
+def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
+    """``chosen.indices(length)``."""
+    if not is_sized((chosen.start, chosen.stop, chosen.step, length)):
+        return chosen.indices(length)
+    step, start, stop = map(_place, (chosen.step, chosen.start, chosen.stop))  # Python asks in this order
+    step = 1 if step is None else fixed(step)
+    if step <= 0:
+        return slice(fixed(start), fixed(stop), step).indices(fixed(length))
+    return _clipped(start, 0, length), _clipped(stop, length, length), step
+
+
+def _place(given: Any) -> Any:
+    return given if given is None or type(given) is Size else operator.index(given)
+
+
+def _clipped(place: Any, default: Any, length: Any) -> Any:
+    if place is None:
+        return default
+    if place < 0:
+        place = place + length
+        return 0 if place < 0 else place
+    return length if place > length else place
+
+
+def key(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """A key for a dict; equal keys mean equal shapes, whatever the lengths, and others may be equal too."""
+    return tuple([d.terms if type(d) is Size else d for d in shape])
+
+
+def same_shape(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Are two shapes equal? Lengths are compared only where there are as many."""
+    return len(one) == len(other) and one == other
+
+
+def whole(number: Any) -> Any:
+    """``int(number)``; a size is one already."""
+    return number if type(number) is Size else int(number)
+
+
+def broadcast(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
+    """The shape that all of `shapes` broadcast to; None where there is none."""
+    longest = max(map(len, shapes), default=0)
+    made = []
+    for place in range(-longest, 0):
+        length: Any = 1
+        for shape in shapes:
+            if len(shape) >= -place:
+                given = shape[place]
+                if given is length or (type(given) is int and given == 1):
+                    continue
+                if given < 0:
+                    return None
+                if type(given) is type(length) is Size and given == length:
+                    continue  # whether they are 1 does not matter
+                if length == 1 or (given == length and type(given) is int):
+                    length = given
+                elif given != length and given != 1:
+                    return None
+        made.append(length)
+    return tuple(made)
