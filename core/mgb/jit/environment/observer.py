@@ -398,7 +398,7 @@ def _is_import(frame: FrameType | None) -> bool:
 
 
 def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
-    """Does the garbage collector tell of its work? It may begin anywhere, and the body has no part in that."""
+    """Does the garbage collector tell of its work? It may begin anywhere: the body has no part in that."""
     told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None and code not in told:
         code, frame = frame.f_code, frame.f_back
