@@ -245,7 +245,7 @@ def a_way_to_copy():
     )
 
 
-@case
+@case(impure=True)
 def a_way_to_read_attributes():
     def read(self, name):
         return 9.0 if name == "gain" else object.__getattribute__(self, name)
