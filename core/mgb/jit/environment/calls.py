@@ -321,8 +321,8 @@ def _subclass(watch: Observer, kind: Any, base: Any) -> None:
     if (isinstance(type(base), type) and is_heap(type(base))) or isinstance(base, abc.ABCMeta):
         watch.arm(type(base))
         asked, owner = lookup(type(base), "__instancecheck__")
-        if isinstance(asked, FunctionType) and owner is not abc.ABCMeta and is_trusted(asked.__code__):
-            watch.impure(f"asks whether something is a {base.__name__}, which {owner.__name__} decides")
+        if owner not in (None, abc.ABCMeta) and isinstance(asked, FunctionType) and is_trusted(asked.__code__):
+            watch.impure(f"asks whether something is a {base.__name__}, which its own {type(base).__name__} decides")
         if base not in kind.__mro__:
             watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
 
