@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import typing
 
 from mgb.autodiff import Function
@@ -312,3 +313,18 @@ def a_variable_that_has_no_value_for_a_time():
             return x - 1.0
 
     return changing(body, empty, fill)
+
+
+@case
+def a_method_that_is_chosen_by_a_class():
+    class Chosen:
+        @functools.singledispatchmethod
+        def gain(self, key):
+            return 1.0
+
+    chosen = Chosen()
+    return changing(
+        lambda x: x * chosen.gain(3) + chosen.gain("s"),
+        lambda: Chosen.gain.register(int, lambda self, key: 5.0),
+        lambda: Chosen.gain.register(str, lambda self, key: 2.0),
+    )
