@@ -256,7 +256,7 @@ class TraceError(MgbError, RuntimeError):
 
 
 class TraceMismatchError(TraceError):
-    """A replayed call did something else than the recorded one.
+    """A call whose body runs did something else than the recorded one, and nothing that it read has changed.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ class ImpureBodyError(TraceError):
 
 
 class UnknownInputError(TraceError):
-    """A ``without_host`` trace read a tensor that is neither an argument nor one that lives outside."""
+    """A Tensor that a compiled function reads is neither an argument nor in one, or is gone since."""
 
 
 class TraceOutputError(TraceError, TypeError):

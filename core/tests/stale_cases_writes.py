@@ -115,7 +115,7 @@ def a_global_that_is_deleted():
         globals()["MADE"] = globals().get("MADE", 0) + 1
         return x * 2.0
 
-    return World(body, [(None,)] * 4, lambda: globals()["MADE"])
+    return World(body, [(None,)] * 4, lambda: globals().get("MADE"))
 
 
 @case(impure=True)
@@ -333,7 +333,7 @@ def a_file_that_is_opened():
             stream.write("a")
         return x * 2.0
 
-    return World(body, [(None,)] * 4, lambda: (folder, os.path.getsize(path))[1])
+    return World(body, [(None,)] * 4, lambda: (folder, os.path.exists(path) and os.path.getsize(path))[1])
 
 
 @case(impure=True, other_ops=True)

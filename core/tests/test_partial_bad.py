@@ -96,7 +96,7 @@ def test_a_manager_outside_that_the_body_uses() -> None:
         ends(x)
     assert x.grad is None
     with manager:
-        with pytest.raises(errors.PartialTapeError, match="attach it before"):
+        with pytest.raises(errors.ImpureBodyError, match="what attach changes"):
             attaches(x)
         manager.backward(product(x))
     assert x.grad.tolist() == [1, 2]

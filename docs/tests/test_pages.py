@@ -23,6 +23,6 @@ def test_python_of_a_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "block.py"
     path.write_text(code)
     try:
-        exec(compile(code, str(path), "exec"), {"__name__": "page"})
+        exec(compile(code, str(path), "exec", dont_inherit=True), {"__name__": "page"})
     except (BackendNotInstalledError, DeviceUnavailableError) as error:
         pytest.skip(str(error))

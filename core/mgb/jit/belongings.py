@@ -60,7 +60,7 @@ class Belongings:
 
         Values of Tensors, and numbers that a step asks for anew, may change.
         """
-        return list(map(_OptimizerGuard, self.optimizers))
+        return list(map(OptimizerGuard, self.optimizers))
 
 
 def _parts_of(instance: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
             yield from _tensors_in(part)
 
 
-class _OptimizerGuard:
+class OptimizerGuard:
     """Whether an optimizer has the groups, parameters and fixed hyper-parameters that it had."""
 
     def __init__(self, optimizer: Optimizer) -> None:

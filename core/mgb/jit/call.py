@@ -63,6 +63,8 @@ class CompiledCall:
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
         """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
+        if self.variant.outline.gone() is not None:  # a Tensor that it used: no call is like it any more
+            return lambda leaves: MISS
         program, reads = self.variant.program(0) if self.variant.segments[0].outputs else (None, ())
         writer = _Writer(self.variant, program, reads)
         self.source, run = writer.write(self._leaves, self.structure, self.results)
@@ -165,6 +167,8 @@ class _Writer:
             self._guard_attributes(module, attributes)
         for reference, revision in self._record.trainers:
             self._lines.append(f"if {self._name(reference())}._revision != {revision}: return MISS")
+        for optimizer in self._record.optimizers:
+            self._lines.append(f"if {self._name(optimizer)}() is not None: return MISS")
         if self._record.contents:
             contents = self._name(SameContents(self._record.contents))
             self._lines.append(f"if not {contents}(): return MISS")

@@ -14,6 +14,8 @@ class exclude_from_trace(ContextDecorator):
     """Run the block eagerly and freely, at every call; outside a trace this does nothing.
 
     What was traced before has its values inside the block; Tensors made inside are inputs of what follows.
+    A body with such a block runs at every call; where no body runs, as with ``trace(run_body=False)``, it is
+    refused.
 
     Examples
     --------

@@ -178,7 +178,7 @@ def _of_modules(record: Record) -> str | None:
     for contents in record.contents:
         if not contents.are_same():
             return str(contents)
-    return of_trainers(record)
+    return of_trainers(record) or next((words for o in record.optimizers if (words := o()) is not None), None)
 
 
 def of_trainers(record: Record) -> str | None:

@@ -259,6 +259,8 @@ class Record:
         The Tensors outside whose gradients a tape of the body wanted; it need not have met them.
     trainers : list of (weak reference, int)
         The GradManagers and Optimizers that worked in the body, with their revisions.
+    optimizers : list of OptimizerGuard
+        Of the Optimizers among those.
     same : tuple of int
         For each different Tensor among the arguments, then for each ``grad`` that is used, the first place in
         this order where the same Tensor stands.
@@ -289,6 +291,7 @@ class Record:
     pins: list[Pin] = field(default_factory=list)
     watched: list[Outside] = field(default_factory=list)
     trainers: list[tuple[weakref.ref[Any], int]] = field(default_factory=list)
+    optimizers: list[Any] = field(default_factory=list)
     same: tuple[int, ...] = ()
     returned: tuple[int | Outside | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)

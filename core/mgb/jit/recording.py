@@ -16,6 +16,7 @@ from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
 from ..sizes import Size, fixed, plain
 from ..tensor import CONSTANT, Tensor, place, run_in, wrap
+from .belongings import OptimizerGuard
 from .environment import Observer
 from .observing import Observing
 from .record import (
@@ -254,6 +255,8 @@ class Recording(Observing):
         self.record.watched = [Outside(r, self._leaf_tensors.get(key)) for key, r in watched]
         trainers = [(r, trainer._revision) for r in self._trainers.values() if (trainer := r()) is not None]
         self.record.trainers = trainers
+        optimizers = [o for r in self._trainers.values() if isinstance(o := r(), Optimizer)]
+        self.record.optimizers = list(map(OptimizerGuard, optimizers))
         self.record.note(list(self._modules.values()), self._states)
         self._cut(END, tuple(sorted({t._index for t in alive})))
         if self._followed is not None:

@@ -31,7 +31,7 @@ def decisive(module: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(module).items()
-        if isinstance(value, kinds) or hasattr(value, "forward")
+        if isinstance(value, kinds) or hasattr(value, "forward") or callable(value)
     }
 
 
@@ -50,6 +50,11 @@ class Contents:
         if len(container) != len(self._keys) or not all(map(is_, container, self._keys)):
             return False
         return all(map(is_, _values_of(container), self._values))
+
+    @property
+    def was_empty(self) -> bool:
+        """Stood nothing in it?"""
+        return not self._keys
 
     @property
     def hold_parts(self) -> bool:
@@ -91,8 +96,8 @@ class SameContents:
     """Whether containers are all as they were; most are empty, and are asked in C."""
 
     def __init__(self, contents: Sequence[Contents]) -> None:
-        self._empty = [c.container for c in contents if not c.container]
-        self._full = [c for c in contents if c.container]
+        self._empty = [c.container for c in contents if c.was_empty]
+        self._full = [c for c in contents if not c.was_empty]
 
     def __call__(self) -> bool:
         return not any(self._empty) and all(map(Contents.are_same, self._full))

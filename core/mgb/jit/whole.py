@@ -156,18 +156,19 @@ class xla_trace(trace):
     """Decorator that compiles a whole function, such as a training step, to one executable.
 
     Each call runs the executable; the body runs once for each set of shapes, to be recorded, and computes
-    nothing then. Modules and Optimizers among the arguments are looked into: their Parameters, buffers and
-    states go in and out, and so do gradients, the numbers of the Optimizer and the states of random
-    generators. Shapes are static: with new ones the function is recorded and compiled again, which one line
-    in the log says. So it is when a Module or an Optimizer among the arguments works otherwise than before,
-    by ``eval()`` or ``add_param_group``.
+    nothing then; it runs again when something outside that it was seen to read has changed. Modules and
+    Optimizers among the arguments are looked into: their Parameters, buffers and states go in and out, and so
+    do gradients, the numbers of the Optimizer and the states of random generators. Shapes are static: with
+    new ones the function is recorded and compiled again, which one line in the log says. So it is when a
+    Module or an Optimizer among the arguments works otherwise than before, by ``eval()`` or
+    ``add_param_group``.
 
     Parameters
     ----------
     function : callable
-        Takes Tensors, Modules, Optimizers and other values, in nested lists, tuples and dicts too; returns
-        Tensors or None, likewise nested. Every Tensor that it uses is an argument, or in one. Methods work
-        too: the instance counts as an argument.
+        Takes Tensors, Modules, Optimizers and other values, in nested lists, tuples, dicts and dataclasses
+        too; returns Tensors and other values, likewise nested. Every Tensor that it uses is an argument, or
+        in one. Methods work too: the instance counts as an argument.
     without_host : bool
         Always True.
     symbolic_shape : bool
@@ -192,8 +193,9 @@ class xla_trace(trace):
         On a call: the body looks at values.
     CallerTapeError
         On a call: a `GradManager` outside records the arguments; see `partial_trace`.
-    TraceOutputError
-        On a call: the result is not of Tensors, or the body keeps one elsewhere.
+    ImpureBodyError
+        On a call: the body writes outside itself, as where it keeps a Tensor elsewhere than in its result, or
+        calls what is not known to be pure.
     BackendNotInstalledError
         On a call: the backend is not there.
     """

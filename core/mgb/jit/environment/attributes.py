@@ -20,8 +20,8 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Cell, Global, Held, Item, Object, Source
-from .known import MISSING, is_heap, is_trusted, lookup
+from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
+from .known import MISSING, is_heap, is_library, is_trusted, lookup
 from .observer import Observer
 
 _BUILTINS = Held(vars(builtins))
@@ -59,11 +59,19 @@ def cell(watch: Observer, code: Any, asked: str) -> None:
         assert function.__closure__ is not None
         held = function.__closure__[place]
         if not watch.is_made(function):
-            try:
-                value = held.cell_contents
-            except ValueError:
-                continue
-            watch.found(Cell(Held(held), asked), value)
+            if is_empty(held):
+                watch.guard(Result(is_empty, Object(Held(held))), "same", True)
+            else:
+                watch.found(Cell(Held(held), asked), held.cell_contents)
+
+
+def is_empty(held: Any) -> bool:
+    """Has the variable that a cell stands for no value?"""
+    try:
+        held.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
 
 
 # attributes
@@ -90,8 +98,10 @@ def attribute(watch: Observer, thing: Any, asked: str) -> None:
     if source is not None and is_heap(kind):
         watch.guard_kind(thing, source)
     own = namespace(thing)
-    if isinstance(kind.__getattribute__, FunctionType) and not is_trusted(kind.__getattribute__.__code__):
+    if is_heap(kind) and not is_library(kind.__module__):
         class_fact(watch, kind, "__getattribute__")
+        if source is None and raw is MISSING and not watch.is_made(kind):
+            watch.guard(Object(Held(kind)), "lacks", asked)
     if raw is not MISSING and hasattr(type(raw), "__set__"):
         return _of_descriptor(watch, thing, asked, source)
     if asked in own:
@@ -135,6 +145,7 @@ def _of_module(watch: Observer, thing: ModuleType, asked: str) -> None:
 
 
 def _of_super(watch: Observer, thing: Any, asked: str) -> None:
+    bases(watch, thing.__self_class__)
     chain = thing.__self_class__.__mro__
     for base in chain[chain.index(thing.__thisclass__) + 1 :]:
         namespace = Attribute(Object(Held(base)), "__dict__")
@@ -145,6 +156,32 @@ def _of_super(watch: Observer, thing: Any, asked: str) -> None:
             return
         if is_heap(base):
             watch.guard(namespace, "without", asked)
+
+
+def bases(watch: Observer, kind: type) -> None:
+    """Which classes a class is derived from has to stay, and in which order."""
+    if is_heap(kind) and not watch.is_made(kind):
+        watch.guard(Attribute(Object(Held(kind)), "__mro__"), "items", tuple(map(Held, kind.__mro__)))
+
+
+def methods_of(kind: type) -> tuple[Any, ...]:
+    """The names and functions that users have given a class."""
+    return tuple(
+        part
+        for base in kind.__mro__
+        if is_heap(base) and not is_library(base.__module__)
+        for pair in vars(base).items()
+        if isinstance(pair[1], (*_FUNCTIONS, property))
+        for part in pair
+    )
+
+
+def every_method(watch: Observer, kind: type) -> None:
+    """Code in C, or of the library, may call any method of a class."""
+    methods = methods_of(kind) if is_heap(kind) and not watch.is_made(kind) else ()
+    if methods:
+        known = tuple(part if isinstance(part, str) else Held(part) for part in methods)
+        watch.guard(Result(methods_of, Object(Held(kind))), "items", known)
 
 
 def of_class(watch: Observer, kind: type, asked: str) -> None:
@@ -160,6 +197,8 @@ def of_class(watch: Observer, kind: type, asked: str) -> None:
             class_fact(watch, type(kind), asked)
             if not hasattr(type(over), "__get__"):
                 watch.found(Attribute(_source(watch, kind), asked), over)
+        else:
+            _computed(watch, kind, asked, watch.source_of(kind))
     elif is_heap(kind):
         class_fact(watch, kind, asked)
         if not hasattr(type(raw), "__get__") and not watch.is_made(kind):
@@ -175,7 +214,7 @@ def class_fact(watch: Observer, kind: type, asked: str) -> None:
             watch.guard(Object(Held(kind)), "lacks", asked)
         return
     source: Source = Object(Held(kind))
-    if isinstance(raw, (FunctionType, property)) and not hasattr(
+    if isinstance(raw, (FunctionType, property, *_C_DESCRIPTORS)) and not hasattr(
         type(lookup(type(kind), asked)[0]), "__set__"
     ):
         watch.found(Attribute(source, asked), raw)  # read through the class it is itself
@@ -246,3 +285,6 @@ def _of_nobody(watch: Observer, thing: Any, asked: str, source: Source | None) -
     if source is not None and hasattr(thing, "__dict__"):
         watch.guard(Attribute(source, "__dict__"), "without", asked)
     class_fact(watch, kind, "__getattr__")
+    getter, _ = lookup(kind, "__getattr__")
+    if not isinstance(getter, FunctionType):
+        watch.calls(getter, [thing, asked])

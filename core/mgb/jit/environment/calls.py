@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...module import Module
+from ...optimizer import Optimizer
 from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Held, Item, Object, Result, Source, call
@@ -168,9 +169,21 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
         container(watch, value, DEPTH)
         if is_module(value):
             module_facts(watch, value)
+        elif isinstance(value, Optimizer):
+            _groups(watch, value)
         elif module in ("copy", "dataclasses"):
             state(watch, value, DEPTH)
     return _maker(watch, every)
+
+
+def _groups(watch: Observer, optimizer: Optimizer) -> None:
+    """The groups of an Optimizer, whose numbers are read at each call, have to be the same dicts."""
+    source = watch.source_of(optimizer)
+    if source is not None:
+        place, groups = Attribute(source, "param_groups"), optimizer.param_groups
+        watch.guard(place, "items", tuple(map(Held, groups)))
+        for number, group in enumerate(groups):
+            watch.guard(Item(Item(place, number), "params"), "length", len(group["params"]))
 
 
 #: Methods of Modules that read nothing but what the core looks at itself.
@@ -307,6 +320,9 @@ def _subclass(watch: Observer, kind: Any, base: Any) -> None:
     """A class may be one of `base` because it was registered, or because a metaclass says so."""
     if (isinstance(type(base), type) and is_heap(type(base))) or isinstance(base, abc.ABCMeta):
         watch.arm(type(base))
+        asked, owner = lookup(type(base), "__instancecheck__")
+        if isinstance(asked, FunctionType) and owner is not abc.ABCMeta and is_trusted(asked.__code__):
+            watch.impure(f"asks whether something is a {base.__name__}, which {owner.__name__} decides")
         if base not in kind.__mro__:
             watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
 

@@ -60,8 +60,8 @@ _SETTINGS = ((device, "_default"), (random, "_generators"))
 def end(observer: Observer) -> None:
     """The call is over."""
     for pending in observer.unaccounted.values():
-        for _, whole, source in pending:
-            reads.array_contents(observer, whole, source)
+        for _, whole, source, place in pending:
+            reads.array_contents(observer, whole, source, place)
     for module, setting in _SETTINGS:
         place, value = Attribute(Object(Held(module)), setting), vars(module)[setting]
         observer.found(place, value)
@@ -71,6 +71,11 @@ def end(observer: Observer) -> None:
 def enters(observer: Observer, module: Any) -> None:
     """The core calls a Module."""
     calls.module_facts(observer, module)
+
+
+def calls_next(observer: Observer, function: Any, args: list[Any]) -> None:
+    """A function is about to be called by a class of its own."""
+    calls.called(observer, function, args, {})
 
 
 # variables
@@ -141,9 +146,13 @@ def _store_attribute(watch: Observer, thing: Any, asked: str) -> None:
     watch.arm(thing)
     raw, _ = known.lookup(type(thing), asked)
     setter = known.lookup(type(thing), "__setattr__")[0]
-    if isinstance(setter, FunctionType) and not known.is_trusted(setter.__code__):
+    if known.is_heap(type(thing)) and not known.is_library(type(thing).__module__):
         attributes.class_fact(watch, type(thing), "__setattr__")
-    elif isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
+        if raw is known.MISSING and not watch.is_made(type(thing)):
+            watch.guard(Object(Held(type(thing))), "lacks", asked)
+    if isinstance(setter, FunctionType) and not known.is_trusted(setter.__code__):
+        return
+    if isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
         attributes.class_fact(watch, type(thing), asked)
     else:
         watch.wrote(thing, f"attribute {asked}")
@@ -187,21 +196,26 @@ def contains(key: Any, thing: Any) -> bool:
     return key in thing
 
 
-def operand(value: Any) -> Any:
-    """An operator takes this next."""
+def operand(value: Any, *methods: str) -> Any:
+    """An operator takes this next, which may call these methods of it."""
     if type(value) not in _QUIET:
-        _see(_operand, value)
+        _see(_operand, value, methods)
     return value
 
 
-def _operand(watch: Observer, value: Any) -> None:
+def _operand(watch: Observer, value: Any, methods: tuple[str, ...]) -> None:
+    kind = type(value)
+    if known.is_heap(kind):
+        watch.guard_kind(value)
+        for asked in methods:
+            attributes.class_fact(watch, kind, asked)
     reads.container(watch, value, reads.DEPTH)
 
 
 def augmented(operation: str, thing: Any, value: Any) -> Any:
     """``thing += value`` and such; gives what it is bound to."""
     if type(thing) not in _QUIET:
-        _see(_augmented, thing)
+        _see(_augmented, thing, operation)
     return made(getattr(operator, operation)(thing, value))
 
 
@@ -217,8 +231,8 @@ def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> An
 _CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
 
 
-def _augmented(watch: Observer, thing: Any) -> None:
-    reads.container(watch, thing, reads.DEPTH)
+def _augmented(watch: Observer, thing: Any, operation: str) -> None:
+    _operand(watch, thing, (f"__{operation}__", f"__{operation[1:]}__"))
     if isinstance(thing, _CHANGED):
         watch.wrote(thing, "the contents")
     watch.arm(thing)
@@ -529,4 +543,4 @@ _HOOKS = (
     end,
     enters,
 )
-HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice)
+HOOKS.update({hook.__name__: hook for hook in _HOOKS}, slice=slice, calls=calls_next)

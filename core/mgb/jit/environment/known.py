@@ -40,7 +40,6 @@ _PURE_LIBRARY = (
     "types",
     "fractions",
     "inspect",
-    "_weakrefset",
     "reprlib",
     "keyword",
     "importlib",
@@ -146,9 +145,9 @@ _CALLED = ("/mgb_", "/site-packages/onnx/", "/site-packages/google/protobuf/")
 def is_library_code(code: CodeType) -> bool:
     """Is it Python's own, made by it, a plugin's, or of a package that mgb calls?"""
     file = code.co_filename
-    return (file.startswith((_STDLIB, "<frozen ", "<string>")) and "site-packages" not in file) or any(
-        part in file for part in _CALLED
-    )
+    if _is_made_by_library(code, file) or any(part in file for part in _CALLED):
+        return True
+    return file.startswith((_STDLIB, "<frozen ")) and "site-packages" not in file
 
 
 def is_pure_library(kind: type) -> bool:

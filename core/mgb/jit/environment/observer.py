@@ -259,7 +259,7 @@ class Observer:
     def reads_array(self, array: Any, whole: Any, source: Source) -> None:
         """`array`, a part of `whole`, which is found at `source`, is read: see `takes_array`."""
         pending = self.unaccounted.setdefault(id(array), [])
-        pending.append((array, whole, source))
+        pending.append((array, whole, source, _place(sys._getframe(1))))
         self._latest = array
 
     def takes_array(self, array: Any) -> Source | None:
@@ -274,6 +274,10 @@ class Observer:
         if WATCHING.observer is self:
             HOOKS["enters"](self, module)
 
+    def calls(self, function: Any, args: list[Any]) -> None:
+        """A function that is perhaps not written in Python is about to be called."""
+        HOOKS["calls"](self, function, args)
+
     # verdicts
 
     def guard(self, source: Source, test: str, value: Any) -> None:
@@ -286,9 +290,15 @@ class Observer:
         if source is not None:
             self.guard(source, "type", Held(type(thing)))
 
-    def impure(self, reason: str, frame: FrameType | None = None, once: bool = False) -> None:
-        """The body cannot be skipped."""
-        file, line = _place(frame or sys._getframe(1))
+    def impure(
+        self,
+        reason: str,
+        frame: FrameType | None = None,
+        once: bool = False,
+        place: tuple[str, int] | None = None,
+    ) -> None:
+        """The body cannot be skipped: for what is done at `place`, or by the user's innermost `frame`."""
+        file, line = place or _place(frame or sys._getframe(1))
         impurity = Impurity(reason, file, line, once)
         if self._refuses:
             raise ImpureBodyError(
@@ -393,7 +403,7 @@ def _is_import(frame: FrameType | None) -> bool:
 
 
 def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
-    """Does the garbage collector tell of its work? It may begin anywhere, and the body has no part in that."""
+    """Does the garbage collector tell of its work? It may begin anywhere; the body has no part in that."""
     told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None and code not in told:
         code, frame = frame.f_code, frame.f_back

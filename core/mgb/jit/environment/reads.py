@@ -21,7 +21,7 @@ from ...sizes import Size
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
-from .attributes import class_fact, namespace
+from .attributes import class_fact, every_method, namespace
 from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_trusted, lookup
 from .observer import Observer
 
@@ -66,7 +66,7 @@ def item(watch: Observer, thing: Any, key: Any) -> None:
         container(watch, key, 2)
     elif isinstance(thing, CONTAINERS):
         container(watch, thing)
-    elif is_module(thing) or is_heap(kind):
+    elif isinstance(getter, FunctionType):
         watch.arm(thing)
     elif source is not None:
         watch.impure(f"takes an element of a {kind.__name__}")
@@ -157,7 +157,7 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
     if isinstance(thing, np.ndarray):
         return array(watch, thing)
     if isinstance(thing, VIEWS):
-        return None  # what it is of was read when it was made
+        return _view(watch, thing)
     if isinstance(thing, partial):
         for part in (thing.func, thing.args, thing.keywords):
             container(watch, part, deep - 1)
@@ -197,6 +197,13 @@ def container(watch: Observer, thing: Any, deep: int = 1) -> None:
     return None
 
 
+def _view(watch: Observer, view: Any) -> None:
+    """What a view that was made here is of was read then; one from outside is read now."""
+    source = watch.source_of(view)
+    if source is not None:
+        watch.guard(Result(list, source), "items", tuple(map(_part, view)))
+
+
 def array(watch: Observer, thing: Any) -> None:
     """The elements of an array are read, perhaps by an op, which tells that it takes them as an input."""
     source = watch.source_of(thing)
@@ -213,12 +220,13 @@ def array(watch: Observer, thing: Any) -> None:
         watch.reads_array(thing, whole, source)
 
 
-def array_contents(watch: Observer, whole: Any, source: Source) -> None:
+def array_contents(watch: Observer, whole: Any, source: Source, place: tuple[str, int]) -> None:
     """What stands in an array has to stay."""
     if whole.nbytes > LARGEST_ARRAY:
         watch.impure(
             f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at "
-            "each call; make it a Tensor, or use it in ops alone"
+            "each call; make it a Tensor, or use it in ops alone",
+            place=place,
         )
     else:
         watch.guard(source, "array", Contents.of(whole))
@@ -228,7 +236,10 @@ def _object(watch: Observer, thing: Any, deep: int) -> None:
     """An object is given to code in C, which may call its methods and read its fields."""
     watch.arm(thing)
     source = watch.source_of(thing)
-    if is_module(thing) or source is None:
+    if is_module(thing):
+        return
+    every_method(watch, type(thing))
+    if source is None:
         return
     if is_heap(type(thing)):
         watch.guard_kind(thing, source)
@@ -237,8 +248,8 @@ def _object(watch: Observer, thing: Any, deep: int) -> None:
                 if field in namespace(thing):
                     watch.found(Attribute(source, field), namespace(thing)[field])
                     container(watch, namespace(thing)[field], deep - 1)
-    elif hasattr(thing, "__next__"):
-        watch.impure(f"reads an iterator from outside, a {type(thing).__name__}")
+    elif hasattr(thing, "__next__") or hasattr(type(thing), "__getitem__"):
+        watch.impure(f"reads what stands in a {type(thing).__name__} from outside")
 
 
 def state(watch: Observer, thing: Any, deep: int) -> None:
@@ -301,6 +312,8 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
         container(watch, thing, deep)
         return
     advanced(watch, thing)
+    if isinstance(thing, VIEWS):
+        _view(watch, thing)
     if isinstance(thing, (GeneratorType, *VIEWS)):
         return
     source = watch.source_of(thing)

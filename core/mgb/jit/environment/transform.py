@@ -20,6 +20,17 @@ _OPERATORS = {
     "Pow": "ipow", "MatMult": "imatmul", "LShift": "ilshift", "RShift": "irshift", "BitAnd": "iand",
     "BitOr": "ior", "BitXor": "ixor",
 }  # fmt: skip
+_UNARY = {"USub": ("__neg__",), "UAdd": ("__pos__",), "Invert": ("__invert__",)}
+_COMPARISONS = {
+    "Eq": ("__eq__",), "NotEq": ("__ne__", "__eq__"), "Lt": ("__lt__", "__gt__"), "Gt": ("__gt__", "__lt__"),
+    "LtE": ("__le__", "__ge__"), "GtE": ("__ge__", "__le__"),
+}  # fmt: skip
+
+
+def _methods(operation: ast.AST) -> tuple[str, ...]:
+    """What an operator may call, of either operand."""
+    asked = _OPERATORS[type(operation).__name__][1:]
+    return f"__{asked}__", f"__r{asked}__"
 
 
 class Transformer(ast.NodeTransformer):
@@ -174,7 +185,7 @@ class Transformer(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         target: Any = node.target
-        value = self._hook(node.value, "operand", self.visit(node.value))
+        value = self._operand(node.value, "operand", *_methods(node.op))
         if isinstance(target, ast.Name):
             load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
             given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
@@ -225,7 +236,10 @@ class Transformer(ast.NodeTransformer):
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
         if node.name:
             self._store(node.name)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        if node.type is not None:
+            node.type = self._hook(node.type, "operand", node.type)
+        return node
 
     def visit_If(self, node: Any) -> Any:
         node.test = self._truth(node.test)
@@ -315,11 +329,13 @@ class Transformer(ast.NodeTransformer):
         prepared.keywords = keywords
         return self._hook(node, "called", _at(ast.Call(prepared, [], []), node))
 
-    def _operand(self, node: Any, hook: str = "operand") -> Any:
-        return node if isinstance(node, ast.Constant) else self._hook(node, hook, self.visit(node))
+    def _operand(self, node: Any, hook: str, *methods: str) -> Any:
+        return node if isinstance(node, ast.Constant) else self._hook(node, hook, self.visit(node), *methods)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        node.left, node.right = self._operand(node.left), self._operand(node.right)
+        methods = _methods(node.op)
+        node.left = self._operand(node.left, "operand", *methods)
+        node.right = self._operand(node.right, "operand", *methods)
         return self._hook(node, "made", node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
@@ -328,7 +344,7 @@ class Transformer(ast.NodeTransformer):
             return node
         if isinstance(node.operand, ast.Constant):
             return node
-        node.operand = self._operand(node.operand)
+        node.operand = self._operand(node.operand, "operand", *_UNARY[type(node.op).__name__])
         return self._hook(node, "made", node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -339,7 +355,10 @@ class Transformer(ast.NodeTransformer):
         if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             constant = any(isinstance(p, ast.Constant) for p in (node.left, *node.comparators))
             hook = "kind" if constant and len(node.ops) == 1 else "identity"
-        node.left, *node.comparators = [self._operand(p, hook) for p in (node.left, *node.comparators)]
+        methods = {m for op in node.ops if hook == "operand" for m in _COMPARISONS.get(type(op).__name__, ())}
+        node.left, *node.comparators = [
+            self._operand(p, hook, *sorted(methods)) for p in (node.left, *node.comparators)
+        ]
         return node if hook != "operand" else self._hook(node, "compared", node)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:

@@ -40,9 +40,9 @@ class partial_trace(Bindable, Inspectable, Profilable):
     """Decorator for the part of a training step that is static, such as a network in a step that is not.
 
     Its forward pass and its backward pass are compiled, each as one program; what is around it stays eager.
-    The body runs once for each set of arguments, and runs nothing then: later calls skip it. Those of other
-    shapes are compiled as well, and the old ones kept. Arguments that the body could also find elsewhere,
-    such as global Tensors, may make it run at a second call.
+    The body runs once for each kind of arguments, and runs nothing then: later calls skip it, as long as
+    everything outside that it was seen to read is unchanged. Those of other shapes are compiled as well, and
+    the old ones kept.
 
     A `GradManager` outside takes the call for a single op. From the forward pass it keeps the fewest bytes
     from which the backward program can compute the rest element by element. Inside a `trace` it is part of
@@ -51,8 +51,8 @@ class partial_trace(Bindable, Inspectable, Profilable):
     Parameters
     ----------
     func : callable, optional
-        Takes and returns Tensors in nested lists, tuples and dicts; other arguments, Modules among them, are
-        known by their value or identity. Methods work too.
+        Takes and returns Tensors in nested lists, tuples, dicts and dataclasses; other arguments, Modules
+        among them, are known by their value or identity. Methods work too.
     backend : str
         The backend's name; ``"default"``: what ``MGB_JIT_BACKEND`` says.
     without_host : bool
@@ -61,8 +61,8 @@ class partial_trace(Bindable, Inspectable, Profilable):
         Accepted for MegEngine's sake. Callbacks of a `GradManager` in the body are part of the program;
         those of one outside are called as ever, once, with the complete gradient.
     **trace_options
-        As for `trace`; with ``capture_as_const=True`` data that the body makes Tensors of is constant, while
-        what lives outside stays live.
+        As for `trace`. Data that the body makes Tensors of is constant and what lives outside stays live,
+        with ``capture_as_const=True`` and without.
 
     Raises
     ------
@@ -72,10 +72,11 @@ class partial_trace(Bindable, Inspectable, Profilable):
         On a call: two `GradManager` see it, or one from outside is given tensors, or ended, in the body.
     PartialReadError
         On a call: the body looks at values.
+    ImpureBodyError
+        On a call: the body writes outside itself, as where it keeps a Tensor elsewhere than in its result, or
+        calls what is not known to be pure.
     UnknownInputError
-        On a call: the body makes a Tensor of data, without ``capture_as_const=True``.
-    TraceOutputError
-        On a call: the result is not of Tensors, or the body keeps one elsewhere.
+        On a call: the gradient of a Tensor is wanted that the body found outside and that is gone since.
 
     Examples
     --------
