@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import mgb
 import mgb.functional as F
 import numpy as np
 import pytest
 from mgb import Tensor, tensor
+from mgb.autodiff import GradManager
 from mgb.jit import trace
 
 Body = Callable[[Tensor], Any]
@@ -176,3 +178,24 @@ def test_what_lies_outside_at_a_length_may_change() -> None:
     for rows, factor in ((3, 2.0), (4, 5.0), (3, 7.0), (3, 7.0), (4, 1.0)):
         table[rows] = factor
         np.testing.assert_array_equal(traced(tensor(np.ones((rows, 2)))).numpy(), np.full((rows, 2), factor))
+
+
+def test_a_training_step_that_makes_its_tensors_of_arrays_is_recorded_once() -> None:
+    """Arrays of any length: nothing that the body makes is kept by the gradient that it asks for."""
+    weight = mgb.Parameter(np.zeros((6, 4), np.float32))
+    manager = GradManager().attach([weight])
+
+    @trace
+    def step(values: np.ndarray, labels: np.ndarray) -> Tensor:
+        with manager:
+            loss = F.nn.cross_entropy(tensor(values) @ weight, tensor(labels))
+            manager.backward(loss)
+        gradient, weight.grad = weight.grad, None
+        return gradient
+
+    for rows in (4, 4, 5, 7, 9):
+        rng = np.random.default_rng(rows)
+        values, labels = rng.normal(size=(rows, 6)), rng.integers(0, 4, rows).astype(np.int32)
+        wanted = values.T @ (0.25 - np.eye(4)[labels]) / rows
+        np.testing.assert_allclose(step(values.astype(np.float32), labels).numpy(), wanted, atol=1e-6)
+    assert step.stats()["body_runs"] == 1
