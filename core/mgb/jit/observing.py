@@ -55,13 +55,16 @@ class Observing(CallSession, ABC):
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         super().adopt(alias, original)
         self._made_by_body(alias)
-        if original._session is None:
-            self._originals[id(alias)] = (self._root(original), original._data)
+        self._trace_back(alias, original)
+
+    def _trace_back(self, alias: Tensor, value: Tensor) -> None:
+        """Know what `alias` is, if that is a Tensor outside: what the body makes is not kept alive here."""
+        if value._session is None and not self.is_own(root := self._root(value)):
+            self._originals[id(alias)] = (root, value._data)
 
     def rebound(self, tensor: Tensor, value: Tensor) -> None:
         super().rebound(tensor, value)
-        if value._session is None:
-            self._originals[id(tensor)] = (self._root(value), value._data)
+        self._trace_back(tensor, value)
         if not self.is_own(tensor):
             self._rebound.append(weakref.ref(tensor))
             self._remember(tensor)

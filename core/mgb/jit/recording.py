@@ -287,7 +287,6 @@ class Recording(Observing):
 
     def given(self, value: Any) -> Given | None:
         """What is no Tensor in the result, at each call that skips the body."""
-        value = fixed(value)
         if isinstance(value, _CONSTANT) or self.observer is None or not self.observer.is_made(value):
             return Given(value)
         if isinstance(value, np.ndarray):

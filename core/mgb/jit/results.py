@@ -6,6 +6,7 @@ from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
+from ..sizes import Size, fixed, plain
 from ..tensor import Tensor
 from .record import Given, Literal, Ref
 from .recording import Recording
@@ -27,6 +28,14 @@ def results_of(result: Any, session: Recording) -> Ends:
     refs = [_ref_of(leaf, session) for leaf in leaves]
     session.returned([leaf if isinstance(leaf, Tensor) else None for leaf in leaves])
     return structure, tuple(refs)
+
+
+def with_numbers(result: Any, decide: bool) -> Any:
+    """The result of a body with plain numbers for lengths that are followed; may they `decide` what it is?"""
+    leaves, structure = flatten(result)
+    if not any(type(leaf) is Size for leaf in leaves):
+        return result
+    return structure.build(map(fixed if decide else plain, leaves))
 
 
 def _ref_of(leaf: Any, session: Recording) -> Ref | Given | None:

@@ -30,7 +30,7 @@ from .profiling import History, Profilable
 from .record import Record
 from .recording import Recording
 from .replay import Replay
-from .results import results_of
+from .results import results_of, with_numbers
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
@@ -380,13 +380,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         result = run_in(session, self.__wrapped__, *args, **kwargs)
         if self.capture_as_const:
             self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-        return result, self._close(session, session.finish())
+        return with_numbers(result, decide=False), self._close(session, session.finish())
 
     def _record_observed(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
         """Run the body and find out whether it has to run at later calls."""
         observer = session.observer
         assert observer is not None
         box = [run_in(session, observer.run, *self._body_with(args), **kwargs)]
+        box.append(with_numbers(box.pop(), decide=not observer.impurities))
         session.record.guards = observer.guards
         session.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
         ends = results_of(box[0], session) if not observer.impurities else None

@@ -393,7 +393,7 @@ def called(value: Any) -> Any:
             return then.finish(value)
         if (then is not None and type(value) not in _QUIET) or (then is not None and is_plain(value)):
             _see(lambda watch: then(value))
-    return value
+    return int if value is Size else value  # as everything that is asked of a length says
 
 
 def _is_plain_class(function: Any) -> bool:
