@@ -166,6 +166,7 @@ TESTS = {
         "the array {0} holds other values",
     ),
     "alias": Test(_is, lambda x, v, s: f"{x} is {s.local(v)}", "{0} is not the same object as {1} any more"),
+    "apart": Test(_is, lambda x, v, s: f"{x} is not {s.local(v)}", "{0} is the same object as {1} now"),
 }
 
 
@@ -181,8 +182,8 @@ class Guard:
         """Does it, now?"""
         try:
             value = self.source.read(leaves)
-            if self.test == "alias":
-                return value is self.value.read(leaves)
+            if isinstance(self.value, Source):
+                return (value is self.value.read(leaves)) == (self.test == "alias")
             return TESTS[self.test].holds(value, self.value)
         except Exception:
             return False

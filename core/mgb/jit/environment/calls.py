@@ -26,7 +26,7 @@ from .arming import own_code
 from .attributes import attribute, class_fact
 from .known import is_heap, is_module, is_trusted, lookup
 from .observer import Observer
-from .reads import DEPTH, advanced, array, container, item, iterated, key_of, length, state, tree
+from .reads import DEPTH, advanced, array, container, item, iterated, key_of, length, owner_of, state, tree
 
 #: What is done with the result of a call: a function that is given it, or None.
 Then = Callable[[Any], Any] | None
@@ -92,8 +92,11 @@ def _part_of(watch: Observer, thing: Any, name: str, value: Any) -> None:
 def _maker(watch: Observer, given: list[Any]) -> Then:
     """The result is new, unless it is what was given."""
     places = {id(value) for value in given}
+    roots = {id(owner_of(value)) for value in given if isinstance(value, np.ndarray)}
 
     def made(value: Any) -> None:
+        if isinstance(value, np.ndarray) and id(owner_of(value)) in roots:
+            return  # a view, which is known by what it is of
         if id(value) not in places and not isinstance(value, (type, types.ModuleType, FunctionType)):
             watch.make(value)
 
@@ -445,6 +448,9 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
     if isinstance(owner, Tensor) or is_plain(owner):
         return _maker(watch, every)
     source = watch.source_of(owner)
+    if isinstance(owner, type) and name in ("mro", "__subclasses__") and source is not None:
+        place = Result(call, Attribute(source, name))
+        return lambda value: (watch.guard(place, "items", tuple(map(Held, value))), watch.make(value))
     if isinstance(owner, contextvars.ContextVar) and name == "get" and source is not None:
         place = Result(call, Attribute(source, "get"))
         return lambda value: (

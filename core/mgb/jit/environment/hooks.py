@@ -301,6 +301,23 @@ def identity(value: Any) -> Any:
     return value
 
 
+def identical(left: Any, right: Any) -> bool:
+    """``left is right``"""
+    _see(_identical, left, right)
+    return left is right
+
+
+def _identical(watch: Observer, left: Any, right: Any) -> None:
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        one, two = watch.known(left), watch.known(right)
+        if one is not None and two is not None and left is not right:
+            watch.guard(one, "apart", two)
+        return
+    for value in (left, right):
+        if type(value) not in _QUIET:
+            _identity(watch, value)
+
+
 def _identity(watch: Observer, value: Any) -> None:
     source = watch.source_of(value)
     if source is not None and not isinstance(source, Object):
@@ -526,6 +543,7 @@ _HOOKS = (
     augmented_item,
     truth,
     identity,
+    identical,
     kind,
     compared,
     formatted,

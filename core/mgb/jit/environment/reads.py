@@ -220,6 +220,13 @@ def array(watch: Observer, thing: Any) -> None:
         watch.reads_array(thing, whole, source)
 
 
+def owner_of(array: Any) -> Any:
+    """The array whose memory it is that a view shows."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
 def array_contents(watch: Observer, whole: Any, source: Source, place: tuple[str, int]) -> None:
     """What stands in an array has to stay."""
     if whole.nbytes > LARGEST_ARRAY:

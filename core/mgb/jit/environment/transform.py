@@ -351,6 +351,11 @@ class Transformer(ast.NodeTransformer):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._hook(node, "contains", self.visit(node.left), self.visit(node.comparators[0]))
             return _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.NotIn) else found
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            sides = (node.left, node.comparators[0])
+            if not any(isinstance(side, ast.Constant) for side in sides):
+                found = self._hook(node, "identical", *map(self.visit, sides))
+                return _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.IsNot) else found
         hook = "operand"
         if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             constant = any(isinstance(p, ast.Constant) for p in (node.left, *node.comparators))
