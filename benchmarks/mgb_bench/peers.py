@@ -263,7 +263,7 @@ class Mgb(Peer):
         """`mgb.jit.trace` with this peer's backend; `options` go to it."""
         from mgb.jit import trace
 
-        options = {"without_host": self.without_host, **options}
+        options = {"run_body": not self.without_host, **options}
         traced: Callable[..., Any] = trace(function, backend=self.backend, **options)
         return traced
 

@@ -88,12 +88,12 @@ class TestTraining:
         assert want[-1] < want[0], "the training itself must work"
         np.testing.assert_allclose(got, want, rtol=2e-4)
 
-    @pytest.mark.parametrize("without_host", [False, True])
-    def test_the_digits_demo(self, driver: Driver, without_host: bool) -> None:
+    @pytest.mark.parametrize("run_body", [False, True])
+    def test_the_digits_demo(self, driver: Driver, run_body: bool) -> None:
         """A convolutional network with batch normalisation and pooling, for an epoch of real images."""
 
         def wrap(step: Any) -> Any:
-            return trace(step, backend=driver.backend.name, without_host=without_host)
+            return trace(step, backend=driver.backend.name, run_body=run_body)
 
         got, want = demo.train("compiled", wrap, epochs=1), demo.train("eager", lambda step: step, epochs=1)
         assert want.losses[-1] < 0.5 * want.losses[0], "the training itself must work"

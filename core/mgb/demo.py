@@ -119,8 +119,8 @@ def main(quick: bool = False, picture: str | None = None) -> int:
     steps = epochs * (len(load_digits()[0]) // BATCH)
     ways: list[tuple[str, Callable[[Step], Any]]] = [
         ("eager", lambda f: f),
+        ("@trace(run_body=True)", lambda f: trace(f, run_body=True)),
         ("@trace", trace),
-        ("@trace(without_host=True)", lambda f: trace(f, without_host=True)),
     ]
     runs = []
     columns = (TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import typing
+
+from mgb.autodiff import Function
 from stale_cases import case, changing
 
 
@@ -187,3 +192,139 @@ def an_isinstance_that_changes():
         layer.__class__ = type("Sub", (Base, Layer), {})
 
     return changing(lambda x: x * 2.0 if isinstance(layer, Base) else x, change)
+
+
+@typing.runtime_checkable
+class Gained(typing.Protocol):
+    def gained(self): ...
+
+
+@case
+def a_protocol_that_a_class_comes_to_fit():
+    layer = Layer()
+    return changing(
+        lambda x: x * 2.0 if isinstance(layer, Gained) else x - 1.0,
+        lambda: setattr(Layer, "gained", lambda self: 1),
+        lambda: delattr(Layer, "gained"),
+    )
+
+
+@case
+def another_base_behind_super():
+    class Mixed(Base):
+        def shift(self, x):
+            return super().shift(x) - 1.0
+
+    class Leaf(Base):
+        def shift(self, x):
+            return super().shift(x) + 0.5
+
+    Base.shift = lambda self, x: x * 2.0
+    leaf = Leaf()
+    return changing(lambda x: leaf.shift(x), lambda: setattr(Leaf, "__bases__", (Mixed,)))
+
+
+@case
+def the_name_of_a_class():
+    layer, table = Layer(), {"Layer": 2.0, "Other": 3.0}
+    return changing(lambda x: x * table[type(layer).__name__], lambda: setattr(Layer, "__name__", "Other"))
+
+
+@case
+def a_property_over_what_a_new_object_is_given():
+    fixed = property(lambda self: 8.0, lambda self, value: None)
+    return changing(lambda x: x * Layer().gain, lambda: setattr(Layer, "gain", fixed))
+
+
+@case
+def a_way_to_copy():
+    layer = Layer()
+    changed = Layer()
+    changed.gain = 7.0
+    return changing(
+        lambda x: x * copy.copy(layer).gain, lambda: setattr(Layer, "__copy__", lambda self: changed)
+    )
+
+
+@case(impure=True)
+def a_way_to_read_attributes():
+    def read(self, name):
+        return 9.0 if name == "gain" else object.__getattribute__(self, name)
+
+    layer = Layer()
+    return changing(lambda x: x * layer.gain, lambda: setattr(Layer, "__getattribute__", read))
+
+
+@case
+def a_reflected_operator():
+    layer = Layer()
+    Layer.__rmul__ = lambda self, number: number + 1.0
+    return changing(lambda x: x * (2.0 * layer), lambda: setattr(Layer, "__rmul__", lambda self, number: 7.0))
+
+
+@case
+def the_forward_of_a_differentiable_function():
+    class Scaled(Function):
+        def forward(self, x):
+            return x * 2.0
+
+        def backward(self, grad):
+            return grad * 2.0
+
+    return changing(lambda x: Scaled()(x), lambda: setattr(Scaled, "forward", lambda self, x: x * 3.0))
+
+
+@case
+def the_class_that_is_caught():
+    caught, raised = {"class": (KeyError,)}, {"class": KeyError}
+
+    def body(x):
+        try:
+            raise raised["class"]()
+        except caught["class"]:
+            return x * 2.0
+        except Exception:
+            return x - 1.0
+
+    return changing(
+        body,
+        lambda: raised.update({"class": TypeError}),
+        lambda: caught.update({"class": (KeyError, TypeError)}),
+        lambda: caught.update({"class": (ValueError,)}),
+    )
+
+
+@case
+def a_variable_that_has_no_value_for_a_time():
+    gain = 2.0
+
+    def empty():
+        nonlocal gain
+        del gain
+
+    def fill():
+        nonlocal gain
+        gain = 5.0
+
+    def body(x):
+        try:
+            return x * gain
+        except NameError:
+            return x - 1.0
+
+    return changing(body, empty, fill)
+
+
+@case
+def a_method_that_is_chosen_by_a_class():
+    class Chosen:
+        @functools.singledispatchmethod
+        def gain(self, key):
+            return 1.0
+
+    chosen = Chosen()
+    return changing(
+        lambda x: x * chosen.gain(3) + chosen.gain("s"),
+        lambda: Chosen.gain.register(int, lambda self, key: 5.0),
+        lambda: Chosen.gain.register(str, lambda self, key: 2.0),
+    )

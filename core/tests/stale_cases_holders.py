@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import contextvars
+import ctypes
 import enum
 import functools
 import os
@@ -216,6 +217,35 @@ def a_view_of_memory():
     table = np.array([2.0, 3.0])
     view = memoryview(table)
     return changing(lambda x: x * view[0], lambda: table.__setitem__(0, 4.0))
+
+
+@case
+def views_of_a_dict():
+    table = {"first": 1.0}
+    keys, pairs = table.keys(), table.items()
+    return changing(
+        lambda x: x * len(keys) + sum(value for _, value in pairs) + ("second" in keys),
+        lambda: table.update(second=2.0),
+        lambda: table.update(first=5.0),
+    )
+
+
+@case
+def an_array_of_c():
+    values = (ctypes.c_float * 2)(1.0, 2.0)
+    return changing(
+        lambda x: x * values[1] + sum(values),
+        lambda: values.__setitem__(1, 8.0),
+        lambda: values.__setitem__(0, 4.0),
+    )
+
+
+@case
+def a_weak_set():
+    parts = [Plain(), Plain()]
+    parts[1].gain = 5.0
+    alive = weakref.WeakSet(parts[:1])
+    return changing(lambda x: x * sum(part.gain for part in alive), lambda: alive.add(parts[1]))
 
 
 @case

@@ -232,3 +232,19 @@ def layers_that_are_frozen():
         return found
 
     return changing(gradients, lambda: frozen.add("bias"))
+
+
+@case
+def the_groups_of_an_optimizer():
+    first, second = Parameter([1.0, 1.0, 1.0]), Parameter([1.0, 1.0, 1.0])
+    groups = [{"params": [first], "lr": 0.1}, {"params": [second], "lr": 0.2}]
+    optimizer, manager = SGD(groups, lr=0.1), GradManager().attach([first, second])
+
+    def step(x):
+        with manager:
+            manager.backward((x * first * second).sum())
+        optimizer.step().clear_grad()
+        return first + second * 2.0
+
+    own = optimizer.param_groups
+    return changing(step, lambda: own.__setitem__(1, dict(own[1], lr=0.9)), own.reverse)

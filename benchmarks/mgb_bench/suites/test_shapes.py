@@ -25,7 +25,7 @@ VOCABULARY, LONGEST, WIDTH = 65, 64, 64
 
 #: The arguments of a call for a batch size and, where the model has sequences, their length.
 Batch = Callable[[int, int], tuple[Tensor, Tensor]]
-WAYS: dict[str, dict[str, Any]] = {"replay": {}, "without_host": {"without_host": True}}
+WAYS: dict[str, dict[str, Any]] = {"replay": {"run_body": True}, "without_host": {"without_host": True}}
 BACKENDS = ("CPU_NUMBA", "EAGER")
 
 

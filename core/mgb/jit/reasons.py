@@ -20,13 +20,13 @@ _ASPECTS = ("is a", "has shape", "has dtype", "is on", "is")
 #: What to do about a call that differs from its record.
 _ALIASED = (
     "pass the same Tensors in the same places at every call, or a copy (F.copy) of one that stands for two "
-    "arguments or that the body changes; trace(without_host=True) records such calls each for itself"
+    "arguments or that the body changes; trace without run_body=True records such calls each for itself"
 )
 _REMEDY = {
     "dtype mismatch": "cast the Tensor by astype before the call, or trace the function for each dtype; "
-    "trace(without_host=True) does that by itself",
+    "trace without run_body=True does that by itself",
     "comp_node mismatch": "move the Tensor by to(device) before the call, or trace the function for each "
-    "device; trace(without_host=True) does that by itself",
+    "device; trace without run_body=True does that by itself",
     "expect external node, got internal": _ALIASED,
     "expect internal node, got external": _ALIASED,
     "input id mismatch": _ALIASED,

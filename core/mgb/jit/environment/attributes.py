@@ -100,6 +100,9 @@ def attribute(watch: Observer, thing: Any, asked: str) -> None:
     own = namespace(thing)
     if is_heap(kind) and not is_library(kind.__module__):
         class_fact(watch, kind, "__getattribute__")
+        if isinstance(kind.__getattribute__, FunctionType):
+            watch.impure(f"asks {asked} of a {kind.__name__}, whose __getattribute__ is written in Python")
+            return None
         if source is None and raw is MISSING and not watch.is_made(kind):
             watch.guard(Object(Held(kind)), "lacks", asked)
     if raw is not MISSING and hasattr(type(raw), "__set__"):

@@ -20,7 +20,7 @@ from ...module import Module
 from ...optimizer import Optimizer
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Held, Item, Object, Result, Source, call
+from ..source import Attribute, Cell, Held, Item, Object, Result, Source, call
 from . import known
 from .arming import own_code
 from .attributes import attribute, class_fact
@@ -104,6 +104,8 @@ def _python(watch: Observer, function: FunctionType, args: list[Any], kwargs: di
     if is_trusted(function.__code__):
         if hasattr(function, "registry") and hasattr(function, "dispatch") and args:
             return _dispatched(watch, function, args, kwargs)
+        if "registry" in function.__code__.co_freevars:
+            _registry(watch, function)
         return _trusted(watch, function, args, kwargs)
     if not watch.is_made(function):
         function_facts(watch, function)
@@ -120,6 +122,16 @@ def _dispatched(watch: Observer, function: Any, args: list[Any], kwargs: dict[st
         watch.found(Attribute(source, "registry"), function.registry)
         container(watch, function.registry)
     return called(watch, function.dispatch(type(args[0])), args, kwargs)
+
+
+def _registry(watch: Observer, function: FunctionType) -> None:
+    """One of those that `singledispatch` makes, which share a dict, is called itself."""
+    if function.__name__ == "register":
+        watch.impure("registers a function by a class", once=True)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name == "registry":
+            watch.found(Cell(Held(cell), name), cell.cell_contents)
+            container(watch, cell.cell_contents)
 
 
 def function_facts(watch: Observer, function: FunctionType) -> None:
@@ -322,7 +334,7 @@ def _subclass(watch: Observer, kind: Any, base: Any) -> None:
         watch.arm(type(base))
         asked, owner = lookup(type(base), "__instancecheck__")
         if isinstance(asked, FunctionType) and owner is not abc.ABCMeta and is_trusted(asked.__code__):
-            watch.impure(f"asks whether something is a {base.__name__}, which {owner.__name__} decides")
+            watch.impure(f"asks whether something is a {base.__name__}, which {type(base).__name__} decides")
         if base not in kind.__mro__:
             watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
 
