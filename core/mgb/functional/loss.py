@@ -68,7 +68,8 @@ def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
     IndexError
         A label is none of the classes; on a GPU it makes NaN instead.
     """
-    (label,) = literals("labels", [label])  # an array: its lengths are followed as a Tensor's are
+    if not isinstance(label, Tensor):
+        (label,) = literals("labels", [label])  # so that the lengths of an array are followed
     assert x.ndim == label.ndim + 1, (
         f"target ndim must be one less than input ndim; input_ndim={x.ndim} target_ndim={label.ndim}"
     )
