@@ -214,15 +214,7 @@ def lines_of(function: Any) -> range:
 
 @pytest.mark.parametrize(
     "body",
-    [
-        pytest.param(
-            body,
-            marks=pytest.mark.xfail(
-                body is looks_into_a_large_array, reason="told at the end of the call", strict=True
-            ),
-        )
-        for body in IMPURE
-    ],
+    IMPURE,
     ids=lambda body: body.__name__,
 )
 def test_such_a_body_runs_at_each_call_and_statistics_name_the_line(body: Callable[[Any], Any]) -> None:
@@ -262,7 +254,6 @@ def test_a_part_or_a_whole_step_refuses_it_too(wrap: Any) -> None:
         wrap(prints)(tensor(1.0))
 
 
-@pytest.mark.xfail(reason="code of the file `<string>` passes for Python's own", strict=True)
 def test_a_function_without_source_runs_at_each_call() -> None:
     names: dict[str, Any] = {"k": 2.0}
     exec("def f(x):\n    return x * k\n", names)
@@ -365,15 +356,7 @@ def test_skipped_calls_draw_random_numbers() -> None:
     assert len(seen) == 4 and runs(traced) == 1
 
 
-@pytest.mark.parametrize(
-    "read_by_call",
-    [
-        pytest.param(
-            False, marks=pytest.mark.xfail(reason="the call is written after its Tensor is gone", strict=True)
-        ),
-        True,
-    ],
-)
+@pytest.mark.parametrize("read_by_call", [False, True])
 def test_another_tensor_in_a_variable_is_seen_at_the_second_call(read_by_call: bool) -> None:
     table["w"] = tensor(2.0)
     traced = trace(lambda x: x * table["w"])

@@ -200,7 +200,7 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
 
 def _node(record: Record, ref: Ref | Given | None) -> Node:
     if not isinstance(ref, int):
-        got = f"{ref.value!r:.60}" if isinstance(ref, Given) else "None"
+        got = type(ref.value).__name__ if isinstance(ref, Given) else "None"
         raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")
     node = record.externals[-1 - ref].node if ref < 0 else record.entries[ref].node
     assert node is not None
