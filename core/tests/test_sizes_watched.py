@@ -199,3 +199,15 @@ def test_a_training_step_that_makes_its_tensors_of_arrays_is_recorded_once() -> 
         wanted = values.T @ (0.25 - np.eye(4)[labels]) / rows
         np.testing.assert_allclose(step(values.astype(np.float32), labels).numpy(), wanted, atol=1e-6)
     assert step.stats()["body_runs"] == 1
+
+
+def test_labels_that_are_an_array_of_any_length_need_no_new_record() -> None:
+    loss = trace(lambda scores, labels: F.nn.cross_entropy(scores * 2, labels))
+    for rows in (4, 4, 5, 7, 1, 9):
+        rng = np.random.default_rng(rows)
+        scores, labels = rng.normal(size=(rows, 3)).astype(np.float32), rng.integers(0, 3, rows)
+        odds = np.exp(2.0 * scores.astype(np.float64))
+        wanted = -np.log(odds[np.arange(rows), labels] / odds.sum(axis=1)).mean()
+        found = loss(tensor(scores), labels.astype(np.int32))
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)
+    assert loss.stats()["body_runs"] == 1

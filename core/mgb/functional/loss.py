@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from .. import dtypes
+from ..apply import literals
 from ..device import is_gpu
 from ..errors import ConversionError, ShapeError
 from ..ops.activations import logsigmoid
@@ -67,6 +68,8 @@ def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
     IndexError
         A label is none of the classes; on a GPU it makes NaN instead.
     """
+    if not isinstance(label, Tensor):
+        (label,) = literals("labels", [label])  # so that the lengths of an array are followed
     assert x.ndim == label.ndim + 1, (
         f"target ndim must be one less than input ndim; input_ndim={x.ndim} target_ndim={label.ndim}"
     )
