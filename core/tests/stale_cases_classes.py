@@ -328,3 +328,18 @@ def a_method_that_is_chosen_by_a_class():
         lambda: Chosen.gain.register(int, lambda self, key: 5.0),
         lambda: Chosen.gain.register(str, lambda self, key: 2.0),
     )
+
+
+@case
+def the_subclasses_of_a_class():
+    class Root:
+        pass
+
+    class First(Root):
+        gain = 2.0
+
+    kept = [First]
+    return changing(
+        lambda x: x * sum(kind.gain for kind in Root.__subclasses__()),
+        lambda: kept.append(type("Second", (Root,), {"gain": 5.0})),
+    )

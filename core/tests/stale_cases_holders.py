@@ -387,3 +387,10 @@ def two_objects_of_a_method():
         lambda it, x=None: it.apply(tensor(2.0) if x is None else x) * 1.0,
         [(c, it, numbers()) for c, it in steps],
     )
+
+
+@case
+def a_tensor_that_is_or_is_not_another():
+    known = numbers()
+    steps = [(None, known), (None, numbers()), (None, known), (None, numbers())]
+    return World(lambda x: x * 2.0 if x is known else x - 1.0, steps)

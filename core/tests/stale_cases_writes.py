@@ -408,3 +408,15 @@ def a_decorator_that_counts():
         return call
 
     return World(counted(lambda x: x * 2.0), [(None,)] * 4, lambda: box.calls)
+
+
+@case(impure=True)
+def an_array_through_a_view_of_a_view():
+    table = np.zeros(4)
+
+    def body(x):
+        part = table[1:].reshape(3, 1)[:, 0]
+        part += 1
+        return x * 2.0
+
+    return World(body, [(None,)] * 4, table.copy)

@@ -2,49 +2,68 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ... import forking
 from .known import is_trusted
 
 Instrument = Callable[[FunctionType], CodeType | str]
+Given = ParamSpec("Given")
+Value = TypeVar("Value")
 
 _lock = forking.lock()
+
+
+def _alone(function: Callable[Given, Value]) -> Callable[Given, Value]:
+    """Have one thread at a time do it.
+
+    Nothing but its call stands under the lock, which so is free after an interrupt however the rest compiles.
+    """
+
+    @functools.wraps(function)
+    def alone(*args: Given.args, **kwargs: Given.kwargs) -> Value:
+        with _lock:
+            return function(*args, **kwargs)
+
+    return alone
+
+
 #: By the id of a function: itself, its own code, that with hooks, and the ids of those who want it.
 _armed: dict[int, tuple[FunctionType, CodeType, CodeType, set[int]]] = {}
 
 
+@_alone
 def arm(function: FunctionType, instrument: Instrument, holder: int) -> str | None:
     """Have the code with hooks run when `function` is called, until `disarm`; a text says why not."""
-    with _lock:
-        known = _armed.get(id(function))
-        if known is not None and function.__code__ is known[2]:
-            known[3].add(holder)
-            return None
-        own = function.__code__
-        made = instrument(function)
-        if isinstance(made, str):
-            return made
-        _armed[id(function)] = function, own, made, {holder, *(known[3] if known is not None else ())}
-        function.__code__ = made
+    known = _armed.get(id(function))
+    if known is not None and function.__code__ is known[2]:
+        known[3].add(holder)
         return None
+    own = function.__code__
+    made = instrument(function)
+    if isinstance(made, str):
+        return made
+    _armed[id(function)] = function, own, made, {holder, *(known[3] if known is not None else ())}
+    function.__code__ = made
+    return None
 
 
+@_alone
 def disarm(function: FunctionType, holder: int) -> None:
     """Undo what `arm` did for `holder`; a code that somebody has given the function since stays."""
-    with _lock:
-        known = _armed.get(id(function))
-        if known is None or holder not in known[3]:
-            return
-        if known[3] == {holder}:
-            if function.__code__ is known[2]:
-                function.__code__ = known[1]
-            _armed.pop(id(function), None)
-        known[3].discard(holder)
+    known = _armed.get(id(function))
+    if known is None or holder not in known[3]:
+        return
+    if known[3] == {holder}:
+        if function.__code__ is known[2]:
+            function.__code__ = known[1]
+        _armed.pop(id(function), None)
+    known[3].discard(holder)
 
 
 def own_code(function: FunctionType) -> CodeType:
@@ -55,6 +74,7 @@ def own_code(function: FunctionType) -> CodeType:
 
 #: The tool of `sys.monitoring`, for all threads that watch, and the ids of their nets.
 _TOOL = "mgb"
+_TOOLS = (4, 3, 5)  # the numbers that are nobody's
 _nets: set[int] = set()
 
 
@@ -72,6 +92,30 @@ def _monitored(code: CodeType, offset: int) -> Any:
     if net is not None:
         net.started(code, sys._getframe(1).f_back)
     return sys.monitoring.DISABLE if is_trusted(code) else None  # type: ignore[attr-defined]
+
+
+@_alone
+def _begin_monitoring(monitoring: Any, net: int) -> str | None:
+    """Have one tool for all nets; a text says why there is none."""
+    _nets.add(net)
+    tools = [number for number in _TOOLS if monitoring.get_tool(number) in (_TOOL, None)]
+    if not tools:
+        return "all tools of sys.monitoring are taken"
+    if not any(monitoring.get_tool(number) == _TOOL for number in tools):
+        monitoring.use_tool_id(tools[0], _TOOL)
+        monitoring.register_callback(tools[0], monitoring.events.PY_START, _monitored)
+        monitoring.set_events(tools[0], monitoring.events.PY_START)
+    return None
+
+
+@_alone
+def _end_monitoring(monitoring: Any, net: int) -> None:
+    _nets.discard(net)
+    for number in _TOOLS if not _nets else ():
+        if monitoring.get_tool(number) == _TOOL:
+            monitoring.set_events(number, 0)
+            monitoring.register_callback(number, monitoring.events.PY_START, None)
+            monitoring.free_tool_id(number)
 
 
 class Net:
@@ -118,28 +162,14 @@ class Net:
 
     def _monitor(self, monitoring: Any) -> str | None:
         self._undo = self._unmonitor
-        with _lock:
-            _nets.add(id(self))
-            tools = [number for number in (4, 3, 5) if monitoring.get_tool(number) in (_TOOL, None)]
-            if not tools:
-                return "all tools of sys.monitoring are taken"
-            if not any(monitoring.get_tool(number) == _TOOL for number in tools):
-                monitoring.use_tool_id(tools[0], _TOOL)
-                monitoring.register_callback(tools[0], monitoring.events.PY_START, _monitored)
-                monitoring.set_events(tools[0], monitoring.events.PY_START)
-        _here.net = self
-        return None
+        trouble = _begin_monitoring(monitoring, id(self))
+        if trouble is None:
+            _here.net = self
+        return trouble
 
     def _unmonitor(self) -> None:
-        monitoring = sys.monitoring  # type: ignore[attr-defined]
         _here.net = None
-        with _lock:
-            _nets.discard(id(self))
-            for number in (4, 3, 5) if not _nets else ():
-                if monitoring.get_tool(number) == _TOOL:
-                    monitoring.set_events(number, 0)
-                    monitoring.register_callback(number, monitoring.events.PY_START, None)
-                    monitoring.free_tool_id(number)
+        _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
 
     def gather(self) -> None:
         """End."""

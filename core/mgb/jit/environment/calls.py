@@ -449,8 +449,7 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
         return _maker(watch, every)
     source = watch.source_of(owner)
     if isinstance(owner, type) and name in ("mro", "__subclasses__") and source is not None:
-        place = Result(call, Attribute(source, name))
-        return lambda value: (watch.guard(place, "items", tuple(map(Held, value))), watch.make(value))
+        return functools.partial(_classes, watch, Attribute(source, name))
     if isinstance(owner, contextvars.ContextVar) and name == "get" and source is not None:
         place = Result(call, Attribute(source, "get"))
         return lambda value: (
@@ -485,6 +484,12 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
         return None
     watch.impure(f"calls {type(owner).__name__}.{name} of an object from outside")
     return None
+
+
+def _classes(watch: Observer, method: Source, value: list[type]) -> None:
+    """A method of a class has listed others."""
+    watch.guard(Result(call, method), "items", tuple(map(Held, value)))
+    watch.make(value)
 
 
 def item_or_absent(watch: Observer, owner: Any, key: Any) -> None:

@@ -355,7 +355,9 @@ class Transformer(ast.NodeTransformer):
             sides = (node.left, node.comparators[0])
             if not any(isinstance(side, ast.Constant) for side in sides):
                 found = self._hook(node, "identical", *map(self.visit, sides))
-                return _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.IsNot) else found
+                return (
+                    _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.IsNot) else found
+                )
         hook = "operand"
         if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             constant = any(isinstance(p, ast.Constant) for p in (node.left, *node.comparators))
