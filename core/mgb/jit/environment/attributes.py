@@ -21,6 +21,7 @@ import numpy as np
 from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
+from .arming import own_code
 from .known import MISSING, is_heap, is_library, is_trusted, lookup
 from .observer import Observer
 
@@ -216,6 +217,7 @@ def class_fact(watch: Observer, kind: type, asked: str) -> None:
         if owner is None and is_heap(kind) and not watch.is_made(kind):
             watch.guard(Object(Held(kind)), "lacks", asked)
         return
+    _implicit_facts(watch, raw)
     source: Source = Object(Held(kind))
     if isinstance(raw, (FunctionType, property, *_C_DESCRIPTORS)) and not hasattr(
         type(lookup(type(kind), asked)[0]), "__set__"
@@ -231,6 +233,38 @@ def class_fact(watch: Observer, kind: type, asked: str) -> None:
         watch.found(
             Attribute(Item(Attribute(Object(Held(owner)), "__dict__"), asked), "__func__"), raw.__func__
         )
+
+
+def function_facts(watch: Observer, function: FunctionType) -> None:
+    """The code and the defaults of a function outside have to stay."""
+    source = watch.source_of(function)
+    if source is None:
+        return
+    watch.guard(Attribute(source, "__code__"), "is", Held(own_code(function)))
+    for name, values in (
+        ("__defaults__", function.__defaults__),
+        ("__kwdefaults__", function.__kwdefaults__),
+    ):
+        place = Attribute(source, name)
+        if not values:
+            continue  # the call gave all, and would again
+        if isinstance(values, dict):
+            watch.guard(Result(list, place), "items", tuple(values))
+            for key, value in values.items():
+                watch.found(Item(place, key), value)
+        elif is_plain(values):
+            watch.guard(place, "same", values)
+        else:
+            watch.guard(place, "length", len(values))
+            for number, value in enumerate(values):
+                watch.found(Item(place, number), value)
+
+
+def _implicit_facts(watch: Observer, raw: Any) -> None:
+    """Functions of users that are called without being named have to stay what they are."""
+    for function in (raw, *(getattr(raw, name, None) for name in ("fget", "fset", "fdel", "__func__"))):
+        if isinstance(function, FunctionType) and not is_trusted(function.__code__):
+            function_facts(watch, function)
 
 
 def _of_descriptor(watch: Observer, thing: Any, asked: str, source: Source | None) -> None:

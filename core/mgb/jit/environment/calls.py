@@ -22,8 +22,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Cell, Held, Item, Object, Result, Source, call
 from . import known
-from .arming import own_code
-from .attributes import attribute, class_fact
+from .attributes import attribute, class_fact, function_facts
 from .known import is_heap, is_module, is_trusted, lookup
 from .observer import Observer
 from .reads import DEPTH, advanced, array, container, item, iterated, key_of, length, owner_of, state, tree
@@ -135,31 +134,6 @@ def _registry(watch: Observer, function: FunctionType) -> None:
         if name == "registry":
             watch.found(Cell(Held(cell), name), cell.cell_contents)
             container(watch, cell.cell_contents)
-
-
-def function_facts(watch: Observer, function: FunctionType) -> None:
-    """The code and the defaults of a function outside have to stay."""
-    source = watch.source_of(function)
-    if source is None:
-        return
-    watch.guard(Attribute(source, "__code__"), "is", Held(own_code(function)))
-    for name, values in (
-        ("__defaults__", function.__defaults__),
-        ("__kwdefaults__", function.__kwdefaults__),
-    ):
-        place = Attribute(source, name)
-        if not values:
-            continue  # the call gave all, and would again
-        if isinstance(values, dict):
-            watch.guard(Result(list, place), "items", tuple(values))
-            for key, value in values.items():
-                watch.found(Item(place, key), value)
-        elif is_plain(values):
-            watch.guard(place, "same", values)
-        else:
-            watch.guard(place, "length", len(values))
-            for number, value in enumerate(values):
-                watch.found(Item(place, number), value)
 
 
 def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
