@@ -123,6 +123,8 @@ def _dispatched(watch: Observer, function: Any, args: list[Any], kwargs: dict[st
     if source is not None:
         watch.found(Attribute(source, "registry"), function.registry)
         container(watch, function.registry)
+    if not is_plain(args[0]):
+        watch.guard_kind(args[0])
     return called(watch, function.dispatch(type(args[0])), args, kwargs)
 
 
@@ -307,6 +309,9 @@ def _issubclass(watch: Observer, kind: Any, base: Any) -> Then:
 
 def _subclass(watch: Observer, kind: Any, base: Any) -> None:
     """A class may be one of `base` because it was registered, or because a metaclass says so."""
+    if is_heap(type(base)):
+        for asked in ("__instancecheck__", "__subclasscheck__"):
+            class_fact(watch, type(base), asked)
     if (isinstance(type(base), type) and is_heap(type(base))) or isinstance(base, abc.ABCMeta):
         watch.arm(type(base))
         asked, owner = lookup(type(base), "__instancecheck__")

@@ -496,6 +496,8 @@ def matched(value: Any, *names: str) -> Any:
 def _matched(watch: Observer, value: Any, names: tuple[str, ...]) -> None:
     if not watch.is_made(value):
         watch.guard_kind(value)
+    if hasattr(type(value), "__match_args__") and known.is_heap(type(value)):
+        attributes.attribute(watch, type(value), "__match_args__")
     for asked in (*names, *getattr(type(value), "__match_args__", ())):
         attributes.attribute(watch, value, asked)
         watch.guard_kind(value)
