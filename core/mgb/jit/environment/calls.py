@@ -231,7 +231,9 @@ def _class(watch: Observer, kind: type, args: list[Any], kwargs: dict[str, Any])
         for name in ("__init__", "__new__"):
             class_fact(watch, kind, name)
         if hasattr(kind, "__dataclass_fields__"):
-            function_facts(watch, kind.__init__) if isinstance(kind.__init__, FunctionType) else None  # type: ignore[misc]
+            initial, _ = lookup(kind, "__init__")
+            if isinstance(initial, FunctionType):
+                function_facts(watch, initial)
             for field in kind.__dataclass_fields__.values():
                 watch.arm(field.default_factory)
         if kind.__flags__ & (1 << 26) or isinstance(lookup(kind, "__new__")[0], types.BuiltinFunctionType):
