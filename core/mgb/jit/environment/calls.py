@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from ...module import Module
-from ...optimizer import Optimizer
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Cell, Held, Item, Object, Result, Source, call
+from ..source import Attribute, Cell, Held, Object, Result, Source, call
 from . import known
 from .attributes import attribute, class_fact, function_facts
 from .known import is_heap, is_module, is_trusted, lookup
@@ -160,21 +159,9 @@ def _trusted(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, 
         container(watch, value, DEPTH)
         if is_module(value):
             module_facts(watch, value)
-        elif isinstance(value, Optimizer):
-            _groups(watch, value)
         elif module in ("copy", "dataclasses"):
             state(watch, value, DEPTH)
     return _maker(watch, every)
-
-
-def _groups(watch: Observer, optimizer: Optimizer) -> None:
-    """The groups of an Optimizer, whose numbers are read at each call, have to be the same dicts."""
-    source = watch.source_of(optimizer)
-    if source is not None:
-        place, groups = Attribute(source, "param_groups"), optimizer.param_groups
-        watch.guard(place, "items", tuple(map(Held, groups)))
-        for number, group in enumerate(groups):
-            watch.guard(Item(Item(place, number), "params"), "length", len(group["params"]))
 
 
 #: Methods of Modules that read nothing but what the core looks at itself.
