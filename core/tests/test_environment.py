@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb.jit.environment import Observer
+from mgb.jit.guard import Guard, Guards
+from mgb.jit.source import Global, Held
 
 _numbers = itertools.count()
 
@@ -2501,3 +2503,15 @@ def test_no_way_around_is_stale(case: Case) -> None:
     except Exception:
         stays = False
     assert stays or observer.impurities or not check([])
+
+
+def test_every_single_value_is_asked_for_by_its_identity() -> None:
+    space = {"one": None, "two": True, "three": ..., "four": NotImplemented}
+    guards = Guards([Guard(Global(Held(space), name), "same", value) for name, value in space.items()])
+    check = guards.compile()
+    assert check(())
+    for name in list(space):
+        before, space[name] = space[name], 0
+        assert not check(())
+        space[name] = before
+    assert check(())

@@ -109,7 +109,8 @@ def _is(value: Any, held: Held) -> bool:
 
 def _equal_code(value: str, known: Any, scope: Scope) -> str:
     if type(known) in _SINGLE:
-        return f"{value} is {scope.name(known) if known is NotImplemented else known!r}"
+        text = scope.name(known) if known is NotImplemented else repr(known)
+        return f"{value} is {text}"
     name = scope.name(known)
     return f"({value} is {name} or {scope.name(same)}({value}, {name}))"
 

@@ -269,14 +269,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         elif self._statistics.records:
             records = "records" if families is self._families[True] else "does not record"
             reason = f"a GradManager outside of {self.__name__} {records} this call"
-        leaves, structure = flatten((args, kwargs))
-        if self._skips and families is not self._families[True]:
-            session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
-            recorded = session.watch_over(self._record_observed, session, args, kwargs)
-            result, variant = recorded.result, recorded.variant
-        else:
-            session = self._recording(leaves, structure, None)
-            result, variant = session.watch_over(self._record, session, args, kwargs)
+        session = self._recording(*flatten((args, kwargs)), None)
+        result, variant = session.watch_over(self._record, session, args, kwargs)
         families.keep(shapes, variant)
         if reason is not None:
             self._statistics.again(reason)
