@@ -73,7 +73,9 @@ def command(
     name: str, backends: Sequence[str], peers: Sequence[str], quick: bool, folder: Path, match: str = ""
 ) -> list[str]:
     """What runs one suite and leaves its results in `part`."""
-    pytest = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(FOLDER)]
+    settings = folder / "pytest.ini"  # none of the folder that this is run in
+    settings.write_text("[pytest]\n")
+    pytest = [sys.executable, "-m", "pytest", "-q", "-c", str(settings), "--rootdir", str(FOLDER)]
     plugins = ["-p", "mgb_bench.plugin", "-p", "no:cacheprovider", "--import-mode=importlib"]
     wanted = {
         "benchmark-json": part(folder, name),

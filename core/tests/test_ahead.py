@@ -280,7 +280,7 @@ def test_what_a_file_cannot_do_is_refused_and_leaves_the_file(tmp_path: Path) ->
         (lambda x: drop(x), errors.DumpTrainingError),
         (lambda x: [x, [x]], errors.DumpOutputError),
         (lambda x: x if float(x[0]) > 0 else -x, errors.SymbolicReadError),
-        (lambda x: 3, errors.DumpOutputError),
+        (lambda x: 3, errors.TraceOutputError),
     ):
         with pytest.raises(error):
             trace(body).export(path, "f32[3]")

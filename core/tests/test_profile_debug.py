@@ -60,8 +60,7 @@ def test_level_1_is_a_line_a_call(
     assert [line.split(":")[0] for line in lines] == [f"step call {n}" for n in range(1, 6)]
     assert "recorded" in lines[0]
     assert "1 program of" in lines[2] and "compiled" not in lines[2] and "recorded" not in lines[2]
-    again = "again because argument 0 of step has shape (5, 3), recorded were (2, 3)"
-    assert [again in line for line in lines] == [False, False, False, True, False]
+    assert not any("again because" in line for line in lines)  # other lengths need no new record
     assert sum("compiled in" in line for line in lines) == 2
 
 

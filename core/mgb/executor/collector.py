@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from .. import forking
 
 _lock = forking.lock()
-_resting = 0  # how many calls in all threads want it to
-_own = threading.local()  # how many of them are of this thread
+_resting: dict[int, int] = {}  # by thread: how many calls of it want it to
 _was_on = False
 
 
@@ -22,34 +21,40 @@ def resting() -> Iterator[None]:
     The nodes of a graph form no cycles, so that reference counts free them. With ten thousand of them alive
     the collector would visit each again and again for nothing: a third of the time that compiling takes.
     """
-    global _resting, _was_on
-    before = getattr(_own, "resting", 0)
+    global _was_on
+    before = _resting.get(threading.get_ident(), 0)
     try:
         with _lock:
             if not _resting:
                 _was_on = gc.isenabled()
-            # The two counts change together: between these two no signal is looked for.
-            _own.resting = before + 1
-            _resting += 1
+            _resting[threading.get_ident()] = before + 1
             gc.disable()
         yield
     finally:
-        with _lock:
-            left, _own.resting = _resting + before - getattr(_own, "resting", 0), before
-            _end(left)
+        try:
+            _end(before)
+        except BaseException:  # an interrupt: what is done twice is done
+            _end(before)
+            raise
 
 
-def _end(left: int) -> None:
-    """So many calls still want it to rest."""
-    global _resting
-    _resting = left
-    if not left and _was_on:
-        gc.enable()
+def _end(before: int) -> None:
+    """So many calls of this thread still want it to rest."""
+    with _lock:
+        if before:
+            _resting[threading.get_ident()] = before
+        else:
+            _resting.pop(threading.get_ident(), None)
+        if not _resting and _was_on:
+            gc.enable()
 
 
 def _after_fork() -> None:
+    """No other thread is left to say that it may work again."""
+    mine = _resting.get(threading.get_ident(), 0)
     if _resting:
-        _end(getattr(_own, "resting", 0))  # no other thread is left to say that it may work again
+        _resting.clear()
+        _end(mine)
 
 
 forking.at_fork(in_child=_after_fork)

@@ -146,7 +146,10 @@ class _Writer:
         name = self.bind("chain", chain, unique=True)
         backend = self.backend
         if self.is_sized:  # it may remember lengths
-            self.recipes.append(lambda at: {name: answer(backend, "chain", Callable, *args)})
+            chains = [chain]  # that of the lengths which it was asked for is used for the first
+            self.recipes.append(
+                lambda at: {name: chains.pop() if chains else answer(backend, "chain", Callable, *args)}
+            )
         self.line(f"{name}({packed(self.names[n] for n in arrays)})")
         self.on_its_gpu(begin, calls[0].writes[0].spec.device)
         return True

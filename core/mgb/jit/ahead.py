@@ -153,37 +153,42 @@ class AheadOfTime(ABC):
                     f"say the types of the arguments of {self.__name__}, as in export(path, 'f32[64,784]')"
                 )
         args, kwargs = stand_ins((args, kwargs))
-        observer = self._observer(args, kwargs, flatten((args, kwargs))[0])
-        session = self._noting(observer.leaves, True, observer)
-        record, ends = _recorded(session, self._body_with(args), kwargs)
+        session = self._noting(flatten((args, kwargs))[0], True, None)
+        record, ends = _recorded(session, self._body_with(args), kwargs, freezes=True)
         if ends is None:
             raise ExportError(
-                f"the body of {self.__name__} runs at each call, {observer.impurities[0]}: what Python makes "
-                "there would be frozen in the file; compute it with ops"
+                f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
+                "compute it with ops"
             )
         names = list(_names(self.__wrapped__, args))
         return Captured.of(args, kwargs, ends[0], ends[1], record), names
 
 
-def _recorded(session: Recording, body: Sequence[Any], kwargs: Any) -> tuple[Record, Ends | None]:
-    """What `body` did, and its ends unless it must run at each call; nothing is run."""
+def _recorded(
+    session: Recording, body: Sequence[Any], kwargs: Any, freezes: bool = False
+) -> tuple[Record, Ends | None]:
+    """What `body` did, and its ends unless it must run at each call; nothing is run.
+
+    Where a file `freezes` what Python does, the body must only look at no value.
+    """
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
     try:
-        return session.note(_noted, session, *body, **kwargs)
+        return session.note(_noted, session, freezes, *body, **kwargs)
     finally:
         session.forget()
 
 
 def _noted(
-    session: Recording, body: Callable[..., Any], /, *args: Any, **kwargs: Any
+    session: Recording, freezes: bool, body: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> tuple[Record, Ends | None]:
     observer = session.observer
     if observer is None:
         result = [body(*args, **kwargs)]  # what is alive at the end leaves the program
+        ends = results_of(result[0], session) if freezes and not session.reads else None
         record = session.finish()
         result.clear()
-        return record, None
+        return record, ends
     result = [observer.run(body, *args, **kwargs)]
     ends = results_of(result[0], session) if not observer.impurities else None
     record = session.finish()

@@ -20,6 +20,7 @@ from .belongings import OptimizerGuard
 from .environment import Observer
 from .observing import Observing
 from .record import (
+    CUTS,
     END,
     EXCLUDE,
     READ,
@@ -86,7 +87,7 @@ class Recording(Observing):
         self._followed: Followed | None = None
         self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
         self._capture_as_const, self.observer = capture_as_const, observer
-        self._undone = False
+        self._undone = self._saw_outside = False
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
@@ -183,6 +184,7 @@ class Recording(Observing):
     def seen(self, tensor: Tensor) -> None:
         fixed(self._size_of(tensor))
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
+            self._saw_outside = True
             self.must_run("reads the value of a Tensor")
 
     def created(self, tensor: Tensor, data: Any) -> None:
@@ -238,6 +240,11 @@ class Recording(Observing):
         self.paused = False
 
     # the end
+
+    @property
+    def reads(self) -> bool:
+        """Does the body look at values?"""
+        return self._saw_outside or any(entry.op in CUTS for entry in self.record.entries)
 
     def finish(self) -> Record:
         """Close the sequence: what is alive now leaves the program at every call."""

@@ -384,7 +384,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         box.append(with_numbers(box.pop(), decide=not observer.impurities))
         session.record.guards = observer.guards
         session.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
-        ends = results_of(box[0], session) if not observer.impurities else None
+        freezes = self.capture_as_const and not session.reads
+        ends = results_of(box[0], session) if freezes or not observer.impurities else None
         if ends is not None:
             self._captured = Captured.of(args, kwargs, *ends, session.record)
         variant, leaves = self._close(session, session.finish()), session.leaves

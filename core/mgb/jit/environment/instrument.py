@@ -6,6 +6,7 @@ import __future__
 import ast
 import functools
 import linecache
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,6 +87,8 @@ def _text(filename: str, module: Mapping[str, Any]) -> str:
     """The source of the file, if there is any."""
     if filename.startswith("<frozen "):
         filename = module.get("__file__") or ""
+    if filename == "<string>" and module.get("__name__") == "__main__" and "-c" in sys.orig_argv[:-1]:
+        return sys.orig_argv[sys.orig_argv.index("-c") + 1]  # whether it is that shows when it is compiled
     return "".join(linecache.getlines(filename, dict(module)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import linecache
 import os
 import signal
 import subprocess
@@ -108,7 +109,8 @@ def _run(
         os.dup2(problem.fileno(), 2)
         signal.alarm(LIMIT)
         os.environ.update(variables)
-        exec(script, names)
+        linecache.cache["<script>"] = len(script), None, script.splitlines(keepends=True), "<script>"
+        exec(compile(script, "<script>", "exec"), names)
         status = 0
     except BaseException:
         traceback.print_exc()
