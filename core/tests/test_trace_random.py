@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mgb.autodiff import GradManager
 from mgb.errors import ImpureBodyError, TraceMismatchError
@@ -172,9 +172,14 @@ def test_replayed(program: Any, sequence: Any) -> None:
     compare(program, sequence, lambda function: trace(function, run_body=True, backend="eager"))
 
 
+#: The body asks a ``grad`` that it finds for its own.
+GRAD_OF_A_GRAD = [("half", 0, 0), ("take grad", 0, 0), ("backward", 0, 0), ("take grad", 6, 0)], [0]
+
+
 @compiled
 @quickly
 @given(program=programs, sequence=calls)
+@example(program=GRAD_OF_A_GRAD, sequence=[(("held", 0), ("held", 0), "flat", "nothing", 0)] * 2)
 def test_without_the_body(wrap: Any, results: bool, program: Any, sequence: Any) -> None:
     compare(program, sequence, wrap, results)
 

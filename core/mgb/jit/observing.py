@@ -176,7 +176,7 @@ class Observing(CallSession, ABC):
                 place = Outside(reference, self._leaf_tensors[key])
                 self.record.pins.append(Pin(reference, place))
         for holder, grad, reads in self._grads.values():
-            if reads and grad is not None and (id(grad) in both or id(grad) in self._given_grads):
+            if reads and grad is not None and (id(grad) in both or id(grad) in self._grads):
                 place = Outside(weakref.ref(holder), self._leaf_tensors.get(id(holder)), of_grad=True)
                 self.record.pins.append(Pin(weakref.ref(grad), place))
 
