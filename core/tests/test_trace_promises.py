@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextvars
 import cProfile
+import dataclasses
 import functools
 import gc
 import logging
@@ -596,3 +597,43 @@ def test_a_part_of_an_array_is_guarded() -> None:
         array[0] = first
         assert traced(tensor(2.0)).tolist() == [2 * first, 2.0]
     assert runs(traced) == 2
+
+
+@dataclasses.dataclass
+class Scaled:
+    factor: float = 1.0
+
+    @trace
+    def run(self, x: Any) -> Any:
+        return x * self.factor
+
+
+def test_the_instance_of_a_traced_method_is_no_argument() -> None:
+    scaled = Scaled()
+    for factor in (1.0, 1.0, 5.0):
+        scaled.factor = factor
+        assert scaled.run(tensor(2.0)).item() == 2.0 * factor
+
+
+class Batch(dict[str, Any]):
+    factor = 1.0
+
+
+def test_what_a_container_among_the_arguments_has_beside_its_elements_is_no_key() -> None:
+    traced = trace(lambda batch: batch["x"] * batch.factor)
+    for factor in (1.0, 1.0, 5.0):
+        batch = Batch(x=tensor(2.0))
+        batch.factor = factor
+        assert traced(batch).item() == 2.0 * factor
+    same = trace(lambda one, other: one[0] * (2 if one is other else 3))
+    found = [tensor(1.0)]
+    assert [same(found, found).item(), same(found, [tensor(1.0)]).item()] == [2.0, 3.0]
+
+
+def test_a_container_from_outside_that_is_returned_is_that_very_object() -> None:
+    outside = [1]
+    traced = trace(lambda x: (outside, x * len(outside)))
+    for _ in range(3):
+        assert traced(tensor(1.0))[0] is outside
+    outside.append(9)
+    assert traced(tensor(1.0))[1].item() == 2.0

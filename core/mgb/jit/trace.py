@@ -367,7 +367,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return session
 
     def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
-        return Observer(leaves, refuses=self.run_body is False)
+        return Observer(leaves, self.run_body is False, self._instance is not None)
 
     def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Run the body, which will run at later calls as well."""
@@ -445,8 +445,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
     """Is something else outside, or another number among the arguments, than the body of `record` found?"""
     leaves, arrangement = flatten((args, kwargs))
-    if record.guards is None:
-        return False
+    if record.guards is None:  # nobody has watched, since tapes of the caller looked on
+        return True
     return (
         record.is_unknown
         or arrangement != record.arrangement

@@ -285,7 +285,7 @@ class xla_trace(trace):
         """One call, of which nothing is run."""
         session = WholeRecording(
             leaves,
-            Observer(leaves, refuses=True),
+            Observer(leaves, True, self._instance is not None),
             self._is_method_of(),
             capture_as_const=self.capture_as_const,
         )

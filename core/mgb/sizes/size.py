@@ -208,7 +208,9 @@ class Size:
     def __abs__(self) -> Any:
         return -self if self < 0 else self
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            return pow(self.fixed(), other, modulus)
         if type(other) is int and 0 < other <= 8 and self.sizes.open:
             return math.prod([self] * other)
         return operator.pow(self.fixed(), other)

@@ -78,6 +78,10 @@ def is_empty(held: Any) -> bool:
 # attributes
 
 
+def _is_field(kind: type, asked: str) -> bool:
+    return asked in getattr(kind, "__dataclass_fields__", ())
+
+
 def attribute(watch: Observer, thing: Any, asked: str) -> None:
     """An attribute is about to be read; what that calls is armed."""
     kind = type(thing)
@@ -92,6 +96,8 @@ def attribute(watch: Observer, thing: Any, asked: str) -> None:
         if asked in own and not watch.is_made(thing):
             watch.found(Attribute(_source(watch, thing), asked), own[asked])
         return None
+    if watch.is_argument(thing) and asked in getattr(thing, "__dict__", {}) and not _is_field(kind, asked):
+        watch.impure(f"reads {asked} of a {kind.__name__} among the arguments, which is none of its elements")
     source = watch.source_of(thing)
     if isinstance(thing, threading.local):
         return _computed(watch, thing, asked, source)

@@ -319,6 +319,8 @@ def _identical(watch: Observer, left: Any, right: Any) -> None:
 
 
 def _identity(watch: Observer, value: Any) -> None:
+    if watch.is_argument(value):
+        watch.impure("asks which object a container among the arguments is")
     source = watch.source_of(value)
     if source is not None and not isinstance(source, Object):
         watch.guard(source, "is", Held(value))

@@ -71,6 +71,8 @@ class Observer:
         The flattened arguments, which whoever skips the body looks at himself.
     refuses : bool
         Raise an error at the first impurity, before it is done.
+    of_instance : bool
+        The function is a method, whose instance is given first and is no argument.
 
     Attributes
     ----------
@@ -80,13 +82,13 @@ class Observer:
         Why the body cannot be skipped whatever holds; empty: it can.
     """
 
-    def __init__(self, leaves: Sequence[Any] = (), refuses: bool = False) -> None:
+    def __init__(self, leaves: Sequence[Any] = (), refuses: bool = False, of_instance: bool = False) -> None:
         self.guards = Guards()
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
-        self.leaves, self._refuses = leaves, refuses
+        self.leaves, self._refuses, self._of_instance = leaves, refuses, of_instance
         self._outer: Observer | None = None
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
         self._found: dict[int, tuple[Source, Any]] = {}
@@ -139,7 +141,24 @@ class Observer:
         result = function(*args, **kwargs)
         WATCHING.observer = self._outer
         HOOKS["end"](self)
+        self._check_result(result)
         return result
+
+    def _check_result(self, result: Any) -> None:
+        """A container from outside is that very object in the result; later calls would make another."""
+        waiting = [result]
+        while waiting:
+            part = waiting.pop()
+            inside = parts_of(part)
+            if inside is not None and not isinstance(part, tuple):
+                if id(part) in self._given or self.known(part) is not None:
+                    return self.impure(f"returns a {type(part).__name__} from outside")
+            waiting += inside or ()
+        return None
+
+    def is_argument(self, thing: Any) -> bool:
+        """Is it a container among the arguments, of which the elements are known?"""
+        return id(thing) in self._given
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
@@ -162,6 +181,7 @@ class Observer:
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
+        args = args[self._of_instance :]
         names = dict(zip(map(id, flatten((args, dict(kwargs)))[0]), names_of(args, kwargs), strict=False))
         for place, leaf in enumerate(self.leaves):
             if not is_plain(leaf):

@@ -168,7 +168,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         return PartialCall(self._note(leaves, args, kwargs), leaves, self._compiler, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
-        observer = Observer(leaves, refuses=True)
+        observer = Observer(leaves, True, self._instance is not None)
         session = PartialRecording(leaves, observer, symbolic_shape=self.symbolic_shape)
         modules = [value for value in leaves if hasattr(value, "forward")]
         session.surround(self._is_method_of())
