@@ -16,6 +16,7 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
+from .scalars import SCALARS, Scalar, known
 from .sizes import Size, fixed
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 
@@ -200,6 +201,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             operands.append(type(a))
         elif type(a) is Size:
             operands.append(int)
+        elif type(a) in SCALARS:
+            operands.append(type(a.value))
         else:
             return _promoted(op, literals(op.name, args, partial(_targets_of, op)))
     key = tuple(operands)
@@ -208,7 +211,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     except KeyError:
         targets = _targets[key] = _wanted(op, operands[1:])
     if not targets:
-        return args if targets is None else _of_one_sign(*[fixed(a) for a in args])
+        return args if targets is None else _of_one_sign(*[known(fixed(a)) for a in args])
     exact = []
     try:
         for a, given, wanted in zip(args, key[1:], targets, strict=True):
@@ -216,13 +219,15 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
                 exact.append(number(op.name, a, wanted, device or devices.default()))
             elif type(a) is Size:
                 exact.append(_followed(op.name, a, wanted, device or devices.default()))
+            elif type(a) in SCALARS:
+                exact.append(_scalar(op.name, a, wanted, device or devices.default()))
             else:
                 exact.append(a if given == wanted else _cast(a, dtype=wanted))
     except ConversionError:
         compares = op.infer(*(Spec((), d) for d in targets)).dtype == dtypes.bool_
         if not compares or targets[0] not in dtypes.INTEGERS:
             raise
-        return _promoted(op, tuple(_compared(fixed(a), targets[0]) for a in args))
+        return _promoted(op, tuple(_compared(known(fixed(a)), targets[0]) for a in args))
     return tuple(exact)
 
 
@@ -232,6 +237,15 @@ def _followed(name: str, size: Size, dtype: np.dtype[Any], device: str) -> Tenso
     if dtype in dtypes.INTEGERS and not np.iinfo(dtype).min <= size <= np.iinfo(dtype).max:
         fixed(size)
     size.sizes.note(made._data, size)
+    return made
+
+
+def _scalar(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
+    """As `number`; the trace that follows `value` makes it anew at each call, and others need it to stay."""
+    made = number(name, value.value, dtype, device)
+    session = ACTIVE.get()
+    if session is None or not session.follows(made, value):
+        value.fixed()
     return made
 
 
@@ -295,8 +309,10 @@ def literals(
             device = device or a._device
         elif type(a) in _WEAK:
             operands.append(type(a))
-        elif type(a) is Size:
-            return literals(name, [fixed(a) for a in args], promote)
+        elif type(a) in SCALARS and promote:
+            operands.append(type(a.value))
+        elif type(a) is Size or type(a) in SCALARS:
+            return literals(name, [known(fixed(a)) for a in args], promote)
         else:
             arrays[place] = array = _array_of(name, a)
             operands.append(dtypes.constructed(array.dtype))

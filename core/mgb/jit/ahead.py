@@ -44,8 +44,8 @@ class AheadOfTime(ABC):
     _skips: bool
 
     @abstractmethod
-    def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
-        """What watches a call with these arguments."""
+    def _observer(self, leaves: list[Any]) -> Observer:
+        """What watches a call with the flattened arguments `leaves`."""
 
     @abstractmethod
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
@@ -90,7 +90,7 @@ class AheadOfTime(ABC):
         leaves, structure = flatten((args, kwargs))
         shapes = shapes_of(args, kwargs)
         with self._lock:
-            observer = self._observer(args, kwargs, leaves) if self._skips else None
+            observer = self._observer(leaves) if self._skips else None
             session = self._noting(leaves, self.capture_as_const, observer)
             record, ends = _recorded(session, self._body_with(args), kwargs)
             variant = Variant(record, self._compiler)

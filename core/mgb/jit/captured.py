@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..tensor import Tensor
-from .record import END, Given, Record, Ref
+from .record import END, End, Given, Record
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
 
@@ -33,7 +33,7 @@ class Captured:
     record: Record
     inputs: tuple[tuple[int, str | None, Spec], ...]
     structure: Structure
-    results: tuple[Ref | Given | None, ...]
+    results: tuple[End, ...]
 
     @classmethod
     def of(
@@ -41,7 +41,7 @@ class Captured:
         args: Any,
         kwargs: Any,
         structure: Structure,
-        results: tuple[Ref | Given | None, ...],
+        results: tuple[End, ...],
         record: Record,
     ) -> Captured:
         """Of a call with these arguments, before it has ended."""
@@ -198,7 +198,7 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
     )
 
 
-def _node(record: Record, ref: Ref | Given | None) -> Node:
+def _node(record: Record, ref: End) -> Node:
     if not isinstance(ref, int):
         got = type(ref.value).__name__ if isinstance(ref, Given) else "None"
         raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .source import Argument, Held, Scope, Source, root, short
+from .source import Argument, Held, Scope, Source, roots, short
 
 #: Types whose values never change and are compared as values.
 PLAIN = frozenset(
@@ -249,6 +249,13 @@ class Guards:
         """One more."""
         self._guards.setdefault(guard.key(), guard)
 
+    def discard(self, guard: Guard) -> None:
+        """One less."""
+        self._guards.pop(guard.key(), None)
+
+    def __contains__(self, guard: Guard) -> bool:
+        return guard.key() in self._guards
+
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards.values())
 
@@ -288,7 +295,7 @@ class Guards:
             return f"g{len(names) - 1}"
 
         lines = self.lines(name)
-        places = sorted({r.place for g in self if isinstance(r := root(g.source), Argument)})
+        places = sorted({r.place for g in self for r in roots(g.source) if isinstance(r, Argument)})
         lines = [f"t{place} = leaves[{place}]" for place in places] + lines + ["return True"]
         body = "\n".join(f"  {line}" for line in lines)
         text = f"def check(leaves):\n try:\n{body}\n except Exception:\n  return False\n"

@@ -143,9 +143,11 @@ class External:
         It is the value of the ``grad`` of `leaf` or `owner`.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
-    converts : np.dtype or None
-        Of an array of NumPy's, which is converted at each call: an argument, or what is found at `path`.
+    converts : np.dtype, type or None
+        Of an array of NumPy's, which is converted at each call: an argument, or what is found at `path`. Or
+        int or float: of a number there.
     path : Source or None
+        Also of a Tensor outside that is looked for at each call.
     made : array or None
         What the body made of data, which is the same again as long as it sees the same.
     """
@@ -167,6 +169,17 @@ class Given:
 
     value: Any
     copied: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Live:
+    """A number in a result, which is read or computed anew at each call: see `numbers`."""
+
+    path: Any
+
+
+#: Where a leaf of a result comes from; None: it is None.
+End = Ref | Given | Live | None
 
 
 @dataclass(slots=True, eq=False)
@@ -274,6 +287,8 @@ class Record:
         The Python numbers among the arguments.
     guards : Guards or None
         What the body was seen to read outside, as it was.
+    follows : frozenset of Source
+        Where numbers, also those among the arguments, need not be as they were unless the guards say so.
     is_unknown : bool
         Did it also read what no guard tells, such as the value of a Tensor?
     sized : SizedRecord or None
@@ -298,6 +313,7 @@ class Record:
     arrangement: Any = None
     numbers: tuple[Any, ...] = ()
     guards: Any = None
+    follows: frozenset[Any] = frozenset()
     is_unknown: bool = False
     sized: Any = None
     lengths: tuple[int, ...] = ()

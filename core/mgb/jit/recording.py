@@ -14,8 +14,10 @@ from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
+from ..scalars import Scalar, all_known, known
 from ..sizes import Size, fixed, plain
 from ..tensor import CONSTANT, Tensor, place, run_in, wrap
+from .arguments import numbers_in
 from .belongings import OptimizerGuard
 from .environment import Observer
 from .observing import Observing
@@ -83,13 +85,14 @@ class Recording(Observing):
         observer: Observer | None = None,
     ) -> None:
         super().__init__(leaves)
-        self.leaves = leaves
+        self.leaves, self.record.numbers = leaves, numbers_in(leaves)
+        self.record.follows = observer.follows if observer is not None else frozenset()
         self._followed: Followed | None = None
         self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
         self._capture_as_const, self.observer = capture_as_const, observer
         self._undone = self._saw_outside = False
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
-        self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
+        self._numbers: dict[tuple[Any, ...], int] = {}  # of two Tensors of one array, one may change
         self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
         self._converted: dict[
             int, tuple[int | Source, Any, Any]
@@ -115,6 +118,7 @@ class Recording(Observing):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
+        params = all_known(params) if self.observer is not None and self.observer.numbers else params
         spec = self.record.step(op, self._refs(op, inputs), params).spec
         if self._symbolic:
             out = place(self, index, spec)
@@ -183,6 +187,8 @@ class Recording(Observing):
 
     def seen(self, tensor: Tensor) -> None:
         fixed(self._size_of(tensor))
+        if (converted := self._converted.get(id(tensor._data))) is not None:
+            known(converted[2])
         if tensor._index != CONSTANT and id(tensor._data) not in self._made:
             self._saw_outside = True
             self.must_run("reads the value of a Tensor")
@@ -198,6 +204,12 @@ class Recording(Observing):
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         self._origins[id(tensor._data)] = source
+
+    def follows(self, tensor: Tensor, number: Scalar) -> bool:
+        if self.observer is None or number.follower is not self.observer.numbers:
+            return False
+        self._converted[id(tensor._data)] = number.path, tensor._data, number
+        return True
 
     def entered(self, module: Any) -> None:
         if isinstance(module, GradManager | Optimizer):
@@ -309,6 +321,8 @@ class Recording(Observing):
         for leaf in leaves:
             if isinstance(leaf, Tensor) and self.is_own(leaf) and id(leaf) not in given:
                 new[id(leaf)] = wrap(leaf._data, leaf._device)
+            elif isinstance(leaf, Scalar):
+                new[id(leaf)] = leaf.value
         return structure.build(iter([new.get(id(leaf), leaf) for leaf in leaves]))
 
     def check_skippable(self) -> None:
@@ -405,17 +419,19 @@ class Recording(Observing):
     def _converted_ref(self, tensor: Tensor) -> Ref:
         """Where the value of a Tensor or constant comes from that was made of an array outside."""
         place, array, data = self._converted[id(tensor._data)]
-        number = self._numbers.get((hash(place), id(array)))
+        is_number = isinstance(data, Scalar)
+        key = (place, array.dtype, tensor._device) if is_number else (hash(place), id(array))
+        number = self._numbers.get(key)
         if number is None:
             line = caller()
             leaf, path = (place, None) if isinstance(place, int) else (None, place)
             external = External(
                 input_node(self._spec_outside(array, tensor._device, leaf), line), leaf, source=line
             )
-            external.converts, external.path = data.dtype, path
+            external.converts, external.path = type(data.value) if is_number else data.dtype, path
             self.record.externals.append(external)
             self.fed.append(array)
-            number = self._numbers[hash(place), id(array)] = len(self.fed) - 1
+            number = self._numbers[key] = len(self.fed) - 1
         return external_ref(number)
 
     def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:

@@ -6,14 +6,16 @@ from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
+from ..scalars import SCALARS
+from ..scalars import plain as plain_number
 from ..sizes import Size, fixed, plain
 from ..tensor import Tensor
-from .record import Given, Literal, Ref
+from .record import End, Literal, Live
 from .recording import Recording
 from .tree import Structure, flatten
 
 #: How the result of a call is nested, and where each of its leaves comes from.
-Ends = tuple[Structure, tuple[Ref | Given | None, ...]]
+Ends = tuple[Structure, tuple[End, ...]]
 
 
 def results_of(result: Any, session: Recording) -> Ends:
@@ -31,16 +33,24 @@ def results_of(result: Any, session: Recording) -> Ends:
 
 
 def with_numbers(result: Any, decide: bool) -> Any:
-    """The result of a body with plain numbers for lengths that are followed; may they `decide` what it is?"""
+    """The result of a body with plain numbers for lengths that are followed; may they `decide` what it is?
+
+    Other numbers that are followed stand for themselves then, and are plain ones otherwise.
+    """
     leaves, structure = flatten(result)
-    if not any(type(leaf) is Size for leaf in leaves):
+    kinds = set(map(type, leaves))
+    if not decide and not kinds.isdisjoint(SCALARS):
+        return structure.build(plain_number(plain(leaf)) for leaf in leaves)
+    if Size not in kinds:
         return result
     return structure.build(map(fixed if decide else plain, leaves))
 
 
-def _ref_of(leaf: Any, session: Recording) -> Ref | Given | None:
+def _ref_of(leaf: Any, session: Recording) -> End:
     if leaf is None:
         return None
+    if type(leaf) in SCALARS:
+        return Live(leaf.path)
     if isinstance(leaf, Tensor):
         ref = session.ref(leaf)
         if not isinstance(ref, Literal):

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from inspect import unwrap
 from keyword import iskeyword
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any, Protocol
@@ -19,6 +20,12 @@ class Scope(Protocol):
 
     def local(self, source: Source) -> str:
         """A variable of it that holds what is found at `source`."""
+
+
+def place_of(function: Callable[..., Any]) -> tuple[str, int]:
+    """The file and the line where a function begins."""
+    code = getattr(unwrap(function), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code is not None else ("?", 0)
 
 
 def is_static(value: Any) -> bool:
@@ -270,11 +277,13 @@ def member(value: Any, name: str) -> Any:
     return type.__getattribute__(value, "__dict__")[name]
 
 
-def root(source: Source) -> Source:
-    """Where its path starts."""
-    while isinstance(source, (Attribute, Item, Result)):
-        source = source.of
-    return source
+def roots(source: Source) -> Iterator[Source]:
+    """Where its path starts; there are several of what is computed of several."""
+    of = getattr(source, "of", ())
+    if not of:
+        yield source
+    for part in of if isinstance(of, tuple) else (of,):
+        yield from roots(part)
 
 
 def _inner(source: Source) -> str:

@@ -15,7 +15,7 @@ from ..ir import Graph
 from ..tensor import ACTIVE, Tensor, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
+from .arguments import check_tensors, key_of, names_of, numbers_in, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
 from .captured import Captured
@@ -31,13 +31,12 @@ from .record import Record
 from .recording import Recording
 from .replay import Replay
 from .results import results_of, with_numbers
+from .source import Source, place_of
+from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
 from .variants import most_like
-
-#: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
-_STATES = 8
 
 
 class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
@@ -163,8 +162,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._history = History() if profiling else None
         self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
-        self._calls: Kept[list[CompiledCall]] = Kept()  # the newest first
-        self._followed: Kept[list[CompiledCall]] = Kept()  # those to be resized, the newest first
+        self._calls = Specializations()
         self._impure: Kept[Impure] = Kept()
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
@@ -287,10 +285,10 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         with self._lock:
             result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
             if result is MISS:
-                result = self._resized(key, leaves)
+                result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
-                session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
+                session = self._recording(leaves, structure, self._observer_after(key, leaves, reason))
                 recorded = session.watch_over(self._record_observed, session, args, kwargs)
                 self._keep(key, leaves, shapes_of(args, kwargs), recorded)
                 if reason is not None:
@@ -300,7 +298,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """The result by what was recorded for `key`, or `MISS`."""
-        for call in self._calls.get(key) or ():
+        for call in self._calls.of(key):
             result = call.run(leaves)
             if result is not MISS:
                 if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
@@ -313,39 +311,25 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             return result
         return MISS
 
-    def _resized(self, key: tuple[Any, ...], leaves: list[Any]) -> Any:
-        """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
-        for known in self._followed.get(form_of(key)) or ():
-            call = known.resized(leaves)
-            result = MISS if call is None else call.run(leaves)
-            if result is not MISS:
-                calls = [call, *(self._calls.get(key) or ())]
-                self._calls.keep(key, calls[:_STATES], leaves, most_like(known.variant))
-                return result
-        return MISS
-
     def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         """Keep what was recorded, for calls like it."""
-        call, most, pattern = recorded.call, most_like(recorded.variant), pattern_of(key)
-        if call is not None:
-            self._calls.keep(key, [call, *(self._calls.get(key) or ())][:_STATES], leaves, most)
-            if call.variant.sized is not None:
-                form = form_of(key)
-                self._followed.keep(form, [call, *(self._followed.get(form) or ())][:_STATES], leaves, most)
+        if recorded.call is not None:
+            self._calls.keep(key, recorded.call, leaves)
             return
+        pattern = pattern_of(key)
         impure = self._impure.get(pattern) or Impure(leaves)
         impure.families.keep(shapes, recorded.variant)
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
-        self._impure.keep(pattern, impure, leaves, most)
+        self._impure.keep(pattern, impure, leaves, most_like(recorded.variant))
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call serves arguments with `key`; None if there is none yet."""
         names = names_of(args, kwargs)
-        alike = self._calls.get(key)
+        alike = self._calls.of(key)
         if alike:
             return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
-        known = list(self._calls)
+        known = self._calls.keys()
         return reasons.of_keys(self.__name__, known, key, names) if known else None
 
     # recording
@@ -360,14 +344,23 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         )
         self._statistics.body_runs += 1
         session.is_call = True
-        session.record.arrangement, session.record.numbers = arrangement, numbers_in(leaves)
+        session.record.arrangement = arrangement
         if not self.symbolic_shape and not self.capture_as_const:
             session.follow(leaves)
         session.surround(self._is_method_of())
         return session
 
-    def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
-        return Observer(leaves, self.run_body is False, self._instance is not None)
+    def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
+        return Observer(leaves, self.run_body is False, self._instance is not None, follows)
+
+    def _observer_after(self, key: tuple[Any, ...], leaves: list[Any], reason: str | None) -> Observer:
+        """What watches a call that nothing serves, for the `reason`."""
+        follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
+        observer = self._observer(leaves, follows)
+        may_run = reason is not None and self.run_body is None
+        if may_run and self._calls.is_ever_new(key, self._statistics.calls):
+            observer.impure(f"finds what is new at each call: {reason}", place=place_of(self.__wrapped__))
+        return observer
 
     def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Run the body, which will run at later calls as well."""
@@ -426,7 +419,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         """Every recorded variant, oldest first."""
         families = [*self._families.values(), *(impure.families for impure in self._impure.values())]
         matched = [variant for family in families for variant in family]
-        return matched + [c.variant for calls in self._calls.values() for c in reversed(calls)]
+        return matched + [call.variant for call in self._calls]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""

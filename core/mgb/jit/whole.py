@@ -30,8 +30,9 @@ from .captured import Captured
 from .environment import Observer
 from .guard import MISS
 from .guards import Constants
-from .record import External, Given, Literal, Ref
+from .record import End, External, Literal, Ref
 from .results import results_of
+from .source import Source
 from .trace import trace
 from .tree import Structure, flatten
 from .unrun import UnrunRecording
@@ -247,7 +248,7 @@ class xla_trace(trace):
     def _record_call(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """Record a call, compile it if no other did the same, say why, and run it."""
         reason = self._reason_of(key, leaves, args, kwargs)
-        call = self._noted_call(args, kwargs, leaves)
+        call = self._noted_call(args, kwargs, leaves, self._calls.follows(key, leaves))
         if call.variant.record.changes is None:
             self._keep(key, leaves, shapes_of(args, kwargs), Recorded(None, call.variant, call))
         result = call.run(leaves)
@@ -270,8 +271,10 @@ class xla_trace(trace):
     def _belongings(self, leaves: Sequence[Any]) -> Belongings:
         return Belongings(leaves, self._is_method_of())
 
-    def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> WholeCall:
-        variant, structure, refs = self._noted(args, kwargs, leaves)
+    def _noted_call(
+        self, args: Any, kwargs: Any, leaves: list[Any], follows: frozenset[Source] = frozenset()
+    ) -> WholeCall:
+        variant, structure, refs = self._noted(args, kwargs, leaves, follows)
         call = WholeCall(variant, leaves, structure, refs)
         call.guards = self._belongings(leaves).guards()
         self._statistics.body_runs += 1
@@ -280,12 +283,12 @@ class xla_trace(trace):
         return call
 
     def _noted(
-        self, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> tuple[Variant, Structure, tuple[Ref | Given | None, ...]]:
+        self, args: Any, kwargs: Any, leaves: list[Any], follows: frozenset[Source] = frozenset()
+    ) -> tuple[Variant, Structure, tuple[End, ...]]:
         """One call, of which nothing is run."""
         session = WholeRecording(
             leaves,
-            Observer(leaves, True, self._instance is not None),
+            Observer(leaves, True, self._instance is not None, follows),
             self._is_method_of(),
             capture_as_const=self.capture_as_const,
         )
@@ -305,7 +308,7 @@ class xla_trace(trace):
         return record, structure, refs
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
-        newest: Any = next(iter(self._calls.get(key) or ()), None)
+        newest: Any = next(iter(self._calls.of(key)), None)
         reason = newest.changed() if newest is not None else None
         return reason or super()._reason_of(key, leaves, args, kwargs)
 

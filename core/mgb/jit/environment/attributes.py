@@ -64,6 +64,8 @@ def cell(watch: Observer, code: Any, asked: str) -> None:
                 watch.guard(Result(is_empty, Object(Held(held))), "same", True)
             else:
                 watch.found(Cell(Held(held), asked), held.cell_contents)
+    if len(watch.closures(code)) != 1:
+        watch.latest_number = None  # perhaps that of another
 
 
 def is_empty(held: Any) -> bool:

@@ -8,22 +8,24 @@ import functools
 import operator
 import sys
 from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from ... import device, random
 from ...errors import ImpureBodyError
+from ...scalars import known as fixed
 from ...sizes import Size
 from ...tensor import Tensor
+from .. import numbers
 from ..guard import PLAIN, is_plain
 from ..source import Attribute, Held, Item, Object
 from . import attributes, calls, known, reads
 from .observer import HOOKS, WATCHING, Observer
 
 #: Types of values of which there is nothing to know.
-_QUIET = frozenset({*PLAIN, Tensor, Size})
+_QUIET = frozenset({*PLAIN, Tensor, *known.FOLLOWED})
 
 
 def _see(do: Callable[..., Any], *args: Any) -> Any:
@@ -83,12 +85,35 @@ def calls_next(observer: Observer, function: Any, args: list[Any]) -> None:
 
 def name(asked: str) -> None:
     """A global is read next."""
-    _see(attributes.name, asked, sys._getframe(1))
+    _see(_reading, attributes.name, asked, asked, sys._getframe(1))
 
 
 def cell(code: CodeType, asked: str) -> None:
     """A variable of a function around the one of `code` is read next."""
-    _see(attributes.cell, code, asked)
+    _see(_reading, attributes.cell, asked, code, asked)
+
+
+def _reading(watch: Observer, read: Callable[..., Any], asked: Any, *args: Any) -> None:
+    """What is read next may be a number that is followed: see `number`."""
+    watch.latest_number = None
+    read(watch, *args)
+    watch.expect_number(asked)
+
+
+def number(value: Any) -> Any:
+    """What was just read; what stands for it, if it is a number that is followed."""
+    observer = WATCHING.observer
+    if observer is None or observer.latest_number is None or observer.busy:
+        return value
+    return observer.number(value)
+
+
+def stored(value: Any) -> Any:
+    """It is stored next, where it may stay: no number in it is followed any more."""
+    observer = WATCHING.observer
+    if observer is None or not observer.numbers or observer.busy:
+        return value
+    return numbers.all_fixed(value)
 
 
 def wrote(asked: str) -> None:
@@ -132,7 +157,7 @@ def made(value: Any) -> Any:
 def attribute(thing: Any, asked: str) -> Any:
     """An attribute of this is read next."""
     if type(thing) not in _QUIET:
-        _see(attributes.attribute, thing, asked)
+        _see(_reading, attributes.attribute, asked, thing, asked)
     return thing
 
 
@@ -160,11 +185,12 @@ def _store_attribute(watch: Observer, thing: Any, asked: str) -> None:
 
 def item(thing: Any, key: Any) -> Any:
     """``thing[key]``"""
-    _see(reads.item, thing, key)
+    key = stored(key)
+    _see(_reading, reads.item, key, thing, key)
     value = thing[key]
     if type(value) not in _QUIET:
         _see(_got, thing, key, value)
-    return value
+    return number(value)
 
 
 def _got(watch: Observer, thing: Any, key: Any, value: Any) -> None:
@@ -216,6 +242,7 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
     """``thing += value`` and such; gives what it is bound to."""
     if type(thing) not in _QUIET:
         _see(_augmented, thing, operation)
+        value = stored(value) if isinstance(thing, _CHANGED) else value
     return made(getattr(operator, operation)(thing, value))
 
 
@@ -224,7 +251,7 @@ def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> An
     result = augmented(operation, thing, value)
     if result is not thing:
         wrote(asked)
-    return result
+    return stored(result)
 
 
 #: What `+=` and such change in place.
@@ -303,6 +330,7 @@ def identity(value: Any) -> Any:
 
 def identical(left: Any, right: Any) -> bool:
     """``left is right``"""
+    left, right = fixed(left), fixed(right)
     _see(_identical, left, right)
     return left is right
 
@@ -340,6 +368,7 @@ def compared(value: Any) -> Any:
 
 def formatted(value: Any) -> Any:
     """A text is made of this next."""
+    value = fixed(value)
     if type(value) not in PLAIN:
         _see(_formatted, value)
     return value
@@ -393,14 +422,53 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return functools.partial(function, *args, **kwargs)
     frame = id(sys._getframe(1))
     observer.pending.pop(frame, None)
+    if observer.numbers:
+        computed = numbers.computed_by(function, args, kwargs)
+        if computed is not None:
+            return computed
+        if not _takes_followed(observer, function):
+            args, kwargs = numbers.all_fixed(args), numbers.all_fixed(kwargs)
     if _is_plain_class(function):
         made = _see(_construct, function, args, kwargs, frame)
         if made is not None:
             return made
+    observer.latest_number = None
     then = _see(calls.called, function, list(args), kwargs)
+    observer.expect_number(_asked_by(function, args))
     if then is not None:
         observer.pending[frame] = then
     return functools.partial(function, *args, **kwargs)
+
+
+def _asked_by(function: Any, args: Any) -> Any:
+    """The attribute or key that a call reads, which does nothing else; MISSING: it does."""
+    if function is getattr and len(args) > 1:
+        return args[1]
+    is_get = type(function) is BuiltinFunctionType and isinstance(function.__self__, dict)
+    return args[0] if is_get and function.__name__ in ("get", "__getitem__") and args else known.MISSING
+
+
+#: Functions in C that ask numbers to compute, as operators do.
+_BY_PROTOCOL = frozenset({abs, round, divmod, sum, min, max, isinstance})
+
+
+def _takes_followed(watch: Observer, function: Any) -> bool:
+    """Does it ask a number for what it wants of it, and keeps none? Others are given plain ones."""
+    if isinstance(function, MethodType):
+        return _takes_followed(watch, function.__func__)
+    if isinstance(function, FunctionType):
+        return not known.is_trusted(function.__code__) or known.is_elementwise(function)
+    if isinstance(function, BuiltinFunctionType):
+        fills = watch.is_made(function.__self__) and function.__name__ in _FILLING
+        return fills or function in _BY_PROTOCOL
+    if isinstance(function, type):
+        return _is_plain_class(function)
+    caller = known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
+    return isinstance(caller, FunctionType) and not known.is_trusted(caller.__code__)
+
+
+#: What puts something into a container that was made here.
+_FILLING = frozenset({"append", "insert", "extend", "setdefault", "update", "appendleft"})
 
 
 def called(value: Any) -> Any:
@@ -412,7 +480,7 @@ def called(value: Any) -> Any:
             return then.finish(value)
         if (then is not None and type(value) not in _QUIET) or (then is not None and is_plain(value)):
             _see(lambda watch: then(value))
-    return int if value is Size else value  # as everything that is asked of a length says
+    return int if value is Size else number(value)  # as everything that is asked of a length says
 
 
 def _is_plain_class(function: Any) -> bool:
@@ -490,6 +558,7 @@ def base(value: Any) -> Any:
 
 def matched(value: Any, *names: str) -> Any:
     """Patterns look at this next, and at these attributes."""
+    value = stored(value)
     if type(value) not in _QUIET:
         _see(_matched, value, names)
     return value
@@ -532,6 +601,8 @@ def _dotted(watch: Observer, path: str, frame: Any) -> None:
 _HOOKS = (
     name,
     cell,
+    number,
+    stored,
     wrote,
     imports,
     made,

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...module import Module
+from ...scalars import SCALARS
 from ...sizes import Size
 
 _MGB = str(Path(__file__).parents[2])
@@ -155,15 +156,29 @@ def is_pure_library(kind: type) -> bool:
     return (kind.__module__ or "").partition(".")[0] in (*_PURE_LIBRARY, *DENIED_LIBRARY)
 
 
+#: Parts of mgb whose functions take numbers as operands of ops.
+_ELEMENTWISE = frozenset(
+    {"mgb.functional.elemwise", "mgb.ops.operators", "mgb.ops.elementwise", "mgb.ops.primitives"}
+)
+
+
+def is_elementwise(function: Any) -> bool:
+    """Is it a function of mgb that only computes with its operands?"""
+    return function.__module__ in _ELEMENTWISE
+
+
 def is_module(value: Any) -> bool:
     """Is it a Module? `isinstance` asks an abstract class, in Python."""
     return Module in type(value).__mro__
 
 
 def is_heap(kind: type) -> bool:
-    """Was the class made by Python code, and may be changed? A `Size` is a number like any other."""
-    return kind is not Size and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
+    """Was the class made by Python code, and may be changed? What is followed is a number like any other."""
+    return kind not in FOLLOWED and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
 
+
+#: What stands for a number.
+FOLLOWED = frozenset({Size, *SCALARS})
 
 #: What holds others, and is read by elements.
 CONTAINERS: tuple[type, ...] = (
@@ -182,7 +197,7 @@ CONTAINERS: tuple[type, ...] = (
 #: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
-    Size,
+    *FOLLOWED,
     tuple,
     frozenset,
     types.MethodType,

@@ -20,7 +20,8 @@ from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guard, Guards, is_plain
-from ..source import Argument, Held, Object, Source
+from ..numbers import Numbers
+from ..source import Argument, Held, Item, Object, Source
 from ..tree import flatten, parts_of
 from . import arming
 from .instrument import codes_in, instrumented
@@ -73,17 +74,30 @@ class Observer:
         Raise an error at the first impurity, before it is done.
     of_instance : bool
         The function is a method, whose instance is given first and is no argument.
+    follows : frozenset of Source, optional
+        Where numbers are followed, because they are others from call to call; the function is recorded for
+        any number among the arguments then.
 
     Attributes
     ----------
+    numbers : Numbers
+        Those that are followed.
     guards : Guards
         What has to be as it was.
     impurities : list of Impurity
         Why the body cannot be skipped whatever holds; empty: it can.
     """
 
-    def __init__(self, leaves: Sequence[Any] = (), refuses: bool = False, of_instance: bool = False) -> None:
+    def __init__(
+        self,
+        leaves: Sequence[Any] = (),
+        refuses: bool = False,
+        of_instance: bool = False,
+        follows: frozenset[Source] = frozenset(),
+    ) -> None:
         self.guards = Guards()
+        self.numbers, self.follows = Numbers(self.guards), follows
+        self.latest_number: tuple[Guard, bool] | None = None  # read last, and was it known before?
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
@@ -138,6 +152,7 @@ class Observer:
         if trouble:
             self.impure(f"its calls cannot be watched: {trouble}")
         WATCHING.observer = self
+        args, kwargs = self._with_numbers(args, kwargs)
         result = function(*args, **kwargs)
         WATCHING.observer = self._outer
         HOOKS["end"](self)
@@ -166,6 +181,7 @@ class Observer:
         self._net.forget()
 
     def _release(self) -> None:
+        self.numbers.open = False
         self._net.gather()
         WATCHING.observer = self._outer
         for thing in [*self._armed.values()]:
@@ -193,6 +209,50 @@ class Observer:
             if inside is not None and id(part) not in self._given:
                 self._given.add(id(part))
                 waiting += inside
+
+    # numbers
+
+    def _with_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The arguments with what stands for those numbers among them that are followed; others stay."""
+        if not self.follows:
+            return args, kwargs
+        instance, args = args[: self._of_instance], args[self._of_instance :]
+        words, leaves = names_of(args, kwargs), iter(range(len(self.leaves)))
+        given = []
+        for value in (*args, *kwargs.values()):
+            places = [next(leaves) for _ in flatten(value)[0]]
+            for place in places:
+                value = self._number_among(value, Argument(place, words[place]), self.leaves[place])
+            given.append(value)
+        count = len(args)
+        return (*instance, *given[:count]), dict(zip(kwargs, given[count:]))
+
+    def _number_among(self, value: Any, source: Argument, leaf: Any) -> Any:
+        """`value`, an argument, or what stands for it, if it is the number `leaf` itself."""
+        if type(leaf) not in (int, float):
+            return value
+        if source in self.follows and value is leaf:
+            return self.numbers.at(source, leaf)
+        self.guard(source, "same", leaf)
+        return value
+
+    def expect_number(self, asked: Any) -> None:
+        """What is read next is the variable, attribute or element `asked`: see `number`."""
+        if self.latest_number is not None:
+            source = self.latest_number[0].source
+            name = source.key if isinstance(source, Item) else getattr(source, "name", None)
+            if type(name) is not type(asked) or name != asked:
+                self.latest_number = None
+
+    def number(self, value: Any) -> Any:
+        """What was just read; what stands for it, if it is a number that is followed."""
+        latest, self.latest_number = self.latest_number, None
+        if latest is None or latest[0].value is not value:
+            return value
+        guard, was_known = latest
+        if not was_known:
+            self.guards.discard(guard)
+        return self.numbers.at(guard.source, value)
 
     # what is where
 
@@ -242,7 +302,10 @@ class Observer:
         """`value` was read at `source`; without one, in something that was made here."""
         if is_plain(value):
             if source is not None:
-                self.guard(source, "same", value)
+                guard = Guard(source, "same", value)
+                if source in self.follows and type(value) in (int, float):
+                    self.latest_number = guard, guard in self.guards
+                self.guards.add(guard)
             return
         known = self.known(value)
         if source is None:

@@ -13,7 +13,7 @@ from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
 from ..environment import Observer
-from ..record import END, Entry, External, Given, Literal, Record, Ref, external_ref
+from ..record import END, End, Entry, External, Literal, Record, Ref, external_ref
 from ..results import results_of
 from ..tree import Structure, flatten
 from ..unrun import UnrunRecording
@@ -118,7 +118,7 @@ class Noted:
 
     record: Record
     structure: Structure
-    results: tuple[Ref | Given | None, ...]
+    results: tuple[End, ...]
     holders: tuple[Holder, ...]
     pattern: tuple[int | None, ...]
     ends: tuple[int | Holder, ...]
@@ -204,7 +204,7 @@ class _Results:
         For each node of the tape the ref of its gradient.
     """
 
-    refs: tuple[Ref | Given | None, ...]
+    refs: tuple[End, ...]
     tape: Tape | None
     ends: tuple[int | Holder, ...]
     arriving: tuple[int, ...]
