@@ -103,6 +103,10 @@ class Numbers:
             self._guards.add(Guard(source, "type", Held(type(value))))
         return self._of(source, value)
 
+    def sources(self) -> Iterator[Source]:
+        """Where the numbers are found that are not computed."""
+        return (source for source in self._made if not isinstance(source, Computed))
+
     def computed(self, function: Callable[..., Any], given: tuple[Any, ...], value: Any) -> Any:
         source = Computed(function, self._parts(given))
         if function in _OF_ANY_TYPE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -334,9 +334,17 @@ class Record:
             is_unknown=self.is_unknown,
         )
 
-    def note(self, modules: Sequence[Any], before: Iterable[State]) -> None:
-        """Note `modules` as they are now, after the body, which found them as `before` says."""
+    def note(
+        self, modules: Sequence[Any], before: Iterable[State], free: Collection[tuple[int, str]] = ()
+    ) -> None:
+        """Note `modules` as they are now, after the body, which found them as `before` says.
+
+        The attributes `free`, each with the id of its module, may change.
+        """
         self.modules = [(module, decisive(module)) for module in modules]
+        for module, attributes in self.modules:
+            for name in [name for name in attributes if (id(module), name) in free]:
+                del attributes[name]
         self.contents = [contents for module in modules for contents in contents_of(module)]
         self.changes = next((words for state in before if (words := state.change()) is not None), None)
 

@@ -276,7 +276,8 @@ class Recording(Observing):
         self.record.trainers = trainers
         optimizers = [o for r in self._trainers.values() if isinstance(o := r(), Optimizer)]
         self.record.optimizers = list(map(OptimizerGuard, optimizers))
-        self.record.note(list(self._modules.values()), self._states)
+        free = self.observer.followed_attributes() if self.observer is not None else ()
+        self.record.note(list(self._modules.values()), self._states, free)
         self._cut(END, tuple(sorted({t._index for t in alive})))
         if self._followed is not None:
             self.spec_of = None

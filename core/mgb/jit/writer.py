@@ -11,8 +11,10 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 
 from .. import device as devices
+from .. import dtypes
 from ..device import is_gpu, of_array
 from ..executor import Program
 from ..ir import Spec
@@ -227,7 +229,7 @@ class Writer:
         array = f"t{external.leaf}"
         if isinstance(external.converts, type):
             lines, value = reader(external.path, self._name)
-            made = f"{self._name(array_of_number)}({value}, {self._name(spec.dtype)})"
+            made = self._number(value, spec.dtype)
             made = f"place({made}, {spec.device!r})" if is_gpu(spec.device) else made
             self._lines += [*lines, f"x{number} = {made}"]
             return
@@ -241,6 +243,15 @@ class Writer:
             f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(spec.dtype)}, False)"
         )
         self._lines.append(f"x{number} = place({as_dtype}, {spec.device!r})")
+
+    def _number(self, value: str, dtype: np.dtype[Any]) -> str:
+        """A Python number as an array; that one may become infinite is said only where it is so large."""
+        name = self._name(dtype)
+        large = f"{self._name(array_of_number)}({value}, {name})"
+        if dtype not in dtypes.FLOATS:
+            return large
+        limit = repr(float(finfo(dtype).max))  # type: ignore[no-untyped-call]
+        return f"{self._name(np.array)}({value}, {name}) if -{limit} < {value} < {limit} else {large}"
 
     def _is_bare(self, number: int) -> bool:
         """Has no variable its array? A variable is a holder, and then it is not updated in place."""

@@ -17,11 +17,12 @@ import numpy as np
 
 from ...autodiff.grad_manager import GradManager
 from ...errors import ImpureBodyError
+from ...module import Module
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guard, Guards, is_plain
 from ..numbers import Numbers
-from ..source import Argument, Held, Item, Object, Source
+from ..source import Argument, Attribute, Held, Item, Object, Source
 from ..tree import flatten, parts_of
 from . import arming
 from .instrument import codes_in, instrumented
@@ -235,6 +236,15 @@ class Observer:
             return self.numbers.at(source, leaf)
         self.guard(source, "same", leaf)
         return value
+
+    def followed_attributes(self) -> set[tuple[int, str]]:
+        """Numbers that Modules hold, as the id of one and a name: those that no code of mgb reads."""
+        found = set()
+        for source in self.numbers.sources():
+            owner = source.of.read(self.leaves) if isinstance(source, Attribute) else None
+            if is_module(owner) and not any(map(is_library, _modules_of(type(owner)))):
+                found.add((id(owner), source.name))
+        return found
 
     def expect_number(self, asked: Any) -> None:
         """What is read next is the variable, attribute or element `asked`: see `number`."""
@@ -465,6 +475,11 @@ class Observer:
         why = self._unwatched.get(id(code), "nothing told that it would be called")
         self.impure(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)
         return False
+
+
+def _modules_of(kind: type) -> Iterator[str]:
+    """Where the classes are from that a class of Modules is made of."""
+    return (base.__module__ for base in kind.__mro__[: kind.__mro__.index(Module)])
 
 
 def _is_called_by_trusted(frame: FrameType | None) -> bool:
