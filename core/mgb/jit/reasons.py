@@ -54,11 +54,14 @@ class Difference:
         The step, as recorded, and the parameters that came.
     externals : tuple of (External, Spec)
         The inputs of other shapes, as recorded and as they came; when there are none, parameters differ.
+    numbers : sequence of pairs
+        The numbers among the operands, as recorded and as they came, if these differ.
     """
 
     entry: Entry
     params: Mapping[str, Any]
     externals: tuple[tuple[External, Spec], ...]
+    numbers: Sequence[tuple[Any, Any]] = ()
 
 
 def of_difference(name: str, difference: Difference) -> str:
@@ -72,6 +75,10 @@ def of_difference(name: str, difference: Difference) -> str:
             [f"{external.node.spec.shape}"],
         )
     entry, params = difference.entry, difference.params
+    for was, now in difference.numbers:
+        return (
+            f"{entry.op.name} at {entry.source} has the number {now}, recorded was {was}; it is an input now"
+        )
     changed = next(key for key, value in params.items() if entry.params.get(key) != value)
     was = entry.params.get(changed)
     return f"{entry.op.name} at {entry.source} has {changed} = {params[changed]}, recorded were {was}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .arguments import form_of, numbers_in, places_of_numbers, without_numbers
@@ -16,12 +16,14 @@ from .variants import most_like
 STATES = 8
 
 #: So many for arguments that differ in numbers alone.
-_NUMBERS = 32
+_NUMBERS = 16
 
 #: Calls between two that nothing serves, if each finds other things than all before.
 _BETWEEN = 8
 
 Key = tuple[Any, ...]
+#: Of leaves, in order.
+Places = tuple[int, ...]
 
 
 class Specializations:
@@ -34,29 +36,30 @@ class Specializations:
 
     def __init__(self) -> None:
         self._calls: Kept[list[Any]] = Kept()  # the newest first
-        self._of_any_number: Kept[list[Any]] = Kept()  # by keys without numbers
+        self._free: Kept[list[Places]] = Kept()  # by keys without numbers: which places may have any number
         self._newest: Kept[Any] = Kept()  # likewise
         self._resizable: Kept[list[Any]] = Kept()  # by forms
-        self._missed: dict[Key, tuple[int, int]] = {}  # likewise: how often in a row, and when that was
+        self._missed: dict[Key, tuple[int, int]] = {}  # by keys: how often in a row, and when that was
 
     def __len__(self) -> int:
-        return len(self._calls) + len(self._of_any_number)
+        return len(self._calls)
 
-    def __iter__(self) -> Any:
-        """The calls, the oldest first, and those for any number last."""
-        for calls in (*self._calls.values(), *self._of_any_number.values()):
+    def __iter__(self) -> Iterator[Any]:
+        """The calls, the oldest first."""
+        for calls in self._calls.values():
             yield from reversed(calls)
 
     def keys(self) -> list[Key]:
-        """Those of arguments that calls were recorded for."""
+        """Those that calls are kept by."""
         return list(self._calls)
 
     def of(self, key: Key) -> list[Any]:
         """The calls that may serve arguments with `key`."""
         calls = self._calls.get(key) or []
-        if not len(self._of_any_number):
+        if not len(self._free):
             return calls
-        return [*calls, *(self._of_any_number.get(without_numbers(key)) or ())]
+        found = self._free.get(without_numbers(key)) or ()
+        return [*calls, *(call for free in found for call in self._calls.get(_freed(key, free)) or ())]
 
     def newest(self, key: Key) -> Any:
         """The latest call for arguments with `key`, but for numbers; None: there is none."""
@@ -65,32 +68,37 @@ class Specializations:
     def resized(self, key: Key, leaves: Sequence[Any], run: Callable[[Any], Any]) -> Any:
         """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
         form = form_of(key)
-        for known in (*self._resizable_of(form), *self._resizable_of(without_numbers(form))):
-            call = known.resized(leaves)
-            result = MISS if call is None else run(call)
-            if result is not MISS:
-                self._add(key, call, leaves)
-                return result
+        found = self._free.get(without_numbers(form)) or ()
+        for place in dict.fromkeys((form, *(_freed(form, free) for free in found))):
+            for known in self._resizable.get(place) or ():
+                call = known.resized(leaves)
+                result = MISS if call is None else run(call)
+                if result is not MISS:
+                    self._add(key, call, leaves)
+                    return result
         return MISS
-
-    def _resizable_of(self, form: Key) -> list[Any]:
-        return self._resizable.get(form) or []
 
     def keep(self, key: Key, call: Any, leaves: Sequence[Any]) -> None:
         """Keep a call that was recorded for `leaves`, arguments with `key`."""
-        form = form_of(self._add(key, call, leaves))
+        form, most = form_of(self._add(key, call, leaves)), most_like(call.variant)
         if call.variant.sized is not None:
-            calls = [call, *self._resizable_of(form)][:STATES]
-            self._resizable.keep(form, calls, leaves, most_like(call.variant))
+            self._resizable.keep(form, [call, *(self._resizable.get(form) or ())][:STATES], leaves, most)
 
     def _add(self, key: Key, call: Any, leaves: Sequence[Any]) -> Key:
-        most, record = most_like(call.variant), call.variant.outline
-        calls, loose = self._calls, without_numbers(key)
-        if record.follows:
-            calls, key = self._of_any_number, loose
-        calls.keep(key, [call, *(calls.get(key) or ())][:STATES], leaves, most)
+        most, loose = most_like(call.variant), without_numbers(key)
+        if free := _free_places(call.variant.outline):
+            for known in (loose, without_numbers(form_of(key))):
+                found = [free, *(other for other in self._free.get(known) or () if other != free)]
+                self._free.keep(known, found[:STATES], leaves, most)
+        key = _freed(key, free)
+        self._calls.keep(key, [call, *(self._calls.get(key) or ())][:STATES], leaves, most)
         self._newest.keep(loose, call, leaves, most)
         return key
+
+    def drop(self, key: Key) -> None:
+        """Keep none any more for arguments with `key`."""
+        for free in ((), *(self._free.get(without_numbers(key)) or ())):
+            self._calls.drop(_freed(key, free))
 
     # what changes
 
@@ -114,6 +122,21 @@ class Specializations:
         while len(self._missed) > _MISSED:
             del self._missed[next(iter(self._missed))]
         return often > (STATES if self.of(key) else _NUMBERS)
+
+
+def _freed(key: Key, free: Places) -> Key:
+    """`key` without the values of the numbers at the places `free`."""
+    structure, shared, *leaves = key
+    return structure, shared, *(leaf[:1] if place in free else leaf for place, leaf in enumerate(leaves))
+
+
+def _free_places(record: Record) -> Places:
+    """Where any number may stand among the arguments: it was followed, and did not have to stay."""
+    if not record.follows:
+        return ()
+    fixed = {guard.source for guard in record.guards if guard.test == "same"}
+    free = record.follows - fixed
+    return tuple(sorted(source.place for source in free if isinstance(source, Argument)))
 
 
 #: Arguments of which is known how often nothing served them.

@@ -36,7 +36,9 @@ from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
-from .variants import most_like
+
+#: Kinds of arguments with which the body is known to run at each call.
+_IMPURE = 256
 
 
 class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
@@ -291,7 +293,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 session = self._recording(leaves, structure, self._observer_after(key, leaves, reason))
                 recorded = session.watch_over(self._record_observed, session, args, kwargs)
                 self._keep(key, leaves, shapes_of(args, kwargs), recorded)
-                if reason is not None:
+                if reason is not None and recorded.call is not None:
                     self._statistics.again(reason)
                 result = recorded.result
         return result
@@ -307,6 +309,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         impure = self._impure.get(pattern_of(key))
         if impure is not None and not impure.is_due():
             result = self._follow(args, kwargs, impure.families)
+            if result is MISS and not impure.may_record():
+                self._statistics.body_runs += 1
+                result = self.__wrapped__(*args, **kwargs)
             impure.calls += result is not MISS
             return result
         return MISS
@@ -316,12 +321,13 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         if recorded.call is not None:
             self._calls.keep(key, recorded.call, leaves)
             return
+        self._calls.drop(key)
         pattern = pattern_of(key)
         impure = self._impure.get(pattern) or Impure(leaves)
         impure.families.keep(shapes, recorded.variant)
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
-        self._impure.keep(pattern, impure, leaves, most_like(recorded.variant))
+        self._impure.keep(pattern, impure, leaves, _IMPURE)
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call serves arguments with `key`; None if there is none yet."""
@@ -357,9 +363,13 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         """What watches a call that nothing serves, for the `reason`."""
         follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
         observer = self._observer(leaves, follows)
-        may_run = reason is not None and self.run_body is None
-        if may_run and self._calls.is_ever_new(key, self._statistics.calls):
-            observer.impure(f"finds what is new at each call: {reason}", place=place_of(self.__wrapped__))
+        impure = self._impure.get(pattern_of(key)) or Impure(leaves)
+        if impure.unsettled is None and reason is not None and self.run_body is None:
+            if self._calls.is_ever_new(key, self._statistics.calls):
+                impure.unsettled = f"finds what is new at each call: {reason}"
+                self._impure.keep(pattern_of(key), impure, leaves, _IMPURE)
+        if impure.unsettled is not None:
+            observer.impure(impure.unsettled, place=place_of(self.__wrapped__))
         return observer
 
     def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:

@@ -241,7 +241,9 @@ class Observer:
         """Numbers that Modules hold, as the id of one and a name: those that no code of mgb reads."""
         found = set()
         for source in self.numbers.sources():
-            owner = source.of.read(self.leaves) if isinstance(source, Attribute) else None
+            if not isinstance(source, Attribute):
+                continue
+            owner = source.of.read(self.leaves)
             if is_module(owner) and not any(map(is_library, _modules_of(type(owner)))):
                 found.add((id(owner), source.name))
         return found
