@@ -244,7 +244,7 @@ def test_numbers_in_variables_attributes_and_items(wrap: Any) -> None:
             module(x) * rate
             + config.power * table["bias"]
             + local
-            + getattr(config, "power")
+            + getattr(config, asked)
             + table["list"][0]
         )
 

@@ -12,10 +12,10 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import ACTIVE, Tensor, active_trace, run_in
+from ..tensor import active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, key_of, names_of, numbers_in, pattern_of, shapes_of
+from .arguments import check_tensors, key_of, names_of, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
 from .captured import Captured
@@ -26,10 +26,10 @@ from .families import Families, Impure
 from .guard import MISS
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
+from .matching import Matching
 from .profiling import History, Profilable
 from .record import Record
 from .recording import Recording
-from .replay import Replay
 from .results import results_of, with_numbers
 from .source import Source, place_of
 from .specializations import Specializations
@@ -41,7 +41,7 @@ from .variant import Variant
 _IMPURE = 256
 
 
-class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
+class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
@@ -198,82 +198,6 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         result, variant = self._note(args, kwargs)
         families.keep(shapes_of(args, kwargs), variant)
         self._statistics.recorded()
-        return result
-
-    # the body is run, and matched
-
-    def _call_with_body(self, args: Any, kwargs: Any, families: Families) -> Any:
-        result = self._follow(args, kwargs, families)
-        if result is not MISS:
-            return result
-        shapes = shapes_of(args, kwargs)
-        with self._lock:
-            if families.of(shapes, args, kwargs)[0] is None:  # no other thread was faster
-                return self._record_new(args, kwargs, families, shapes)
-        return self._follow(args, kwargs, families)
-
-    def _follow(self, args: Any, kwargs: Any, families: Families) -> Any:
-        """The result of the body, matched against what was recorded; `MISS` where that is none."""
-        shapes = shapes_of(args, kwargs)
-        variants, known = families.of(shapes, args, kwargs)
-        if variants is None:
-            return MISS
-        resized = None if known is not None else variants.resized(flatten((args, kwargs))[0])
-        follows = known or resized or variants.oldest()
-        session = Replay(follows, variants, self._regrown, self.imperative, known is None)
-        session.symbolic_shape = self.symbolic_shape
-        if self._skips:
-            session.explained = functools.partial(_is_explained, args, kwargs)
-        self._statistics.body_runs += 1
-        before = ACTIVE.get()
-        try:  # as `run_in`, without a call more
-            ACTIVE.set(session)
-            result = self.__wrapped__(*args, **kwargs)
-            ACTIVE.set(before)
-            session.finish(result)
-        except BaseException as error:
-            try:
-                ACTIVE.set(before)
-                session.abandon(error)
-            except BaseException as another:  # a second interrupt
-                ACTIVE.set(before)
-                session.abandon(another)
-                raise
-            raise
-        finally:
-            if session.left:
-                families.part(shapes)
-        if session.grown is not None and not (session.left and session.reshaped):
-            of_shapes = self._reason_of_shapes(families, args, kwargs) if session.reshaped else None
-            reason = of_shapes or reasons.of_difference(self.__name__, session.grown)
-            if not session.left:
-                families.grow(variants, shapes, session.variant)
-            self._statistics.again(reason + "; other ops follow from it, which ran one by one" * session.left)
-        elif not session.left:
-            families.follow(shapes)
-            if resized is not None:
-                families.grow(variants, shapes, session.variant)
-        return result
-
-    def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
-        leaves = flatten((args, kwargs))[0]
-        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, Tensor)]
-        return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
-
-    def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
-        reason = None
-        if families.finds_other(shapes, args, kwargs):
-            reason = reasons.of_found(self.__name__)
-        elif families:
-            reason = self._reason_of_shapes(families, args, kwargs)
-        elif self._statistics.records:
-            records = "records" if families is self._families[True] else "does not record"
-            reason = f"a GradManager outside of {self.__name__} {records} this call"
-        session = self._recording(*flatten((args, kwargs)), None)
-        result, variant = session.watch_over(self._record, session, args, kwargs)
-        families.keep(shapes, variant)
-        if reason is not None:
-            self._statistics.again(reason)
         return result
 
     # the body is skipped
@@ -443,16 +367,3 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return self._tell_compiled(
             self._statistics.compiled(lambda: compile_program(graph, options, updates))
         )
-
-
-def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
-    """Is something else outside, or another number among the arguments, than the body of `record` found?"""
-    leaves, arrangement = flatten((args, kwargs))
-    if record.guards is None:  # nobody has watched, since tapes of the caller looked on
-        return True
-    return (
-        record.is_unknown
-        or arrangement != record.arrangement
-        or numbers_in(leaves) != record.numbers
-        or record.guards.why(leaves) is not None
-    )
