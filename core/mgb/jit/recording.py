@@ -75,6 +75,9 @@ class Recording(Observing):
 
     is_call = False
 
+    #: May a Tensor outside be another one at a later call?
+    looks_for_tensors = True
+
     def __init__(
         self,
         leaves: Sequence[Any],
@@ -265,8 +268,8 @@ class Recording(Observing):
         self.record.bindings = [*self._value_bindings(), *self._grad_bindings()]
         self.record.returned = tuple(map(self._identity, self._returned))
         used = self._used(self._returned)
-        self._returned.clear()
         self._expect_grads(used)
+        self._find_by_paths()
         self._pin(used)
         if any((t := r()) is not None and t._grad is not None for r in self._own_grads):
             self.must_run("leaves a Tensor that it makes with a grad")
@@ -283,6 +286,21 @@ class Recording(Observing):
             self.spec_of = None
             self._followed.end(self.record)
         return self.record
+
+    def _find_by_paths(self) -> None:
+        """Tensors outside that are others from call to call are looked for, if the body only takes values."""
+        grads = [grad for _, grad, _ in self._grads.values()]
+        others = {*self.found_elsewhere, *self._grads, *self._watched, *map(id, (*grads, *self._returned))}
+        others |= {id(reference()) for reference in self._rebound}
+        self._returned.clear()
+        if self.observer is None or not self.observer.tensors:
+            return
+        owners = {id(e.owner()) for e in self.record.externals if e.owner is not None}
+        self.observer.fix_tensors(but=owners - others if self.looks_for_tensors else ())
+        for external in self.record.externals:
+            path = self.observer.path_to(external.owner()) if external.owner is not None else None
+            if path is not None:
+                external.path, external.owner = path, None
 
     def forget(self) -> None:
         super().forget()

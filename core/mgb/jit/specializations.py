@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..tensor import Tensor
 from .arguments import form_of, numbers_in, places_of_numbers, without_numbers
 from .guard import MISS, Guard
 from .kept import Kept
@@ -110,7 +111,7 @@ class Specializations:
         record: Record = newest.variant.outline
         numbers = zip(places_of_numbers(leaves), numbers_in(leaves), record.numbers)
         arguments = (Argument(place) for place, now, then in numbers if now != then)
-        outside = (g.source for g in record.guards or () if _is_of_other_number(g, leaves))
+        outside = (g.source for g in record.guards or () if _may_follow(g, leaves))
         return record.follows.union(arguments, outside)
 
     def is_ever_new(self, key: Key, now: int) -> bool:
@@ -143,13 +144,15 @@ def _free_places(record: Record) -> Places:
 _MISSED = 256
 
 
-def _is_of_other_number(guard: Guard, leaves: Sequence[Any]) -> bool:
-    """Has a number, which the guard wants to be as it was, another value of the same type?"""
-    if guard.test != "same" or type(guard.value) not in (int, float):
-        return False
+def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:
+    """Is there another number now than the guard wants, of the same type, or another Tensor?"""
     if not isinstance(guard.source, Global | Cell | Attribute | Item) or guard.holds(leaves):
         return False
     try:
-        return type(guard.source.read(leaves)) is type(guard.value)
+        now = guard.source.read(leaves)
     except Exception:
         return False
+    if guard.test == "same":
+        return type(now) in (int, float) and type(now) is type(guard.value)
+    then = guard.value.get() if guard.test == "is" else now  # None where it is gone
+    return isinstance(now, Tensor) and (then is None or isinstance(then, Tensor)) and then is not now

@@ -70,6 +70,7 @@ class Writer:
         self._owners: dict[int, str] = {}
         self._made: dict[int, str] = {}  # Tensors that are handed on to more than one place
         self._many = False  # arguments
+        self._tensors: list[str] = []  # among the arguments
         self._names: dict[str, Any] = {
             "MISS": MISS,
             "place": devices.place,
@@ -134,6 +135,7 @@ class Writer:
                 if place != n:
                     self._lines.append(f"if t{n} is not t{place}: return MISS")
         places = tuple(first.values())
+        self._tensors = [f"t{n}" for n in places]
         self._many = len(places) >= _MANY
         outside = self._outside()
         if self._many:
@@ -213,6 +215,9 @@ class Writer:
         if external.made is not None:
             self._arrays[number] = self._name(external.made)
             return
+        if external.path is not None:
+            self._look_for(number, external)
+            return
         array = self._tensor(external) + "._grad" * external.of_grad + "._data"
         if self._is_bare(number):
             self._arrays[number] = array
@@ -222,6 +227,21 @@ class Writer:
             self._guard(self._arrays[number], spec)
         if external.leaf is not None and not self._many:
             self._lines.append(f"if {self._tensor(external)}._device != {spec.device!r}: return MISS")
+
+    def _look_for(self, number: int, external: External) -> None:
+        """A Tensor outside that is another one at each call, and none of those that the call works with."""
+        record, spec = self._record, external.node.spec
+        lines, tensor = reader(external.path, self._name)
+        owners = [watched.owner for watched in record.watched] + [e.owner for e in record.expected]
+        owners += [binding.owner for binding in record.bindings if binding.leaf is None]
+        others = {id(owner) for reference in owners if (owner := reference()) is not None}
+        others.update(id(pin.tensor()) for pin in self._pins)
+        self._lines += [*lines, f"x{number} = {tensor}._data"]
+        self._lines.append(f"if id({tensor}) in {self._name(frozenset(others))}: return MISS")
+        same = [*self._tensors, *(f"{self._tensor(e)}._grad" for e in record.expected)]
+        self._lines.extend(f"if {tensor} is {other}: return MISS" for other in same)
+        self._guard(f"x{number}", spec)
+        self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
 
     def _feed_array(self, number: int, external: External) -> None:
         """An array of NumPy's is converted, and so copied; a number becomes an array."""
@@ -262,7 +282,8 @@ class Writer:
         """Does it come from a Tensor outside the arguments, or one of many? Such ones are seldom new."""
         external = self._record.externals[number]
         alone = external.origin is not None or (external.leaf is not None and not self._many)
-        alone = alone or external.made is not None or external.converts is not None
+        alone = alone or external.made is not None or external.path is not None
+        alone = alone or external.converts is not None
         return not alone and external_ref(number) in self._reads
 
     def _run(self) -> None:

@@ -7,7 +7,7 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import CodeType, FrameType, FunctionType, MethodType
@@ -76,8 +76,8 @@ class Observer:
     of_instance : bool
         The function is a method, whose instance is given first and is no argument.
     follows : frozenset of Source, optional
-        Where numbers are followed, because they are others from call to call; the function is recorded for
-        any number among the arguments then.
+        Where numbers and Tensors are followed, because they are others from call to call. Then numbers among
+        the arguments are asked for by guards, too.
 
     Attributes
     ----------
@@ -98,6 +98,7 @@ class Observer:
     ) -> None:
         self.guards = Guards()
         self.numbers, self.follows = Numbers(self.guards), follows
+        self.tensors: dict[int, tuple[Source, Tensor]] = {}  # those that are followed, by their ids
         self.latest_number: tuple[Guard, bool] | None = None  # read last, and was it known before?
         self.impurities: list[Impurity] = []
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
@@ -178,7 +179,7 @@ class Observer:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found = (), {}
+        self.leaves, self._found, self.tensors = (), {}, {}
         self._net.forget()
 
     def _release(self) -> None:
@@ -236,6 +237,33 @@ class Observer:
             return self.numbers.at(source, leaf)
         self.guard(source, "same", leaf)
         return value
+
+    def _is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
+        """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
+        if known is None and source in self.follows:
+            self._keep(tensor, source)
+            self.tensors[id(tensor)] = source, tensor
+            self.guard(source, "type", Held(type(tensor)))
+        elif id(tensor) in self.tensors and known is not None and source != known:
+            self._fix_tensor(tensor)
+        followed = self.tensors.get(id(tensor))
+        return followed is not None and followed[0] == source
+
+    def _fix_tensor(self, tensor: Tensor) -> None:
+        """A Tensor that was followed has to be this one."""
+        source, _ = self.tensors.pop(id(tensor))
+        self.guard(source, "is", Held(tensor))
+
+    def path_to(self, tensor: Tensor | None) -> Source | None:
+        """Where a Tensor stands that is followed; another one may stand there at a later call."""
+        followed = self.tensors.get(id(tensor))
+        return followed[0] if followed is not None else None
+
+    def fix_tensors(self, but: Collection[int]) -> None:
+        """Follow no Tensor any more whose id is not among those `but`."""
+        for key, (_, tensor) in list(self.tensors.items()):
+            if key not in but:
+                self._fix_tensor(tensor)
 
     def followed_attributes(self) -> set[tuple[int, str]]:
         """Numbers that Modules hold, as the id of one and a name: those that no code of mgb reads."""
@@ -325,6 +353,8 @@ class Observer:
                 self.make(value)
             return
         if id(value) in self._given:
+            return
+        if isinstance(value, Tensor) and self._is_followed(source, value, known):
             return
         if known is None:
             self._keep(value, source)

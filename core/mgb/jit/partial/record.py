@@ -34,6 +34,7 @@ class PartialRecording(UnrunRecording):
     """
 
     subject = "the body of a partially traced function"
+    looks_for_tensors = False  # the tape of the caller knows those that the body found
 
     def __init__(self, leaves: Sequence[Any], observer: Observer, *, symbolic_shape: bool) -> None:
         super().__init__(
