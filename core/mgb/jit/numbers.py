@@ -9,7 +9,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import dtypes
 from ..scalars import SCALARS, Scalar, Whole, computed, known
+from ..tensor import ACTIVE, Tensor
 from .guard import Guard, Guards
 from .source import Held, Scope, Source, short
 from .tree import exactly
@@ -131,6 +133,8 @@ class Numbers:
 
 def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
     """What makes the call ``function(*args)``, if numbers are followed through it."""
+    if function is Tensor and args and type(args[0]) in SCALARS:
+        return functools.partial(tensor_of, *args, **kwargs)
     if kwargs or not any(type(a) in SCALARS for a in args):
         return None
     if function is type and len(args) == 1:
@@ -139,6 +143,15 @@ def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if not is_of_numbers or not all(type(a) in (int, float, bool, Scalar, Whole) for a in args):
         return None
     return functools.partial(computed, function, args)
+
+
+def tensor_of(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
+    """The Tensor that is made of a number; another at each call, unless it rounds otherwise than operands."""
+    made, session = Tensor(number.value, *args, **kwargs), ACTIVE.get()
+    is_exact = made.dtype in (dtypes.float32, dtypes.float64) or type(number) is Whole
+    if not is_exact or session is None or not session.follows(made, number):
+        number.fixed()
+    return made
 
 
 def all_fixed(value: Any) -> Any:

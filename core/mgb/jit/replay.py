@@ -384,7 +384,12 @@ class Replay(CallSession):
         if found is not None:
             self.variant, self.record = found, found.record
             self._entries, self._specs = found.record.entries, found.specs
-            return self._entries[self._cursor]
+            self.fed += [None] * (len(self._specs) - len(self.fed))  # numbers that are inputs there
+            entry = self._entries[self._cursor]
+            for tensor, ref in zip(inputs, entry.args, strict=True):
+                if tensor._index == CONSTANT and not isinstance(ref, Literal):
+                    self._feed(-1 - ref, tensor, entry, {})
+            return entry
         externals = tuple((self.record.externals[number], spec) for number, spec in new.items())
         self.grown = Difference(entry, params, externals, numbers)
         self.record = self.record.begun(self._cursor)
@@ -446,7 +451,13 @@ def _is_number_like(ref: Literal, tensor: Tensor) -> bool:
 
 
 def _agrees(entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> bool:
-    """Has `entry` these parameters, and these constants among its operands?"""
-    return entry.params == params and all(
-        ref.matches(tensor._data) for tensor, ref in zip(inputs, entry.args) if isinstance(ref, Literal)
-    )
+    """Has `entry` these parameters, and these constants, or inputs of their types, among its operands?"""
+    if entry.params != params or entry.node is None:
+        return False
+    for tensor, ref, node in zip(inputs, entry.args, entry.node.inputs):
+        if isinstance(ref, Literal):
+            if not ref.matches(tensor._data):
+                return False
+        elif tensor._index == CONSTANT and tensor._data.dtype != node.spec.dtype:
+            return False
+    return True

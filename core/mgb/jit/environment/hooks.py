@@ -19,6 +19,7 @@ from ...scalars import known as fixed
 from ...sizes import Size
 from ...tensor import Tensor
 from .. import numbers
+from ..binding import Bindable
 from ..guard import PLAIN, is_plain
 from ..source import Attribute, Held, Item, Object
 from . import attributes, calls, known, reads
@@ -454,8 +455,9 @@ _BY_PROTOCOL = frozenset({abs, round, divmod, sum, min, max, isinstance})
 
 def _takes_followed(watch: Observer, function: Any) -> bool:
     """Does it ask a number for what it wants of it, and keeps none? Others are given plain ones."""
-    if isinstance(function, MethodType):
-        return _takes_followed(watch, function.__func__)
+    if isinstance(function, (MethodType, functools.partial, Bindable)):
+        inner = {MethodType: "__func__", functools.partial: "func"}.get(type(function), "__wrapped__")
+        return _takes_followed(watch, getattr(function, inner))
     if isinstance(function, FunctionType):
         return not known.is_trusted(function.__code__) or known.is_elementwise(function)
     if isinstance(function, BuiltinFunctionType):

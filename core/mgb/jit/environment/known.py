@@ -160,11 +160,14 @@ def is_pure_library(kind: type) -> bool:
 _ELEMENTWISE = frozenset(
     {"mgb.functional.elemwise", "mgb.ops.operators", "mgb.ops.elementwise", "mgb.ops.primitives"}
 )
+_ELEMENTWISE_NAMES = frozenset({"where", "dropout"})
 
 
 def is_elementwise(function: Any) -> bool:
     """Is it a function of mgb that only computes with its operands?"""
-    return function.__module__ in _ELEMENTWISE
+    return function.__module__ in _ELEMENTWISE or (
+        function.__module__.startswith("mgb.functional") and function.__name__ in _ELEMENTWISE_NAMES
+    )
 
 
 def is_module(value: Any) -> bool:
