@@ -16,7 +16,7 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
-from .scalars import SCALARS, Scalar, known
+from .scalars import SCALARS, Scalar, known, plain
 from .sizes import Size, fixed
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 
@@ -201,7 +201,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             operands.append(type(a))
         elif type(a) is Size:
             operands.append(int)
-        elif type(a) in SCALARS:
+        elif type(a) in SCALARS and type(a.value) in _WEAK:
             operands.append(type(a.value))
         else:
             return _promoted(op, literals(op.name, args, partial(_targets_of, op)))
@@ -241,12 +241,17 @@ def _followed(name: str, size: Size, dtype: np.dtype[Any], device: str) -> Tenso
 
 
 def _scalar(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
-    """As `number`; the trace that follows `value` makes it anew at each call, and others need it to stay."""
+    """As `number`, of one that is followed."""
     made = number(name, value.value, dtype, device)
-    session = ACTIVE.get()
-    if session is None or not session.follows(made, value):
-        value.fixed()
+    follow(made, value)
     return made
+
+
+def follow(tensor: Tensor, value: Scalar) -> None:
+    """Have the trace that follows `value` make `tensor` of it anew at each call, or else fix it."""
+    session = ACTIVE.get()
+    if session is None or not session.follows(tensor, value):
+        value.fixed()
 
 
 def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -309,12 +314,12 @@ def literals(
             device = device or a._device
         elif type(a) in _WEAK:
             operands.append(type(a))
-        elif type(a) in SCALARS and promote:
+        elif type(a) in SCALARS and promote and type(a.value) in _WEAK:
             operands.append(type(a.value))
-        elif type(a) is Size or type(a) in SCALARS:
+        elif type(a) is Size or (type(a) in SCALARS and not promote):
             return literals(name, [known(fixed(a)) for a in args], promote)
         else:
-            arrays[place] = array = _array_of(name, a)
+            arrays[place] = array = _array_of(name, plain(a))
             operands.append(dtypes.constructed(array.dtype))
     targets = promote(operands) if promote else [dtypes.common(operands)] * len(operands)
     made, session = list(args), ACTIVE.get()
@@ -324,7 +329,9 @@ def literals(
         except ConversionError as error:
             raise ConversionError(f"{name}: {error}") from None
         made[place] = constant(devices.to_host(value), device or devices.of_array(value))
-        if session is not None:
+        if type(args[place]) in SCALARS:
+            follow(made[place], args[place])
+        elif session is not None:
             session.created(made[place], args[place])
     return tuple(made)
 

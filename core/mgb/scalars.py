@@ -16,9 +16,18 @@ from collections.abc import Callable
 from numbers import Number
 from typing import Any, NoReturn, Protocol
 
+import numpy as np
+
+from .dtypes import DTYPES, bool_
 from .sizes import Size, fixed
 
-_NUMBERS = frozenset({int, float, bool})
+#: Types of numbers that may be followed.
+FOLLOWED = frozenset(
+    {int, float, *(dtype.type for dtype in DTYPES if dtype.isbuiltin == 1 and dtype != bool_)}
+)
+
+_BOOLS = (bool, np.bool_)
+_NUMBERS = FOLLOWED.union(_BOOLS)
 
 
 class Follower(Protocol):
@@ -114,11 +123,11 @@ class Scalar:
         return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        import numpy as np  # a number that is followed never comes here
-
         return np.asarray(self.fixed(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
+        if method == "__call__" and not options and all(type(g) in _OPERANDS for g in given):
+            return computed(ufunc, given)
         return getattr(ufunc, method)(*map(known, given), **options)
 
     def __getattr__(self, name: str) -> Any:
@@ -141,6 +150,7 @@ class Whole(Scalar):
 
 #: What stands for a number that is followed.
 SCALARS = frozenset({Scalar, Whole})
+_OPERANDS = _NUMBERS | SCALARS
 
 
 def known(value: Any) -> Any:
@@ -174,10 +184,10 @@ def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
         return value
     if any(type(g) in SCALARS and g.follower is not follower for g in given):
         given = tuple([g if type(g) in SCALARS and g.follower is follower else known(g) for g in given])
-    if type(value) is bool:
+    if type(value) in _BOOLS:
         follower.decided(function, given, value)
         return value
-    if type(value) in (int, float):
+    if type(value) in FOLLOWED:
         return follower.computed(function, given, value)
     for number in given:
         known(number)
@@ -192,7 +202,7 @@ def _with(function: Callable[..., Any], given: tuple[Any, ...], other: Any) -> A
     """An operator, whose operand `other` may be anything; a length gives way, since it changes less often."""
     if type(other) is Size:
         given, other = tuple(map(fixed, given)), fixed(other)
-    if type(other) in _NUMBERS or type(other) in SCALARS:
+    if type(other) in _OPERANDS:
         return computed(function, given)
     if not isinstance(other, Number):
         return NotImplemented

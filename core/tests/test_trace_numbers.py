@@ -43,6 +43,8 @@ def same(one: Any, other: Any) -> bool:
         return True
     if isinstance(one, dict):
         return same(list(one.items()), list(other.items()))
+    if isinstance(one, np.generic):
+        return type(one) is type(other) and one.tobytes() == other.tobytes()
     return type(one) is type(other) and (one == other or one != one) and str(one) == str(other)
 
 
@@ -138,6 +140,20 @@ def test_other_types_are_other_records(wrap: Any) -> None:
     numbers = (1, 2, 3.0, 4.0, True, False, np.float32(2), np.float32(3), 5, 6.0)
     for n in numbers:
         assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
+
+
+OF_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
+    "arithmetic": lambda x, n: (x * n, n * 2, n > 1, 1 / n, -n % 3, abs(n), round(float(n), 1)),
+    "ufuncs": lambda x, n: (x * np.exp(-n), np.sqrt(n), np.float32(2) * n, np.maximum(n, 1.0)),
+    "tensors": lambda x, n: (x * tensor(n), F.where(x > 0, x, n), F.maximum(n, x)),
+    "decides": lambda x, n: x * 2.0 if n > 0.7 else x * n,
+}
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.int64, np.int32])
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_numbers_of_numpy(name: str, kind: Any) -> None:
+    check(trace(OF_NUMPY[name]), *((tensor(X), kind(0.5 * n)) for n in (2, 3, 5, 6, 8, 9)), records=2)
 
 
 # what Python decides by a number

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceInputError
+from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .tree import Structure, exactly, fields_of, flatten
 
 #: Types of numbers that a call may be recorded for whatever they are.
-_NUMBERS = (int, float)
+_NUMBERS = FOLLOWED
 
 #: What holds no Tensor.
 _PLAIN = (int, float, str, type(None))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..forking import cached_property
+from ..scalars import FOLLOWED
 from .environment import Impurity
 from .guard import MISS
 from .record import End
@@ -46,7 +47,7 @@ class CompiledCall:
         self.variant = variant
         self.structure, self.results = structure, results
         self._leaves = sketched(leaves)
-        asked = (int, float) if variant.outline.follows else ()
+        asked = FOLLOWED if variant.outline.follows else ()
         self.kept = [x for x in self._leaves if not isinstance(x, Sketch) and type(x) not in asked]
 
     @cached_property

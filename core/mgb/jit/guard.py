@@ -31,9 +31,9 @@ def is_plain(value: Any) -> bool:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_plain, value))
-    return isinstance(value, (np.generic, np.dtype)) and not (
-        isinstance(value, np.generic) and value.dtype.hasobject
-    )
+    if issubclass(kind, np.generic):  # not what says that it is one, as a number that is followed does
+        return not value.dtype.hasobject
+    return isinstance(value, np.dtype)
 
 
 def same(one: Any, two: Any) -> bool:

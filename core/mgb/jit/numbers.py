@@ -9,9 +9,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
+from ..apply import follow
 from ..scalars import SCALARS, Scalar, Whole, computed, known
-from ..tensor import ACTIVE, Tensor
+from ..tensor import Tensor
 from .guard import Guard, Guards
 from .source import Held, Scope, Source, short
 from .tree import exactly
@@ -123,7 +126,8 @@ class Numbers:
 
     def _of(self, source: Source, value: Any) -> Scalar:
         if source not in self._made:
-            self._made[source] = (Whole if type(value) is int else Scalar)(self, source, value)
+            kind = Whole if isinstance(value, int | np.integer) else Scalar
+            self._made[source] = kind(self, source, value)
         return self._made[source]
 
     @staticmethod
@@ -140,17 +144,16 @@ def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if function is type and len(args) == 1:
         return functools.partial(type, args[0].value)
     is_of_numbers = isinstance(function, Hashable) and function in _OF_NUMBERS
-    if not is_of_numbers or not all(type(a) in (int, float, bool, Scalar, Whole) for a in args):
+    if not is_of_numbers or not all(type(a) in (int, float, bool) or type(a) in SCALARS for a in args):
         return None
     return functools.partial(computed, function, args)
 
 
 def tensor_of(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
     """The Tensor that is made of a number; another at each call, unless it rounds otherwise than operands."""
-    made, session = Tensor(number.value, *args, **kwargs), ACTIVE.get()
+    made = Tensor(number.value, *args, **kwargs)
     is_exact = made.dtype in (dtypes.float32, dtypes.float64) or type(number) is Whole
-    if not is_exact or session is None or not session.follows(made, number):
-        number.fixed()
+    follow(made, number) if is_exact else number.fixed()
     return made
 
 

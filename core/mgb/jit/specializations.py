@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .arguments import form_of, numbers_in, places_of_numbers, without_numbers
 from .guard import MISS, Guard
@@ -153,6 +154,6 @@ def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:
     except Exception:
         return False
     if guard.test == "same":
-        return type(now) in (int, float) and type(now) is type(guard.value)
+        return type(now) in FOLLOWED and type(now) is type(guard.value)
     then = guard.value.get() if guard.test == "is" else now  # None where it is gone
     return isinstance(now, Tensor) and (then is None or isinstance(then, Tensor)) and then is not now

@@ -249,7 +249,8 @@ class Writer:
         array = f"t{external.leaf}"
         if isinstance(external.converts, type):
             lines, value = reader(external.path, self._name)
-            made = self._number(value, spec.dtype)
+            is_array = issubclass(external.converts, np.generic) and external.converts is not np.float64
+            made = self._converted(value, spec.dtype) if is_array else self._number(value, spec.dtype)
             made = f"place({made}, {spec.device!r})" if is_gpu(spec.device) else made
             self._lines += [*lines, f"x{number} = {made}"]
             return
@@ -259,10 +260,10 @@ class Writer:
             shape, dtype = self._name(spec.shape), self._name(external.converts)
             guard = f"{kind} and {array}.shape == {shape} and {array}.dtype == {dtype}"
             self._lines += [*lines, f"if not ({guard}): return MISS"]
-        as_dtype = (
-            f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(spec.dtype)}, False)"
-        )
-        self._lines.append(f"x{number} = place({as_dtype}, {spec.device!r})")
+        self._lines.append(f"x{number} = place({self._converted(array, spec.dtype)}, {spec.device!r})")
+
+    def _converted(self, array: str, dtype: np.dtype[Any]) -> str:
+        return f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(dtype)}, False)"
 
     def _number(self, value: str, dtype: np.dtype[Any]) -> str:
         """A Python number as an array; that one may become infinite is said only where it is so large."""

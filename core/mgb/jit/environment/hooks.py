@@ -463,8 +463,8 @@ def _takes_followed(watch: Observer, function: Any) -> bool:
     if isinstance(function, BuiltinFunctionType):
         fills = watch.is_made(function.__self__) and function.__name__ in _FILLING
         return fills or function in _BY_PROTOCOL
-    if isinstance(function, type):
-        return _is_plain_class(function)
+    if isinstance(function, type | np.ufunc):
+        return isinstance(function, np.ufunc) or _is_plain_class(function)
     caller = known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
     return isinstance(caller, FunctionType) and not known.is_trusted(caller.__code__)
 

@@ -18,6 +18,7 @@ import numpy as np
 from ...autodiff.grad_manager import GradManager
 from ...errors import ImpureBodyError
 from ...module import Module
+from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guard, Guards, is_plain
@@ -231,7 +232,7 @@ class Observer:
 
     def _number_among(self, value: Any, source: Argument, leaf: Any) -> Any:
         """`value`, an argument, or what stands for it, if it is the number `leaf` itself."""
-        if type(leaf) not in (int, float):
+        if type(leaf) not in FOLLOWED:
             return value
         if source in self.follows and value is leaf:
             return self.numbers.at(source, leaf)
@@ -343,7 +344,7 @@ class Observer:
         if is_plain(value):
             if source is not None:
                 guard = Guard(source, "same", value)
-                if source in self.follows and type(value) in (int, float):
+                if source in self.follows and type(value) in FOLLOWED:
                     self.latest_number = guard, guard in self.guards
                 self.guards.add(guard)
             return
