@@ -90,6 +90,9 @@ def short(value: Any) -> str:
     name = getattr(value, "__name__", None)
     if isinstance(name, str):
         return f"{type(value).__name__} `{name}`"
+    shape = getattr(value, "_tuple_shape", None)
+    if shape is not None:
+        return f"a {type(value).__name__} of shape {shape}"
     return f"a {type(value).__name__}"
 
 
@@ -232,6 +235,8 @@ class Item(Source):
             yield self.key
 
     def __str__(self) -> str:
+        if isinstance(self.of, Result) and self.of.function is vars:
+            return f"`{_inner(self.of.of)}.{self.key}`"
         return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else short(self.key)}]`"
 
 
@@ -248,6 +253,8 @@ class Result(Source):
     def code(self, scope: Scope) -> str:
         if self.function is call:
             return f"{scope.local(self.of)}()"
+        if self.function is vars:
+            return f"{scope.local(self.of)}.__dict__"
         name = self.function.__name__ if self.function in (type, list) else scope.name(self.function)
         return f"{name}({scope.local(self.of)})"
 
@@ -258,6 +265,44 @@ class Result(Source):
         if self.function is call:
             return f"`{_inner(self.of)}()`"
         return f"`{self.function.__name__}({_inner(self.of)})`"
+
+
+@dataclass(frozen=True, slots=True)
+class Grad(Source):
+    """The ``grad`` of the Tensor at another place."""
+
+    of: Source
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.of.read(leaves)._grad
+
+    def code(self, scope: Scope) -> str:
+        return f"{scope.local(self.of)}._grad"
+
+    def held(self) -> Iterator[Held]:
+        return self.of.held()
+
+    def __str__(self) -> str:
+        return f"the grad of {self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Places(Source):
+    """What is at several places, as a tuple."""
+
+    places: tuple[Source, ...]
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return tuple([place.read(leaves) for place in self.places])
+
+    def code(self, scope: Scope) -> str:
+        return f"({''.join(f'{scope.local(place)}, ' for place in self.places)})"
+
+    def held(self) -> Iterator[Held]:
+        return (held for place in self.places for held in place.held())
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(str, self.places))}"
 
 
 def call(function: Callable[[], Any]) -> Any:
@@ -272,9 +317,22 @@ def member(value: Any, name: str) -> Any:
 
 def root(source: Source) -> Source:
     """Where its path starts."""
-    while isinstance(source, (Attribute, Item, Result)):
+    while isinstance(source, (Attribute, Item, Result, Grad)):
         source = source.of
     return source
+
+
+def is_gone(source: Source) -> bool:
+    """Is an object gone that its path starts at or goes through?"""
+    return any(held.is_gone() for held in source.held())
+
+
+def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
+    """What is there now; None if there is no such place any more."""
+    try:
+        return source.read(leaves)
+    except Exception:
+        return None
 
 
 def _inner(source: Source) -> str:
@@ -282,4 +340,6 @@ def _inner(source: Source) -> str:
     text = str(source)
     if isinstance(source, (Global, Cell)):
         return source.name
+    if isinstance(source, Object):
+        return text.removeprefix("a ")
     return text[1:-1] if text.startswith("`") and text.endswith("`") else text
