@@ -300,18 +300,6 @@ class Guards:
         """The first that does not hold, in words; None where all do."""
         return next((guard.change(leaves) for guard in self if not guard.holds(leaves)), None)
 
-    def is_dead(self) -> bool:
-        """Is an object gone that they want? They never hold again."""
-        return any(held.is_gone() for guard in self for held in _held(guard))
-
-
-def _held(guard: Guard) -> Iterator[Held]:
-    yield from guard.source.held()
-    if isinstance(guard.value, Held):
-        yield guard.value
-    elif isinstance(guard.value, tuple):
-        yield from (part for part in guard.value if isinstance(part, Held))
-
 
 def reader(source: Source, name: Callable[[Any], str]) -> tuple[list[str], str]:
     """Lines that read what is found at `source`, and the variable that holds it then: see `Guards.lines`."""
