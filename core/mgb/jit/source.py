@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
@@ -109,10 +109,6 @@ class Source:
         """The expression that reads it."""
         raise NotImplementedError
 
-    def held(self) -> Iterator[Held]:
-        """The objects that the path starts at or goes through by identity."""
-        return iter(())
-
 
 @dataclass(frozen=True, slots=True)
 class Argument(Source):
@@ -145,9 +141,6 @@ class Object(Source):
     def code(self, scope: Scope) -> str:
         get = self.thing.get
         return scope.name(get.value) if isinstance(get, _Strong) else f"{scope.name(get)}()"
-
-    def held(self) -> Iterator[Held]:
-        yield self.thing
 
     def __str__(self) -> str:
         return repr(self.thing)
@@ -205,9 +198,6 @@ class Attribute(Source):
             return f"{of}.{self.name}"
         return f"getattr({of}, {self.name!r})"
 
-    def held(self) -> Iterator[Held]:
-        return self.of.held()
-
     def __str__(self) -> str:
         return f"`{_inner(self.of)}.{self.name}`"
 
@@ -228,11 +218,6 @@ class Item(Source):
         if isinstance(self.key, Held):
             return f"{of}[{Object(self.key).code(scope)}]"
         return f"{of}[{self.key!r}]" if type(self.key) in (int, str) else f"{of}[{scope.name(self.key)}]"
-
-    def held(self) -> Iterator[Held]:
-        yield from self.of.held()
-        if isinstance(self.key, Held):
-            yield self.key
 
     def __str__(self) -> str:
         if isinstance(self.of, Result) and self.of.function is vars:
@@ -257,9 +242,6 @@ class Result(Source):
             return f"{scope.local(self.of)}.__dict__"
         name = self.function.__name__ if self.function in (type, list) else scope.name(self.function)
         return f"{name}({scope.local(self.of)})"
-
-    def held(self) -> Iterator[Held]:
-        return self.of.held()
 
     def __str__(self) -> str:
         if self.function is call:
@@ -308,11 +290,6 @@ class Places(Source):
 def call(function: Callable[[], Any]) -> Any:
     """What `function` gives: a weak reference, or the method of a ContextVar."""
     return function()
-
-
-def member(value: Any, name: str) -> Any:
-    """The attribute as it stands in the class itself."""
-    return type.__getattribute__(value, "__dict__")[name]
 
 
 def root(source: Source) -> Source:
