@@ -18,6 +18,7 @@ from ..sizes import Size, fixed, plain
 from ..tensor import CONSTANT, Tensor, place, run_in, wrap
 from .belongings import OptimizerGuard
 from .environment import Observer
+from .measured import Measured, given, is_handed_on, with_views
 from .observing import Observing
 from .record import (
     CUTS,
@@ -94,6 +95,7 @@ class Recording(Observing):
         self._converted: dict[
             int, tuple[int | Source, Any, Any]
         ] = {}  # by the id of an array: of what it is made
+        self._views: list[tuple[Any, Measured]] = []  # of arrays among the arguments
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
@@ -106,6 +108,8 @@ class Recording(Observing):
     def follow(self, leaves: Sequence[Any]) -> None:
         """Know what follows from the lengths of `leaves`, the flattened arguments."""
         self._followed, self.spec_of = Followed(leaves), self._spec_of
+        arrays = ((n, leaf) for n, leaf in enumerate(leaves) if type(leaf) is np.ndarray)
+        self._views = [(leaf, Measured.of(leaf, self._followed.shapes[n])) for n, leaf in arrays]
 
     # the Session protocol
 
@@ -139,6 +143,9 @@ class Recording(Observing):
             place = self._converted[id(array)][0]
             return self._spec_outside(array, tensor._device, place if isinstance(place, int) else None)
         return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
+
+    def measured(self, value: Any) -> Any:
+        return with_views(value, self._views)
 
     def _is_grad_of_argument(self, tensor: Tensor) -> bool:
         found = self._grads.values()
@@ -189,7 +196,10 @@ class Recording(Observing):
 
     def created(self, tensor: Tensor, data: Any) -> None:
         if isinstance(data, np.ndarray) and not self._capture_as_const:
+            is_followed, data = data is not given(data) or is_handed_on(), given(data)
             place = self._place_of_array(data)
+            if self._followed is not None and isinstance(place, int) and not is_followed:
+                fixed(self._followed.shapes[place])
             if place is not None:
                 self._converted[id(tensor._data)] = place, tensor._data, data
         if tensor._index != CONSTANT:
@@ -276,6 +286,7 @@ class Recording(Observing):
         self.leaves = ()
         self._leaf_arrays.clear()
         self._leaf_data.clear()
+        self._views.clear()
         self._converted.clear()
         if self.observer is not None:
             self.observer.forget()

@@ -16,8 +16,9 @@ import numpy as np
 from ... import device, random
 from ...errors import ImpureBodyError
 from ...sizes import Size
-from ...tensor import Tensor
+from ...tensor import ACTIVE, Tensor
 from ..guard import PLAIN, is_plain
+from ..measured import given
 from ..source import Attribute, Held, Item, Object
 from . import attributes, calls, known, reads
 from .observer import HOOKS, WATCHING, Observer
@@ -134,6 +135,18 @@ def attribute(thing: Any, asked: str) -> Any:
     if type(thing) not in _QUIET:
         _see(attributes.attribute, thing, asked)
     return thing
+
+
+def measured(thing: Any, asked: str) -> Any:
+    """The shape of this is read next; lengths of an array that the call was given are followed."""
+    seen = _measured(thing)
+    return attribute(thing, asked) if seen is thing else seen
+
+
+def _measured(value: Any) -> Any:
+    """`value` as mgb's own code is given it."""
+    session = ACTIVE.get()
+    return value if session is None else session.measured(value)
 
 
 def store_attribute(thing: Any, asked: str) -> Any:
@@ -400,12 +413,15 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     then = _see(calls.called, function, list(args), kwargs)
     if then is not None:
         observer.pending[frame] = then
+    if (getattr(function, "__module__", None) or "").partition(".")[0] == "mgb":
+        args, kwargs = tuple(map(_measured, args)), {k: _measured(v) for k, v in kwargs.items()}
     return functools.partial(function, *args, **kwargs)
 
 
 def called(value: Any) -> Any:
     """The result of the call."""
     observer = WATCHING.observer
+    value = given(value)
     if observer is not None:
         then = observer.pending.pop(id(sys._getframe(1)), None)
         if type(then) is _New:
@@ -536,6 +552,7 @@ _HOOKS = (
     imports,
     made,
     attribute,
+    measured,
     store_attribute,
     item,
     store_item,

@@ -284,10 +284,11 @@ class Observer:
 
     def takes_array(self, array: Any) -> Source | None:
         """An op takes `array` as an input: what was just read needs no guard. Where it is found outside."""
-        if self._latest is array and array is not None:
+        source = self.known(array)
+        if source is not None and self._latest is array:
             self.unaccounted[id(array)].pop()
             self._latest = None
-        return self.source_of(array) if self.known(array) is not None else None
+        return source
 
     def enters(self, module: Any) -> None:
         """The core calls a Module: its class, and what stands before that, have to stay."""
