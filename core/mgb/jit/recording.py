@@ -21,6 +21,7 @@ from .belongings import Belongings
 from .effects import note_effects
 from .environment import Observer
 from .guard import Guards
+from .measured import Measured, given, is_handed_on, with_views
 from .module_guards import decisive, guards_of_module, guards_of_trainer, tensors_of
 from .policy import Policy
 from .provenance import Provenance
@@ -74,6 +75,7 @@ class Recording(CallSession):
         self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
         self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._converted: dict[int, tuple[Source, Any, Any]] = {}  # by the id of an array: of what it is made
+        self._views: list[tuple[Any, Measured]] = []  # of arrays among the arguments
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
@@ -84,6 +86,8 @@ class Recording(CallSession):
         self._returned: list[Any] = []
         if policy.follows:  # what follows from the lengths of the arguments
             self._followed, self.spec_of = Followed(leaves), self._spec_of
+            arrays = ((n, leaf) for n, leaf in enumerate(leaves) if type(leaf) is np.ndarray)
+            self._views = [(leaf, Measured.of(leaf, self._followed.shapes[n])) for n, leaf in arrays]
         for module in (instance, *(belongings.modules if belongings is not None else ())):
             if hasattr(module, "forward"):
                 self.entered(module)
@@ -119,6 +123,9 @@ class Recording(CallSession):
         known = self._converted.get(id(array))
         source = known[0] if known is not None else self._argument_of(root, array)
         return self._spec_outside(array, tensor._device, source)
+
+    def measured(self, value: Any) -> Any:
+        return with_views(value, self._views)
 
     def _is_grad_of_argument(self, tensor: Tensor) -> bool:
         holder = self.provenance.holders().get(id(tensor))
@@ -192,7 +199,10 @@ class Recording(CallSession):
 
     def created(self, tensor: Tensor, data: Any) -> None:
         if isinstance(data, np.ndarray) and (not self.policy.freezes or self.belongings is not None):
+            is_followed, data = data is not given(data) or is_handed_on(), given(data)
             source = self._source_of_array(data)
+            if self._followed is not None and isinstance(source, Argument) and not is_followed:
+                fixed(self._followed.shapes[source.place])
             if source is not None:
                 self._converted[id(tensor._data)] = source, tensor._data, data
         if tensor._index != CONSTANT:
@@ -287,6 +297,7 @@ class Recording(CallSession):
         self.provenance.forget()
         self._leaf_arrays.clear()
         self._leaf_data.clear()
+        self._views.clear()
         self._converted.clear()
         self._modules.clear()
         if self.observer is not None:

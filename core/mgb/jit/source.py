@@ -261,9 +261,6 @@ class Grad(Source):
     def code(self, scope: Scope) -> str:
         return f"{scope.local(self.of)}._grad"
 
-    def held(self) -> Iterator[Held]:
-        return self.of.held()
-
     def __str__(self) -> str:
         return f"the grad of {self.of}"
 
@@ -279,9 +276,6 @@ class Places(Source):
 
     def code(self, scope: Scope) -> str:
         return f"({''.join(f'{scope.local(place)}, ' for place in self.places)})"
-
-    def held(self) -> Iterator[Held]:
-        return (held for place in self.places for held in place.held())
 
     def __str__(self) -> str:
         return f"one of {', '.join(map(str, self.places))}"
@@ -300,8 +294,9 @@ def root(source: Source) -> Source:
 
 
 def is_gone(source: Source) -> bool:
-    """Is an object gone that its path starts at or goes through?"""
-    return any(held.is_gone() for held in source.held())
+    """Is the object gone that its path starts at?"""
+    start = root(source)
+    return isinstance(start, Object) and start.thing.is_gone()
 
 
 def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:

@@ -12,10 +12,10 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import ACTIVE, Tensor, active_trace
+from ..tensor import ACTIVE, active_trace
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
+from .arguments import ARRAYS, check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
@@ -258,7 +258,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
         leaves = flatten((args, kwargs))[0]
-        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, Tensor)]
+        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, ARRAYS)]
         return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
 
     def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:

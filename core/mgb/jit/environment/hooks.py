@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...sizes import Size
-from ...tensor import Tensor
+from ...tensor import ACTIVE, Tensor
 from ..guard import PLAIN, is_plain
+from ..measured import given
 from ..source import Held, Item, Object
 from . import attributes, calls, known, reads
 from .builtin_calls import text
@@ -108,6 +109,19 @@ def _make(watch: Watch, value: Any) -> None:
 made = HOOKS["made"]
 #: An attribute of this is read next.
 _told("attribute")(attributes.attribute)
+
+
+@_hook
+def measured(thing: Any, asked: str) -> Any:
+    """The shape of this is read next; lengths of an array that the call was given are followed."""
+    seen = _measured(thing)
+    return HOOKS["attribute"](thing, asked) if seen is thing else seen
+
+
+def _measured(value: Any) -> Any:
+    """`value` as mgb's own code is given it."""
+    session = ACTIVE.get()
+    return value if session is None else session.measured(value)
 
 
 @_told("store_attribute")
@@ -332,12 +346,15 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     then = watch.see(calls.called, function, list(args), kwargs)
     if then is not None:
         watch.pending[frame] = then
+    if (getattr(function, "__module__", None) or "").partition(".")[0] == "mgb":
+        args, kwargs = tuple(map(_measured, args)), {k: _measured(v) for k, v in kwargs.items()}
     return functools.partial(function, *args, **kwargs)
 
 
 @_hook
 def called(value: Any) -> Any:
     """The result of the call."""
+    value = given(value)
     watch = WATCHING.watch
     then = watch.pending.pop(id(sys._getframe(1)), None) if watch is not None else None
     if type(then) is _New:

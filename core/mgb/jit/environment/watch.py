@@ -167,10 +167,11 @@ class Watch:
 
     def takes_array(self, array: Any) -> Source | None:
         """An op takes `array` as an input: what was just read needs no guard. Where it is found outside."""
-        if self._latest is array and array is not None:
+        source = self.known(array)
+        if source is not None and self._latest is array:
             self.unaccounted[id(array)].pop()
             self._latest = None
-        return self.source_of(array) if self.known(array) is not None else None
+        return source
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
