@@ -210,8 +210,9 @@ def test_a_value_that_another_thread_computes_is_computed() -> None:
     class Slow:
         @forking.cached_property
         def value(self) -> int:
-            there.set()
-            go_on.wait(LIMIT if threading.current_thread() is thread else 0)
+            if threading.current_thread() is thread:
+                there.set()
+                go_on.wait(LIMIT)
             return 3
 
     slow = Slow()
@@ -252,13 +253,17 @@ def test_a_child_does_not_go_on_holding_a_lock_file(tmp_path, monkeypatch) -> No
     held = cache.lock("b", "ab" * 32)
     with elsewhere(holding(held)):
         (path,) = tmp_path.rglob(".*.lock")
-        child = start(lambda: signal.pause())
+        reading, writing = os.pipe()
+        child = start(lambda: (os.write(writing, b"!"), signal.pause()))
+        assert os.read(reading, 1)  # the child exists before it has put anything away
         os.link(path, tmp_path / "same")  # the file itself: what holds it removes its name
     os.replace(tmp_path / "same", path)
     with cache.lock("b", "ab" * 32, timeout=0) as alone:
         os.kill(child, signal.SIGTERM)
         assert alone
     assert end_of(child) == -signal.SIGTERM
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.mark.parametrize("decorate", [trace, trace(without_host=True), partial_trace])

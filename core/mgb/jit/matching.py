@@ -8,14 +8,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ..tensor import ACTIVE, Tensor
+from ..tensor import ACTIVE
 from . import reasons
-from .arguments import names_of, numbers_in, shapes_of
+from .arguments import ARRAYS, names_of, numbers_in, shapes_of
+from .call import Recorded
 from .environment import Observer
 from .families import Families
 from .guard import MISS
 from .record import Record
-from .recording import Recording
 from .replay import Replay
 from .statistics import Statistics
 from .tree import Structure, flatten
@@ -35,12 +35,10 @@ class Matching(ABC):
     _statistics: Statistics
 
     @abstractmethod
-    def _recording(self, leaves: list[Any], arrangement: Structure, observer: Observer | None) -> Recording:
-        """What records a call with the flattened arguments `leaves`."""
-
-    @abstractmethod
-    def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
-        """Run the body, which will run at later calls as well."""
+    def _record(
+        self, args: Any, kwargs: Any, leaves: list[Any], arrangement: Structure, observer: Observer | None
+    ) -> Recorded:
+        """Run the body, and record it."""
 
     @abstractmethod
     def _regrown(self, record: Record, base: Variant) -> Variant:
@@ -101,7 +99,7 @@ class Matching(ABC):
 
     def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
         leaves = flatten((args, kwargs))[0]
-        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, Tensor)]
+        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, ARRAYS)]
         return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
 
     def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
@@ -113,21 +111,19 @@ class Matching(ABC):
         elif self._statistics.records:
             records = "records" if families is self._families[True] else "does not record"
             reason = f"a GradManager outside of {self.__name__} {records} this call"
-        session = self._recording(*flatten((args, kwargs)), None)
-        result, variant = session.watch_over(self._record, session, args, kwargs)
-        families.keep(shapes, variant)
+        recorded = self._record(args, kwargs, *flatten((args, kwargs)), None)
+        families.keep(shapes, recorded.variant)
         if reason is not None:
             self._statistics.again(reason)
-        return result
+        return recorded.result
 
 
 def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
     """Is something else outside, or another number among the arguments, than the body of `record` found?"""
     leaves, arrangement = flatten((args, kwargs))
-    if record.guards is None:  # nobody has watched, since tapes of the caller looked on
-        return True
     return (
-        record.is_unknown
+        not record.is_observed  # since tapes of the caller looked on
+        or record.is_unknown
         or arrangement != record.arrangement
         or numbers_in(leaves) != record.numbers
         or record.guards.why(leaves) is not None

@@ -74,10 +74,6 @@ class Computed(Source):
         sign = _SIGNS.get(self.function)
         return f" {sign} ".join(parts) if sign else f"{scope.name(self.function)}({', '.join(parts)})"
 
-    def held(self) -> Iterator[Held]:
-        for part in self.of:
-            yield from part.held()
-
     def __str__(self) -> str:
         parts = [text.split("`")[1] if "`" in (text := str(part)) else text for part in self.of]
         sign = _SIGNS.get(self.function)

@@ -12,12 +12,13 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import active_trace, run_in
+from ..tensor import active_trace
 from . import reasons
 from .ahead import AheadOfTime
 from .arguments import check_tensors, key_of, names_of, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
+from .capture import close, note, run_body, with_numbers
 from .captured import Captured
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .dump import Dumpable
@@ -27,11 +28,11 @@ from .guard import MISS
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
 from .matching import Matching
+from .policy import Policy
 from .profiling import History, Profilable
 from .record import Record
 from .recording import Recording
-from .results import results_of, with_numbers
-from .source import Source, place_of
+from .source import Source, beginning_of
 from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
@@ -214,8 +215,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
                 result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
-                session = self._recording(leaves, structure, self._observer_after(key, leaves, reason))
-                recorded = session.watch_over(self._record_observed, session, args, kwargs)
+                observer = self._observer_after(key, leaves, reason)
+                recorded = self._record(args, kwargs, leaves, structure, observer)
                 self._keep(key, leaves, shapes_of(args, kwargs), recorded)
                 if reason is not None and recorded.call is not None:
                     self._statistics.again(reason)
@@ -255,30 +256,20 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call serves arguments with `key`; None if there is none yet."""
-        names = names_of(args, kwargs)
         alike = self._calls.of(key)
         if alike:
-            return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
+            return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
         known = self._calls.keys()
-        return reasons.of_keys(self.__name__, known, key, names) if known else None
+        return reasons.of_keys(self.__name__, known, key, names_of(args, kwargs)) if known else None
 
     # recording
 
-    def _recording(self, leaves: list[Any], arrangement: Structure, observer: Observer | None) -> Recording:
-        session = Recording(
-            leaves,
-            symbolic=self.symbolic,
-            capture_as_const=self.capture_as_const,
-            symbolic_shape=self.symbolic_shape,
-            observer=observer,
-        )
-        self._statistics.body_runs += 1
-        session.is_call = True
-        session.record.arrangement = arrangement
-        if not self.symbolic_shape and not self.capture_as_const:
-            session.follow(leaves)
-        session.surround(self._is_method_of())
-        return session
+    def _session(
+        self, args: Any, kwargs: Any, leaves: list[Any], policy: Policy, observer: Observer | None
+    ) -> Recording:
+        names = names_of(args, kwargs)
+        instance = self._is_method_of()
+        return Recording(leaves, policy, names=names, observer=observer, instance=instance)
 
     def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
         return Observer(leaves, self.run_body is False, self._instance is not None, follows)
@@ -293,39 +284,48 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
                 impure.unsettled = f"finds what is new at each call: {reason}"
                 self._impure.keep(pattern_of(key), impure, leaves, _IMPURE)
         if impure.unsettled is not None:
-            observer.impure(impure.unsettled, place=place_of(self.__wrapped__))
+            observer.impure(impure.unsettled, place=beginning_of(self.__wrapped__))
         return observer
 
-    def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
-        """Run the body, which will run at later calls as well."""
-        result = run_in(session, self.__wrapped__, *args, **kwargs)
-        if self.capture_as_const:
-            self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-        return with_numbers(result, decide=False), self._close(session, session.finish())
+    def _policy(self, freezes: bool) -> Policy:
+        """How a call is only noted."""
+        return Policy(freezes=freezes, symbolic_shape=self.symbolic_shape)
 
-    def _record_observed(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
-        """Run the body and find out whether it has to run at later calls."""
-        observer = session.observer
-        assert observer is not None
-        box = [run_in(session, observer.run, *self._body_with(args), **kwargs)]
-        box.append(with_numbers(box.pop(), decide=not observer.impurities))
-        session.record.guards = observer.guards
-        session.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
-        freezes = self.capture_as_const and not session.reads
-        ends = results_of(box[0], session) if freezes or not observer.impurities else None
-        if ends is not None:
-            self._captured = Captured.of(args, kwargs, *ends, session.record)
-        variant, leaves = self._close(session, session.finish()), session.leaves
-        if ends is not None and not observer.impurities:
-            box.append(session.handed_out(box.pop(0)))
-            session.check_skippable()
+    def _record(
+        self, args: Any, kwargs: Any, leaves: list[Any], arrangement: Structure, observer: Observer | None
+    ) -> Recorded:
+        policy = Policy(
+            runs=not self.symbolic,
+            gives=True,
+            freezes=self.capture_as_const,
+            symbolic_shape=self.symbolic_shape,
+            follows=not self.symbolic_shape and not self.capture_as_const,
+        )
+        session = self._session(args, kwargs, leaves, policy, observer)
+        session.record.arrangement = arrangement
+        self._statistics.body_runs += 1
+        return session.watch_over(self._recorded, session, args, kwargs)
+
+    def _recorded(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
+        """Run the body; if somebody watches it, find out whether it has to run at later calls."""
+        leaves = session.leaves
+        box = [run_body(session, self._body_with(args), kwargs)]
+        box.append(with_numbers(box.pop(), decide=session.is_pure))
+        variant = self._closed(session, close(session, box[0]))
+        if variant.record.ends is not None:
+            self._captured = Captured.of(args, kwargs, variant.record)
+        if session.is_pure:
+            box.append(session.handed_out(box.pop()))
+            session.check_changes()
+            session.check_kept()
         session.forget()
-        if ends is None or observer.impurities:
-            self._impurity = next(iter(observer.impurities), None)
-            return Recorded(box.pop(), variant, None, observer.impurities)
-        return Recorded(box.pop(), variant, CompiledCall(variant, leaves, *ends))
+        if session.is_pure:
+            return Recorded(box.pop(), variant, CompiledCall(variant, leaves))
+        impurities = session.observer.impurities if session.observer is not None else ()
+        self._impurity = next(iter(impurities), None)
+        return Recorded(box.pop(), variant, None, impurities)
 
-    def _close(self, session: Recording, record: Record) -> Variant:
+    def _closed(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compiler)
         if self.symbolic:
             for number in range(len(variant.segments)):
@@ -336,16 +336,13 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
 
     def _note(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Record one call and run nothing of it; its result has no values."""
-        session = self._noting(flatten((args, kwargs))[0], self.capture_as_const, None)
-        session.surround(self._is_method_of())
-        result, record = session.note(self._noted_body, session, args, kwargs)
-        return result, Variant(record, self._compiler)
-
-    def _noted_body(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Record]:
-        result = self.__wrapped__(*args, **kwargs)
-        if self.record_only:
-            self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-        return result, session.finish()
+        leaves, _ = flatten((args, kwargs))
+        policy = self._policy(freezes=self.capture_as_const)
+        session = self._session(args, kwargs, leaves, policy, None)
+        result = note(session, self._body_with(args), kwargs)
+        if self.record_only and session.record.ends is not None:
+            self._captured = Captured.of(args, kwargs, session.record)
+        return result, Variant(session.record, self._compiler)
 
     # looking at it
 

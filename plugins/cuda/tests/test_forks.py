@@ -45,6 +45,16 @@ def test_one_that_fails_says_why_and_the_next_one_runs(process: Forks, script: s
     assert process.run("print(3)") == "3\n"
 
 
+def test_what_was_prepared_and_a_script_have_a_source() -> None:
+    process = Forks("import inspect\ndef prepared():\n    return 1\n")
+    try:
+        script = "def own():\n    return 2\nprint([inspect.getsource(f) for f in (prepared, own)])"
+        expected = ["def prepared():\n    return 1\n", "def own():\n    return 2\n"]
+        assert process.run(script) == f"{expected}\n"
+    finally:
+        process.close()
+
+
 def test_one_that_does_not_end_is_ended() -> None:
     process = Forks(f"import time, {forks.__name__} as forks; forks.LIMIT = 1")
     with pytest.raises(AssertionError, match="ended by signal 14"):

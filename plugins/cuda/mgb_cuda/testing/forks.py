@@ -77,7 +77,7 @@ def serve() -> None:
             names = {"__name__": "__main__"}
             found: tuple[int, str, str] = (0, "", "")
             try:
-                exec(script, names)
+                _execute(script, names, "<prepared>")
             except Exception:
                 found = 1, "", traceback.format_exc()
         else:
@@ -99,6 +99,12 @@ def _forked(script: str, variables: dict[str, str], names: dict[str, Any]) -> tu
     return status, texts[0], texts[1]
 
 
+def _execute(script: str, names: dict[str, Any], called: str) -> None:
+    """Run it as a file of that name is run, whose text can be read."""
+    linecache.cache[called] = len(script), None, script.splitlines(keepends=True), called
+    exec(compile(script, called, "exec"), names)
+
+
 def _run(
     script: str, variables: dict[str, str], names: dict[str, Any], out: IO[bytes], problem: IO[bytes]
 ) -> None:
@@ -109,8 +115,7 @@ def _run(
         os.dup2(problem.fileno(), 2)
         signal.alarm(LIMIT)
         os.environ.update(variables)
-        linecache.cache["<script>"] = len(script), None, script.splitlines(keepends=True), "<script>"
-        exec(compile(script, "<script>", "exec"), names)
+        _execute(script, names, "<script>")
         status = 0
     except BaseException:
         traceback.print_exc()

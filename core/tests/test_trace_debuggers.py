@@ -1,0 +1,142 @@
+"""What debuggers, profilers, tracebacks and the garbage collector see of traced functions."""
+
+from __future__ import annotations
+
+import cProfile
+import gc
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb import Parameter, Tensor, tensor
+from mgb.jit import trace
+from outside import reasons, runs
+
+HERE = str(Path(__file__))
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+
+
+def watched(x: Any) -> Any:
+    y = x * 2.0
+    return y + 1.0
+
+
+def lines_seen(function: Callable[[], object]) -> list[int]:
+    seen: list[int] = []
+
+    def tracer(frame: Any, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename == HERE and frame.f_code.co_name == "watched":
+            if event == "line":
+                seen.append(frame.f_lineno - watched.__code__.co_firstlineno)
+            return tracer
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return seen
+
+
+def test_a_debugger_sees_the_lines_of_the_recorded_call_alone() -> None:
+    traced = trace(watched)
+    assert lines_seen(lambda: traced(tensor(1.0))) == [1, 2]
+    assert lines_seen(lambda: traced(tensor(1.0))) == [] and runs(traced) == 1
+    always = trace(watched, run_body=True)
+    assert [lines_seen(lambda: always(tensor(1.0))) for _ in range(2)] == [[1, 2]] * 2
+
+
+def test_under_a_profiler_a_call_is_recorded_and_skipped() -> None:
+    traced, profiler = trace(watched), cProfile.Profile()
+    profiler.enable()
+    try:
+        for _ in range(2):
+            assert traced(tensor(1.0)).item() == 3.0
+    finally:
+        profiler.disable()
+    assert runs(traced) == 1
+
+
+@pytest.mark.skipif(hasattr(sys, "monitoring"), reason="sys.monitoring has places for both and for mgb")
+def test_under_a_debugger_and_a_profiler_the_body_runs() -> None:
+    traced, before = trace(watched), (sys.gettrace(), sys.getprofile())
+    sys.settrace(lambda *_: None)
+    sys.setprofile(lambda *_: None)
+    try:
+        results = [traced(tensor(1.0)).item() for _ in range(3)]
+    finally:
+        sys.setprofile(before[1])
+        sys.settrace(before[0])
+    assert results == [3.0] * 3 and runs(traced) == 3 and "debugger and a profiler" in reasons(traced)
+
+
+def test_a_breakpoint_makes_the_body_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    hits: list[int] = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: hits.append(1))
+
+    @trace
+    def f(x: Any) -> Any:
+        breakpoint()
+        return x * 2.0
+
+    for _ in range(3):
+        f(tensor(1.0))
+    assert len(hits) == 3
+
+
+def raises(x: Any) -> Any:
+    y = x * 2.0
+    raise ValueError(f"{y.shape}")
+
+
+def test_a_traceback_names_the_line_of_the_body() -> None:
+    with pytest.raises(ValueError) as caught:
+        trace(raises)(tensor(1.0))
+    last = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert (last.filename, last.name, last.lineno) == (HERE, "raises", raises.__code__.co_firstlineno + 2)
+    assert last.line == 'raise ValueError(f"{y.shape}")'
+
+
+def test_what_the_collector_calls_is_no_part_of_the_body() -> None:
+    told: list[str] = []
+
+    def callback(phase: str, information: dict[str, int]) -> None:
+        told.append(phase)
+
+    @trace
+    def f(x: Any) -> Any:
+        made = [[i] for i in range(5000)]
+        return x * len(made)
+
+    gc.callbacks.append(callback)
+    try:
+        for _ in range(3):
+            f(tensor(1.0))
+    finally:
+        gc.callbacks.remove(callback)
+    assert told and runs(f) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_what_a_recorded_call_has_done_before_an_exception_stands(error: type[BaseException]) -> None:
+    total = Parameter(np.zeros(2, np.float32))
+
+    @trace
+    def add(x: Tensor) -> Tensor:
+        total[...] = total + x
+        raise error
+
+    for n in (1, 2):
+        with pytest.raises(error):
+            add(tensor([1.0, 2.0]))
+        assert total.tolist() == [n, 2.0 * n]

@@ -1,0 +1,138 @@
+"""What a body reads outside is watched: it is recorded again when that has changed, and only then."""
+
+from __future__ import annotations
+
+import builtins
+import contextvars
+import os
+from collections.abc import Callable
+from typing import Any
+
+import mgb
+import mgb.module as M
+import mgb.optimizer as optim
+import numpy as np
+import pytest
+from mgb import Parameter, tensor
+from mgb.autodiff import GradManager
+from mgb.jit import trace
+from outside import Thing, reasons, runs, thing
+
+log: list[Any] = []
+small = np.ones(8)
+variable = contextvars.ContextVar("variable", default=2.0)
+
+
+def helper(x: Any, by: float = 2.0) -> Any:
+    return x * by
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+    monkeypatch.setattr(thing, "number", 2.0)
+    log.clear()
+    small[0] = 1.0
+
+
+def reads_an_environment_variable(x: Any) -> Any:
+    return x * float(os.environ.get("MGB_TEST_FACTOR", "2"))
+
+
+CHANGES: list[tuple[Callable[[Any], Any], Callable[[pytest.MonkeyPatch], object]]] = [
+    (reads_an_environment_variable, lambda patch: patch.setenv("MGB_TEST_FACTOR", "3")),
+    (lambda x: x * variable.get(), lambda patch: contextvars.ContextVar.set(variable, 3.0)),
+    (lambda x: x * thing.twice, lambda patch: patch.setattr(thing, "number", 3.0)),
+    (lambda x: thing.scaled(x), lambda patch: patch.setattr(Thing, "scaled", lambda self, x: x * 5.0)),
+    (lambda x: thing.scaled(x), lambda patch: patch.setattr(thing, "factor", 3.0, raising=False)),
+    (lambda x: x * (3.0 if hasattr(thing, "extra") else 2.0), lambda patch: setattr(thing, "extra", 1)),
+    (lambda x: helper(x), lambda patch: patch.setitem(globals(), "helper", lambda x: x * 7.0)),
+    (lambda x: helper(x), lambda patch: patch.setattr(helper, "__defaults__", (3.0,))),
+    (lambda x: helper(x), lambda patch: patch.setattr(helper, "__code__", (lambda x, by: x * 9.0).__code__)),
+    (lambda x: x * len(log), lambda patch: log.append(1)),
+    (lambda x: x * abs(-2.0), lambda patch: patch.setattr(builtins, "abs", lambda x: 5.0)),
+    (lambda x: x * float(small.sum()), lambda patch: small.__setitem__(0, 5.0)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CHANGES)))
+def test_what_changes_outside_makes_one_more_record(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    body, change = CHANGES[number]
+    traced = trace(body)
+    for _ in range(2):
+        np.testing.assert_array_equal(traced(tensor(1.0)).numpy(), body(tensor(1.0)).numpy())
+    assert runs(traced) == 1
+    before = body(tensor(1.0)).item()
+    token = variable.set(variable.get())
+    try:
+        change(monkeypatch)
+        assert body(tensor(1.0)).item() != before
+        for _ in range(2):
+            assert traced(tensor(1.0)).item() == body(tensor(1.0)).item()
+    finally:
+        variable.reset(token)
+        vars(thing).pop("extra", None)
+    assert runs(traced) == traced.stats()["records"] == 2 and reasons(traced)
+
+
+def test_what_changes_back_and_forth_costs_two_records() -> None:
+    traced = trace(lambda x: x * thing.number)
+    for n in range(6):
+        thing.number = float(n % 2)
+        assert traced(tensor(1.0)).item() == n % 2
+    assert runs(traced) == 2
+
+
+def test_the_mode_of_a_module_is_guarded_and_the_rate_of_an_optimizer_is_live() -> None:
+    weight = Parameter(np.ones(2, np.float32))
+    manager, optimizer = GradManager().attach([weight]), optim.SGD([weight], lr=1.0)
+    drop = M.Dropout(0.5)
+
+    @trace
+    def step(x: Any) -> Any:
+        with manager:
+            manager.backward((drop(x) * 0.0 + weight).sum())
+            optimizer.step().clear_grad()
+
+    for rate in (1.0, 2.0, 4.0):
+        optimizer.param_groups[0]["lr"] = rate
+        step(tensor([1.0, 1.0]))
+    assert weight.tolist() == [-6.0, -6.0] and runs(step) == 1
+    for _ in range(2):
+        drop.eval()
+        step(tensor([1.0, 1.0]))
+        drop.train()
+        step(tensor([1.0, 1.0]))
+    assert runs(step) == 2
+
+
+def test_skipped_calls_draw_random_numbers() -> None:
+    traced = trace(lambda x: x + mgb.random.normal(size=(3,)))
+    seen = {tuple(traced(tensor(0.0)).tolist()) for _ in range(4)}
+    assert len(seen) == 4 and runs(traced) == 1
+
+
+def test_a_part_of_an_array_is_guarded() -> None:
+    traced, array = trace(lambda x: x * small[:2]), small
+    for first in (1.0, 1.0, 4.0, 4.0):
+        array[0] = first
+        assert traced(tensor(2.0)).tolist() == [2 * first, 2.0]
+    assert runs(traced) == 2
+
+
+def test_what_the_body_makes_itself_is_free() -> None:
+    @trace
+    def f(x: Any) -> Any:
+        made: list[Any] = []
+        names = {f"{i}": x * i for i in range(3)}
+        try:
+            made.append(names["3"])
+        except KeyError:
+            made.extend(value for value in names.values())
+        own = Thing()
+        own.number = len(made)
+        return sum(made) * own.twice + tensor([1.0, 2.0])
+
+    for _ in range(3):
+        assert f(tensor(1.0)).tolist() == [19.0, 20.0]
+    assert runs(f) == 1
