@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tensor import Tensor
+from .environment import Observer
 from .guard import Guard
 from .provenance import Provenance
 from .record import Binding, Record, Ref
@@ -58,6 +59,28 @@ def note_effects(
         found = [(Object(Held(t)), x) for x in owned.values() if x.owner and (t := x.owner()) is not None]
         constants = Constants([literal for _, literal in found])
         record.guards.add(Guard(Places(tuple([source for source, _ in found])), "meets", constants))
+
+
+def look_for_tensors(
+    record: Record,
+    provenance: Provenance,
+    observer: Observer,
+    returned: Sequence[Any],
+    found_elsewhere: Collection[int],
+    may_look: bool,
+) -> None:
+    """Tensors outside that are others from call to call are looked for, if the body only takes their values.
+
+    Parameters are as for `note_effects`, and `may_look` says whether any may be another one.
+    """
+    touched = [part for tensor, grad, _ in provenance.grads.values() for part in (tensor, grad)]
+    touched += [*provenance.watched_outside(), *provenance.rebound_tensors(), *returned]
+    owners = {id(external.tensor()) for external in record.externals if external.is_elsewhere}
+    free = owners.difference(found_elsewhere, map(id, touched))
+    observer.fix_tensors(but=free if may_look else ())
+    for external in record.externals:
+        if external.is_elsewhere and (path := observer.path_to(external.tensor())) is not None:
+            external.place = path
 
 
 def _outside(record: Record, provenance: Provenance, owners: Sequence[Tensor | None]) -> frozenset[int]:

@@ -20,7 +20,7 @@ from ..sizes import Size, fixed, plain
 from ..tensor import CONSTANT, Tensor, place, wrap
 from .arguments import numbers_in
 from .belongings import Belongings
-from .effects import note_effects
+from .effects import look_for_tensors, note_effects
 from .environment import Observer
 from .guard import Guards
 from .measured import Measured, given, is_handed_on, with_views
@@ -30,7 +30,7 @@ from .provenance import Provenance
 from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, Record, Ref, external_ref
 from .resize import Followed
 from .session import CallSession
-from .source import Argument, Held, Item, Object, Result, Source
+from .source import Argument, Held, Object, Source
 from .tree import flatten
 
 #: What nobody can change.
@@ -273,8 +273,11 @@ class Recording(CallSession):
     def finish(self) -> Record:
         """Close the sequence: what is alive now leaves the program at every call."""
         alive, record = self.alive(), self.record
-        self._look_for_tensors()
-        note_effects(record, self.provenance, self.leaves, self.ref, self._returned, self._also_found())
+        elsewhere = self._also_found()
+        if self.observer is not None and self.observer.tensors:
+            may_look = self.policy.gives
+            look_for_tensors(record, self.provenance, self.observer, self._returned, elsewhere, may_look)
+        note_effects(record, self.provenance, self.leaves, self.ref, self._returned, elsewhere)
         self._returned.clear()
         if any((t := r()) is not None and t._grad is not None for r in self.provenance.own_grads):
             self.must_run("leaves a Tensor that it makes with a grad")
@@ -284,19 +287,6 @@ class Recording(CallSession):
             self.spec_of = None
             self._followed.end(record)
         return record
-
-    def _look_for_tensors(self) -> None:
-        """Tensors outside that are others from call to call are looked for, if the body only takes values."""
-        if self.observer is None or not self.observer.tensors:
-            return
-        touched = [part for tensor, grad, _ in self.provenance.grads.values() for part in (tensor, grad)]
-        touched += [*self.provenance.watched_outside(), *self.provenance.rebound_tensors(), *self._returned]
-        others = self._also_found().union(map(id, touched))
-        owners = {id(external.tensor()) for external in self.record.externals if external.is_elsewhere}
-        self.observer.fix_tensors(but=owners - others if self.policy.gives else ())
-        for external in self.record.externals:
-            if external.is_elsewhere and (path := self.observer.path_to(external.tensor())) is not None:
-                external.place = path
 
     def _guard_environment(self) -> None:
         """What the body read outside has to stay, and what worked in it has to work as it does now."""
@@ -309,15 +299,10 @@ class Recording(CallSession):
             record.modules.append((alive, decisive(module)))
             if observer is None or not observer.is_made(module):
                 record.changes = record.changes or before.why(())
-                free = self._free_attributes(module)
-                record.guards.add(*(guard for guard in guards_of_module(module) if guard.source not in free))
+                free = observer.followed_attributes(module) if observer is not None else ()
+                record.guards.add(*guards_of_module(module, free))
         for trainer in self._living_trainers():
             record.guards.add(*guards_of_trainer(trainer))
-
-    def _free_attributes(self, module: Any) -> set[Source]:
-        """Where `module` has numbers that are followed, and that no code of mgb reads."""
-        names = self.observer.followed_attributes(module) if self.observer is not None else ()
-        return {Item(Result(vars, Object(Held(module))), name) for name in names}
 
     def _living_trainers(self) -> list[Any]:
         """The GradManagers and Optimizers that worked in the body and were not made there."""

@@ -8,7 +8,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,10 @@ from ...scalars import known as fixed
 from ...sizes import Size
 from ...tensor import ACTIVE, Tensor
 from .. import numbers
-from ..binding import Bindable
 from ..guard import PLAIN, is_plain
 from ..measured import given
 from ..source import Held, Item, Object
-from . import attributes, calls, known, reads
+from . import attributes, calls, followed, known, reads
 from .builtin_calls import text
 from .watch import WATCHING, Watch
 
@@ -374,51 +373,20 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         computed = numbers.computed_by(function, args, kwargs)
         if computed is not None:
             return computed
-        if not _takes_followed(watch, function):
+        if not followed.takes(watch, function):
             args, kwargs = numbers.all_fixed(args), numbers.all_fixed(kwargs)
-    if _is_plain_class(function):
+    if followed.is_plain_class(function):
         made = watch.see(_construct, function, args, kwargs, frame)
         if made is not None:
             return made
     watch.expect_no_number()
     then = watch.see(calls.called, function, list(args), kwargs)
-    watch.expect_number(_asked_by(function, args))
+    watch.expect_number(followed.asked_by(function, args))
     if then is not None:
         watch.pending[frame] = then
     if (getattr(function, "__module__", None) or "").partition(".")[0] == "mgb":
         args, kwargs = tuple(map(_measured, args)), {k: _measured(v) for k, v in kwargs.items()}
     return functools.partial(function, *args, **kwargs)
-
-
-def _asked_by(function: Any, args: Any) -> Any:
-    """The attribute or key that a call reads, which does nothing else; MISSING: it does."""
-    if function is getattr and len(args) > 1:
-        return args[1]
-    is_get = type(function) is BuiltinFunctionType and isinstance(function.__self__, dict)
-    return args[0] if is_get and function.__name__ in ("get", "__getitem__") and args else known.MISSING
-
-
-#: Functions in C that ask numbers to compute, as operators do.
-_BY_PROTOCOL = frozenset({abs, round, divmod, sum, min, max, isinstance})
-#: What puts something into a container that was made here.
-_FILLING = frozenset({"append", "insert", "extend", "setdefault", "update", "appendleft"})
-
-
-def _takes_followed(watch: Watch, function: Any) -> bool:
-    """Does it ask a number for what it wants of it, and keeps none? Others are given plain ones."""
-    if isinstance(function, (MethodType, functools.partial, Bindable)):
-        inner = {MethodType: "__func__", functools.partial: "func"}.get(type(function), "__wrapped__")
-        return _takes_followed(watch, getattr(function, inner))
-    if isinstance(function, FunctionType):
-        return known.is_users(function) or known.is_elementwise(function)
-    if isinstance(function, BuiltinFunctionType):
-        fills = watch.is_made(function.__self__) and function.__name__ in _FILLING
-        return fills or function in _BY_PROTOCOL
-    if isinstance(function, type | np.ufunc):
-        return isinstance(function, np.ufunc) or _is_plain_class(function)
-    return known.is_users(
-        known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
-    )
 
 
 @_hook
@@ -432,16 +400,6 @@ def called(value: Any) -> Any:
     if then is not None and type(value) is not Tensor and type(value) not in known.FOLLOWED:
         _see(lambda watch: then(value))
     return int if value is Size else number(value)  # as everything that is asked of a length says
-
-
-def _is_plain_class(function: Any) -> bool:
-    """A user's class whose instances are made and then given to `__init__`, as `type` does it."""
-    return (
-        isinstance(function, type)
-        and type(function).__call__ is type.__call__
-        and known.is_heap(function)
-        and known.is_users(known.lookup(function, "__init__")[0])
-    )
 
 
 class _New:
