@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import mgb.functional as F
 import numpy as np
@@ -270,3 +271,82 @@ def test_a_loop_of_a_few_counts_is_a_few_records() -> None:
     for number in range(48):
         assert unrolled(tensor([1.0]), number % 12).item() == 1.0 + number % 12
     assert unrolled.stats()["body_runs"] == 12
+
+
+# numbers in containers among the arguments
+
+
+@dataclass
+class Config:
+    rate: Any
+    decay: Any = 0.5
+    inner: Any = None
+
+
+class Pair(NamedTuple):
+    one: Any
+    two: Any
+
+
+HOLDERS: dict[str, Callable[[float], Any]] = {
+    "dict": lambda n: {"rate": n, "decay": 0.5, "more": [1, (n, 2)]},
+    "list": lambda n: [n, 0.5, {"n": n}],
+    "tuple": lambda n: (n, (0.5, [n])),
+    "dataclass": lambda n: Config(n, inner=[Config(2.0, n)]),
+    "named": lambda n: Pair(n, [Pair(0.5, n)]),
+}
+
+
+def product(x: Any, value: Any) -> Any:
+    """`x` times all numbers in a nest."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, Config):
+        value = [value.rate, value.decay, value.inner]
+    if isinstance(value, list | tuple):
+        for part in value:
+            x = product(x, part)
+        return x
+    return x if value is None else x * value
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+@wraps
+def test_numbers_in_containers_among_the_arguments(wrap: Any, name: str) -> None:
+    traced = wrap(product)
+    for number in (1.0, 1.5, 2.5, 3.5, 0.5):
+        holder, then = HOLDERS[name](number), HOLDERS[name](number)
+        equal(traced(tensor([1.0, 2.0]), holder), product(tensor([1.0, 2.0]), then))
+        assert holder == then and "Scalar" not in repr(vars(holder) if name == "dataclass" else holder)
+    assert traced.stats()["records"] == 2, traced.stats()["reasons"]
+
+
+def test_a_container_of_numbers_that_an_impure_body_changes() -> None:
+    @trace
+    def step(x, config):
+        config["steps"] += 1
+        config["seen"].append(config["rate"])
+        return x * config["rate"] + config["steps"]
+
+    for _ in range(2):
+        config: Any = {"steps": 0, "seen": [], "rate": 0.5}
+        for number in range(8):
+            config["rate"] = number / 2
+            assert step(tensor([2.0]), config).item() == 2 * number + 1
+        assert config == {"steps": 8, "seen": [n / 2 for n in range(8)], "rate": 3.5}
+        assert {type(part) for part in (*config["seen"], config["rate"])} == {float}
+
+
+def test_what_raises_leaves_the_arguments_as_they_were() -> None:
+    @trace
+    def fails(x, config):
+        return x * config["rate"] * (1 // (1 if config["rate"] < 3 else 0))
+
+    for number in (1.0, 2.0, 3.0, 4.0):
+        config = {"rate": number, "list": [number]}
+        if number < 3:
+            fails(tensor([1.0]), config)
+        else:
+            with pytest.raises(ZeroDivisionError):
+                fails(tensor([1.0]), config)
+        assert config == {"rate": number, "list": [number]} and type(config["rate"]) is float

@@ -136,6 +136,19 @@ def parts_of(value: Any) -> list[Any] | None:
     return None if parts is None else [part for _, part in parts]
 
 
+def put(value: Any, parts: Sequence[Any]) -> None:
+    """Have a list, a dict or a dataclass hold `parts` in the places of those of `parts_of`."""
+    if isinstance(value, list):
+        for place, part in enumerate(parts):
+            list.__setitem__(value, place, part)
+    elif isinstance(value, dict):
+        for key, part in zip(list(value), parts, strict=True):
+            dict.__setitem__(value, key, part)
+    else:
+        for (name, _), part in zip(fields_of(value) or (), parts, strict=True):
+            object.__setattr__(value, name, part)
+
+
 def fields_of(value: Any) -> list[tuple[str, Any]] | None:
     """The fields of an instance of a dataclass, with their names; None: it is none, or what is called."""
     if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (*_HOLDING, Spec)):

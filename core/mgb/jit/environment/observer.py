@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ... import device, random
-from ...scalars import FOLLOWED
+from ...scalars import FOLLOWED, plain
 from ..arguments import names_of
 from ..guard import Guards, is_plain
 from ..source import Argument, Attribute, Held, Object, Source
-from ..tree import flatten, parts_of
+from ..tree import flatten, parts_of, put
 from . import calls, reads
 from .armed import Armed
 from .arming import Net
@@ -56,6 +57,7 @@ class Observer(Watch):
         self._of_instance = of_instance
         self._outer: Watch | None = None
         self._net = Net(self._started)
+        self._borrowers: list[Any] = []  # containers that hold what stands for numbers
 
     def _started(self, *call: Any) -> bool:
         return WATCHING.watch is self and not self.busy and self._armed.started(*call)
@@ -117,24 +119,42 @@ class Observer(Watch):
         if not self.follows:
             return args, kwargs
         instance, args = args[: self._of_instance], args[self._of_instance :]
-        words, leaves = names_of(args, kwargs), iter(range(len(self.leaves)))
-        given = []
-        for value in (*args, *kwargs.values()):
-            places = [next(leaves) for _ in flatten(value)[0]]
-            for place in places:
-                value = self._number_among(value, Argument(place, words[place]), self.leaves[place])
-            given.append(value)
-        count = len(args)
-        return (*instance, *given[:count]), dict(zip(kwargs, given[count:], strict=True))
+        words = names_of(args, kwargs)
+        leaves = iter([(Argument(n, words[n]), leaf) for n, leaf in enumerate(self.leaves)])
+        args = tuple([self._lent(value, leaves) for value in args])
+        return (*instance, *args), {name: self._lent(value, leaves) for name, value in kwargs.items()}
 
-    def _number_among(self, value: Any, source: Argument, leaf: Any) -> Any:
-        """`value`, an argument, or what stands for it, if it is the number `leaf` itself."""
-        if type(leaf) not in FOLLOWED:
+    def _lent(self, value: Any, leaves: Iterator[tuple[Argument, Any]]) -> Any:
+        """`value` with what stands for numbers; what holds them holds these as long as the call lasts."""
+        inside = parts_of(value)
+        if inside is None:
+            return self._number_among(*next(leaves))
+        parts = [self._lent(part, leaves) for part in inside]
+        if all(map(operator.is_, parts, inside)):
             return value
-        if source in self.follows and value is leaf:
+        if isinstance(value, tuple):
+            self._given.add(id(made := type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)))
+            self._borrowers.append(made)
+            return made
+        self._borrowers.append(value)
+        put(value, parts)
+        return value
+
+    def _number_among(self, source: Argument, leaf: Any) -> Any:
+        """An argument, or what stands for it, if it is a number that is followed; others have to stay."""
+        if type(leaf) not in FOLLOWED:
+            return leaf
+        if source in self.follows:
             return self.numbers.at(source, leaf)
         self.guard(source, "same", leaf)
-        return value
+        return leaf
+
+    def _give_back(self) -> None:
+        while self._borrowers:
+            borrower = self._borrowers[-1]
+            if not isinstance(borrower, tuple):
+                put(borrower, [plain(part) for part in parts_of(borrower) or ()])
+            self._borrowers.pop()
 
     def _end(self, result: Any) -> None:
         """Arrays that no op has taken were read by others; what ops depend on without naming it is read."""
@@ -161,6 +181,7 @@ class Observer(Watch):
 
     def _release(self) -> None:
         self.numbers.open = False
+        self._give_back()
         self._net.gather()
         WATCHING.watch = self._outer
         self._armed.release()
