@@ -192,7 +192,7 @@ def test_a_method_has_one_record_for_each_instance_and_keeps_none_alive() -> Non
     np.testing.assert_allclose(block(x).numpy(), y.numpy() * 2, rtol=1e-6)
     assert block.forward.stats()["reasons"] == [
         "other tensors want gradients of forward than before",
-        "`a Block.factor` is 2.0, it was 1.0",
+        "`Block.factor` is 2.0, it was 1.0",
     ]
     assert Block().forward.stats()["records"] == 0
     dead = weakref.ref(block)

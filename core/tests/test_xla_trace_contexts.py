@@ -72,7 +72,7 @@ def test_methods(backend: str) -> None:
     before = trainer.net.first.weight.numpy().copy()
     trainer.step(data, label)
     np.testing.assert_array_equal(before, trainer.net.first.weight.numpy())
-    assert re.search("`a Trainer.(net|opt)` is", trainer.step.stats()["reasons"][0])
+    assert re.search(r"`Trainer\.(net|opt)` is", trainer.step.stats()["reasons"][0])
     gone = [weakref.ref(own), weakref.ref(trainer)]
     del own, trainer
     gc.collect()

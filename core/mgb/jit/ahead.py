@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,12 +16,12 @@ from ..tensor import Tensor, active_trace
 from .argument_specs import stand_ins
 from .arguments import check_tensors, key_of, shapes_of
 from .call import CompiledCall, Recorded
+from .capture import note
 from .captured import Captured, check_pure, graph_of
 from .environment import Observer
 from .families import Families
-from .record import Record
+from .policy import Policy
 from .recording import Recording
-from .results import Ends, results_of
 from .statistics import Statistics
 from .tree import LEAF, flatten
 from .variant import Compile, Variant
@@ -34,7 +34,6 @@ class AheadOfTime(ABC):
     __wrapped__: Callable[..., Any]
     capture_as_const: bool
     record_only: bool
-    symbolic_shape: bool
     options: Options
     _statistics: Statistics
     _captured: Captured | None
@@ -44,8 +43,18 @@ class AheadOfTime(ABC):
     _skips: bool
 
     @abstractmethod
-    def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
+    def _observer(self, leaves: list[Any]) -> Observer:
         """What watches a call with these arguments."""
+
+    @abstractmethod
+    def _policy(self, freezes: bool) -> Policy:
+        """How a call is only noted."""
+
+    @abstractmethod
+    def _session(
+        self, args: Any, kwargs: Any, leaves: list[Any], policy: Policy, observer: Observer | None
+    ) -> Recording:
+        """What records a call."""
 
     @abstractmethod
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
@@ -84,16 +93,19 @@ class AheadOfTime(ABC):
             raise ExportError(
                 f"{self.__name__} only records: trace it without record_only=True to compile it"
             )
+        _check_outside()
         args, kwargs = stand_ins((args, kwargs))
         if self.capture_as_const:
             check_tensors(args)
         leaves, structure = flatten((args, kwargs))
         shapes = shapes_of(args, kwargs)
         with self._lock:
-            observer = self._observer(args, kwargs, leaves) if self._skips else None
-            session = self._noting(leaves, self.capture_as_const, observer)
-            record, ends = _recorded(session, self._body_with(args), kwargs)
-            variant = Variant(record, self._compiler)
+            observer = self._observer(leaves) if self._skips else None
+            policy = self._policy(freezes=self.capture_as_const)
+            session = self._session(args, kwargs, leaves, policy, observer)
+            note(session, self._body_with(args), kwargs)
+            session.check_changes()
+            variant = Variant(session.record, self._compiler)
             for number, segment in enumerate(variant.segments):
                 if segment.outputs:
                     variant.program(number)
@@ -101,18 +113,9 @@ class AheadOfTime(ABC):
             if observer is None:
                 self._families[False].keep(shapes, variant)
             else:
-                call = CompiledCall(variant, leaves, *ends) if ends is not None else None
+                call = CompiledCall(variant, leaves) if session.is_pure else None
                 recorded = Recorded(None, variant, call, observer.impurities)
                 self._keep(key_of(leaves, structure), leaves, shapes, recorded)
-
-    def _noting(self, leaves: Sequence[Any], capture_as_const: bool, observer: Observer | None) -> Recording:
-        return Recording(
-            leaves,
-            symbolic=True,
-            capture_as_const=capture_as_const,
-            symbolic_shape=self.symbolic_shape,
-            observer=observer,
-        )
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.
@@ -153,49 +156,20 @@ class AheadOfTime(ABC):
                     f"say the types of the arguments of {self.__name__}, as in export(path, 'f32[64,784]')"
                 )
         args, kwargs = stand_ins((args, kwargs))
-        session = self._noting(flatten((args, kwargs))[0], True, None)
-        record, ends = _recorded(session, self._body_with(args), kwargs, freezes=True)
-        if ends is None:
+        _check_outside()
+        session = self._session(args, kwargs, flatten((args, kwargs))[0], self._policy(freezes=True), None)
+        note(session, self._body_with(args), kwargs)
+        if session.record.ends is None:
             raise ExportError(
                 f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
                 "compute it with ops"
             )
-        names = list(_names(self.__wrapped__, args))
-        return Captured.of(args, kwargs, ends[0], ends[1], record), names
+        return Captured.of(args, kwargs, session.record), list(_names(self.__wrapped__, args))
 
 
-def _recorded(
-    session: Recording, body: Sequence[Any], kwargs: Any, freezes: bool = False
-) -> tuple[Record, Ends | None]:
-    """What `body` did, and its ends unless it must run at each call; nothing is run.
-
-    Where a file `freezes` what Python does, the body must only look at no value.
-    """
+def _check_outside() -> None:
     if active_trace() is not None:
         raise ExportError("a function is compiled or exported outside of any trace: call it there")
-    try:
-        return session.note(_noted, session, freezes, *body, **kwargs)
-    finally:
-        session.forget()
-
-
-def _noted(
-    session: Recording, freezes: bool, body: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> tuple[Record, Ends | None]:
-    observer = session.observer
-    if observer is None:
-        result = [body(*args, **kwargs)]  # what is alive at the end leaves the program
-        ends = results_of(result[0], session) if freezes and not session.reads else None
-        record = session.finish()
-        result.clear()
-        return record, ends
-    result = [observer.run(body, *args, **kwargs)]
-    ends = results_of(result[0], session) if not observer.impurities else None
-    record = session.finish()
-    record.guards = observer.guards
-    result.clear()
-    session.check_skippable()
-    return record, ends if not observer.impurities else None
 
 
 def _names(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[str]:

@@ -11,18 +11,21 @@ from ..errors import TraceInputError
 from ..tensor import Tensor
 from .tree import Structure, exactly, fields_of, flatten
 
+#: What has axes whose lengths are followed.
+ARRAYS = (Tensor, np.ndarray)
+
 #: What holds no Tensor.
 _PLAIN = (int, float, str, type(None))
 
 
 def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The shapes of the Tensors among the arguments, in containers too."""
+    """The shapes of the Tensors and arrays among the arguments, in containers too."""
     shapes: list[Any] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, Tensor):
             shapes.append(value.spec.shape if value._data is None else value._data.shape)
         elif not isinstance(value, _PLAIN):
-            shapes += [t.shape for t in flatten(value)[0] if isinstance(t, Tensor)]
+            shapes += [t.shape for t in flatten(value)[0] if isinstance(t, ARRAYS)]
     return tuple(shapes)
 
 

@@ -1,19 +1,14 @@
-"""What arguments hold: the Tensors of Modules and Optimizers, and whether these are still as they were."""
+"""What arguments hold: the Tensors of Modules and Optimizers."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..autodiff import GradManager
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-
-#: Numbers and the like, which are compared by value; anything else by identity.
-_PLAIN = (bool, int, float, str, tuple, type(None))
-
 
 #: What an attribute holds that belongs to its object; None may become one of the others.
 _PARTS = (Tensor, Module, Optimizer, GradManager, type(None))
@@ -55,13 +50,6 @@ class Belongings:
     def __contains__(self, tensor: Tensor) -> bool:
         return id(tensor) in self._ids
 
-    def guards(self) -> list[Callable[[], str | None]]:
-        """Functions that say in words what has changed since now in the optimizers; None if nothing has.
-
-        Values of Tensors, and numbers that a step asks for anew, may change.
-        """
-        return list(map(OptimizerGuard, self.optimizers))
-
 
 def _parts_of(instance: Any) -> list[Any]:
     return [value for value in getattr(instance, "__dict__", {}).values() if isinstance(value, _PARTS)]
@@ -76,59 +64,3 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, list | tuple | dict):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _tensors_in(part)
-
-
-class OptimizerGuard:
-    """Whether an optimizer has the groups, parameters and fixed hyper-parameters that it had."""
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = optimizer
-        self._groups = list(optimizer.param_groups)
-        self._params = [tuple(group["params"]) for group in self._groups]
-        self._fixed = [
-            (group, name, value)
-            for group in self._groups
-            for name, value in group.items()
-            if name != "params" and name not in _asked_for(optimizer, group)
-        ]
-
-    def __call__(self) -> str | None:
-        optimizer = self._optimizer
-        if not _same(optimizer.param_groups, self._groups):
-            return f"Optimizer {type(optimizer).__name__} has other parameter groups"
-        for group, params in zip(self._groups, self._params):
-            if not _same(group["params"], params):
-                return f"Optimizer {type(optimizer).__name__} has other parameters"
-        for group, name, value in self._fixed:
-            now = group.get(name)
-            if now is not value and not _equal(now, value):
-                return f"Optimizer {type(optimizer).__name__} was changed: {name} is {now!r:.60}"
-        return None
-
-
-class _Watched(dict[str, Any]):
-    """A group that notes which of its items are looked at."""
-
-    def __init__(self, group: Mapping[str, Any]) -> None:
-        super().__init__(group)
-        self.seen: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.seen.add(name)
-        return super().__getitem__(name)
-
-
-def _asked_for(optimizer: Optimizer, group: Mapping[str, Any]) -> set[str]:
-    """The hyper-parameters of `group` that a compiled step looks up at each call."""
-    watched = _Watched(group)
-    for source in optimizer._live(watched).values():
-        source()
-    return watched.seen
-
-
-def _equal(now: Any, then: Any) -> bool:
-    return isinstance(now, _PLAIN) and type(now) is type(then) and now == then
-
-
-def _same(now: Sequence[Any], then: Sequence[Any]) -> bool:
-    return len(now) == len(then) and all(map(operator.is_, now, then))

@@ -130,7 +130,6 @@ def method_of(function: Callable[..., Any], reference: weakref.ref[Any]) -> Call
     def method(*args: Any, **kwargs: Any) -> Any:
         return function(reference(), *args, **kwargs)
 
-    method._method_of = reference  # type: ignore[attr-defined]
     method.__signature__ = inspect.signature(MethodType(function, reference))  # type: ignore[attr-defined]
     return method
 

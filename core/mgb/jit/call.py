@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, repeat
@@ -19,10 +19,10 @@ from ..forking import cached_property
 from ..ir import Spec
 from ..tensor import Tensor, as_given, converted, wrap
 from .environment import Impurity
-from .guard import MISS, reader
-from .guards import Arguments, Constants, Fits, Same
-from .record import Binding, Expected, External, Given, Literal, Outside, Ref, external_ref
-from .surroundings import SameContents
+from .guard import MISS, Guard, Guards, reader
+from .record import Binding, External, Given, Literal, Ref, external_ref
+from .source import Argument, Attribute, Grad, Held, Object, Places, Source
+from .tensor_guards import Arguments, Fits
 from .tree import LEAF, Structure
 from .variant import Variant
 
@@ -33,14 +33,10 @@ class CompiledCall:
     Parameters
     ----------
     variant : Variant
-        Of a single segment.
+        Of a single segment, whose record has ends.
     leaves : sequence
         The flattened arguments of the recorded call; those that are no Tensors are kept, since they are in
         its key.
-    structure : Structure
-        How the result was nested.
-    results : tuple
-        For each leaf of the result: the ref of its value, or None for None.
 
     Attributes
     ----------
@@ -48,15 +44,8 @@ class CompiledCall:
         Those leaves that are no Tensors.
     """
 
-    def __init__(
-        self,
-        variant: Variant,
-        leaves: Sequence[Any],
-        structure: Structure,
-        results: tuple[Ref | Given | None, ...],
-    ) -> None:
+    def __init__(self, variant: Variant, leaves: Sequence[Any]) -> None:
         self.variant = variant
-        self.structure, self.results = structure, results
         self._leaves = _sketched(leaves)
         self.kept = [leaf for leaf in self._leaves if not isinstance(leaf, _Sketch)]
 
@@ -67,7 +56,7 @@ class CompiledCall:
             return lambda leaves: MISS
         program, reads = self.variant.program(0) if self.variant.segments[0].outputs else (None, ())
         writer = _Writer(self.variant, program, reads)
-        self.source, run = writer.write(self._leaves, self.structure, self.results)
+        self.source, run = writer.write(self._leaves)
         return run
 
     def prepare(self) -> None:
@@ -77,7 +66,7 @@ class CompiledCall:
     def resized(self, leaves: Sequence[Any]) -> CompiledCall | None:
         """The call for arguments of other lengths, if the body would do the same with them."""
         variant = self.variant.resized(leaves)
-        return None if variant is None else CompiledCall(variant, leaves, self.structure, self.results)
+        return None if variant is None else CompiledCall(variant, leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +120,12 @@ class _Writer:
     ) -> None:
         self._in_place = program.updates if program else frozenset()
         self._record = variant.outline
-        self._pins = self._record.pins
         self._outputs = variant.segments[0].outputs
         self._reads = reads
         self._updated = frozenset(self._record.updates().values())
         self._kept: frozenset[Any] = frozenset()  # refs that are wanted after the program ran
-        self._owners: dict[int, str] = {}
-        self._made: dict[int, str] = {}  # Tensors that are handed on to more than one place
+        self._owners: dict[Source, str] = {}
+        self._made: dict[int | Source, str] = {}  # Tensors that are handed on to more than one place
         self._many = False  # arguments
         self._names: dict[str, Any] = {
             "MISS": MISS,
@@ -148,30 +136,17 @@ class _Writer:
         self._lines: list[str] = []
         self._arrays = {n: f"x{n}" for n in range(len(self._record.externals))}
 
-    def write(
-        self, leaves: Sequence[Any], structure: Structure, results: Sequence[Ref | Given | None]
-    ) -> tuple[str, Callable[[Sequence[Any]], Any]]:
+    def write(self, leaves: Sequence[Any]) -> tuple[str, Callable[[Sequence[Any]], Any]]:
         """The source and the function."""
+        assert self._record.ends is not None
+        structure, results = self._record.ends
         self._kept = frozenset((*results, *(b.source for b in self._record.bindings)))
-        self._guard_arguments(leaves)
-        for expected in self._record.expected:
-            tensor = self._tensor(expected)
-            self._lines.append(f"if {tensor}._grad is {'not ' * expected.is_none}None: return MISS")
-        self._guard_grads(leaves)
-        if self._record.captured:
-            constants = {id(x.owner): x for x in self._record.captured.values()}
-            self._lines.append(f"if not {self._name(Constants(list(constants.values())))}(): return MISS")
-        if self._record.guards is not None:
-            self._lines.extend(self._record.guards.lines(self._name))
-        for module, attributes in self._record.modules:
-            self._guard_attributes(module, attributes)
-        for reference, revision in self._record.trainers:
-            self._lines.append(f"if {self._name(reference())}._revision != {revision}: return MISS")
-        for optimizer in self._record.optimizers:
-            self._lines.append(f"if {self._name(optimizer)}() is not None: return MISS")
-        if self._record.contents:
-            contents = self._name(SameContents(self._record.contents))
-            self._lines.append(f"if not {contents}(): return MISS")
+        self._lines.append(f"if len(leaves) != {len(leaves)}: return MISS")
+        if leaves:
+            self._lines.append(f"({''.join(f't{n}, ' for n in range(len(leaves)))}) = leaves")
+        guards = Guards(self._guards_of_arguments(leaves))
+        guards.add(*self._record.guards)
+        self._lines += guards.lines(self._name)
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         if self._outputs:
@@ -187,83 +162,33 @@ class _Writer:
         function: Callable[[Sequence[Any]], Any] = self._names["call"]
         return source, function
 
-    def _guard_arguments(self, leaves: Sequence[Any]) -> None:
-        """Miss when a Tensor is none, or the same as another one, other than recorded; name each ``t<n>``."""
-        self._lines.append(f"if len(leaves) != {len(leaves)}: return MISS")
-        if leaves:
-            self._lines.append(f"({''.join(f't{n}, ' for n in range(len(leaves)))}) = leaves")
-        first: dict[int, int] = {}  # from the id of a Tensor to its first place
+    def _guards_of_arguments(self, leaves: Sequence[Any]) -> Iterator[Guard]:
+        """That the same places hold the same Tensors, all others different ones, of the recorded classes."""
+        first: dict[int, Argument] = {}  # from the id of a Tensor to its first place
         for n, leaf in enumerate(leaves):
             if isinstance(leaf, _Sketch):
-                place = first.setdefault(id(leaf), n)
-                if place != n:
-                    self._lines.append(f"if t{n} is not t{place}: return MISS")
+                place = first.setdefault(id(leaf), Argument(n))
+                if place.place != n:
+                    yield Guard(Argument(n), "alias", place)
         places = tuple(first.values())
         self._many = len(places) >= _MANY
-        outside = self._outside()
         if self._many:
-            guard = self._name(Arguments(places, leaves, outside))
-            self._lines.append(f"if not {guard}(leaves): return MISS")
+            known = [leaves[place.place] for place in places]
+            yield Guard(Places(places), "meets", Arguments([k.kind for k in known], [k.spec for k in known]))
         else:
-            classes = {n: self._name(leaves[n].kind) for n in places}
-            self._lines.extend(f"if t{n}.__class__ is not {classes[n]}: return MISS" for n in places)
+            yield from (Guard(place, "type", Held(leaves[place.place].kind)) for place in places)
             if len(places) > 1:
-                ids = ", ".join(f"id(t{n})" for n in places)
-                self._lines.append(f"if len({{{ids}}}) != {len(places)}: return MISS")
-        for pin in self._pins:
-            if not pin.place.of_grad:
-                tensor, pinned = self._tensor(pin.place), self._name(pin.tensor)
-                self._lines.append(f"if {tensor} is not {pinned}(): return MISS")
-        if outside and places and not self._many:
-            ids = ", ".join(f"id(t{n})" for n in places)
-            self._lines.append(f"if not {self._name(outside)}.isdisjoint(({ids},)): return MISS")
-        fed = {e.leaf for e in self._record.externals}
-        for n in places:
-            if n not in fed:
-                self._guard(f"t{n}._data", leaves[n].spec)
-
-    def _guard_grads(self, leaves: Sequence[Any]) -> None:
-        """Miss when a ``grad`` that is used is the same Tensor as another, other than recorded."""
-        first: dict[int, int] = {}
-        for n, leaf in enumerate(leaves):
-            if isinstance(leaf, _Sketch):
-                first.setdefault(id(leaf), n)
-        used = [self._tensor(e) + "._grad" for e in self._record.expected if e.is_used]
-        if not used:
-            return
-        places = [*(f"t{n}" for n in first.values()), *used]
-        pins = [(places.index(f"{self._tensor(p.place)}._grad"), p) for p in self._pins if p.place.of_grad]
-        guard = Same(self._record.same, pins, self._outside(), apart=bool(self._record.bindings))
-        self._lines.append(f"if not {self._name(guard)}(({', '.join(places)},)): return MISS")
-
-    def _outside(self) -> frozenset[int]:
-        """The ids of Tensors outside none of which may be an argument.
-
-        These are those that a tape of the body watched, and those that the body found, where it changes some.
-        """
-        record = self._record
-        found = [w.owner for w in record.watched if w.leaf is None]
-        if record.bindings:
-            found += [e.owner for e in record.externals if e.leaf is None and e.owner is not None]
-            found += [e.owner for e in record.expected if e.leaf is None]
-            found += [b.owner for b in record.bindings if b.leaf is None]
-        pinned = {id(pin.tensor()) for pin in self._pins}  # these stand where they were
-        return frozenset(id(owner) for r in found if (owner := r()) is not None) - pinned
+                yield Guard(Places(places), "different", len(places))
+        fed = {external.leaf for external in self._record.externals}
+        for place in places:
+            if place.place not in fed:
+                yield Guard(Attribute(place, "_data"), "spec", leaves[place.place].spec)
 
     def _guard(self, array: str, spec: Spec) -> None:
         """Miss when the spec of `array` is another one."""
         shape, dtype = self._name(spec.shape), self._name(spec.dtype)
         other = f"{array}.dtype is not {dtype} and {array}.dtype != {dtype}"  # `is` is the faster one
         self._lines.append(f"if {array}.shape != {shape} or {other}: return MISS")
-
-    def _guard_attributes(self, module: Any, attributes: Mapping[str, Any]) -> None:
-        """Miss when an attribute that decides what `module` does is another object."""
-        now = f"{self._name(module)}.__dict__.get"
-        self._lines.append(f"get = {now}")
-        if "forward" not in attributes:  # as it would be called instead of that of the class
-            self._lines.append("if get('forward') is not None: return MISS")
-        for name, value in attributes.items():
-            self._lines.append(f"if get({name!r}) is not {self._name(value)}: return MISS")
 
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec
@@ -278,7 +203,8 @@ class _Writer:
         if external.made is not None:
             self._arrays[number] = self._name(external.made)
             return
-        array = self._tensor(external) + "._grad" * external.of_grad + "._data"
+        tensor = self._tensor(external.place)
+        array = f"{tensor}._data"
         if self._is_bare(number):
             self._arrays[number] = array
         else:
@@ -286,14 +212,14 @@ class _Writer:
         if not self._is_guarded_with_others(number):
             self._guard(self._arrays[number], spec)
         if external.leaf is not None and not self._many:
-            self._lines.append(f"if {self._tensor(external)}._device != {spec.device!r}: return MISS")
+            self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
 
     def _feed_array(self, number: int, external: External) -> None:
         """An array of NumPy's is converted, and so copied."""
         spec = external.node.spec
-        array = f"t{external.leaf}"
-        if external.path is not None:
-            lines, array = reader(external.path, self._name)
+        assert external.place is not None
+        lines, array = reader(external.place, self._name)
+        if not isinstance(external.place, Argument):
             kind = f"type({array}) is {self._name(np.ndarray)}"
             shape, dtype = self._name(spec.shape), self._name(external.converts)
             guard = f"{kind} and {array}.shape == {shape} and {array}.dtype == {dtype}"
@@ -337,34 +263,38 @@ class _Writer:
         """What cannot be asked for any more, or has no value, is another call."""
         self._lines = ["try:", *(f" {line}" for line in self._lines), "except Exception: return MISS"]
 
-    def _tensor(self, place: External | Expected | Outside) -> str:
-        """The Tensor outside that `place` is about."""
-        if place.leaf is not None:
-            return f"t{place.leaf}"
-        owner = place.owner() if place.owner is not None else None
-        assert owner is not None
-        if id(owner) not in self._owners:
-            self._owners[id(owner)] = self._name(owner)
-        return self._owners[id(owner)]
+    def _tensor(self, place: Source | None) -> str:
+        """The Tensor outside that stands at `place`."""
+        if isinstance(place, Grad):
+            return f"{self._tensor(place.of)}._grad"
+        if isinstance(place, Argument):
+            return f"t{place.place}"
+        assert isinstance(place, Object)
+        if place not in self._owners:
+            self._owners[place] = self._name(place.read(()))
+        return self._owners[place]
 
     def _bind(self, number: int, binding: Binding) -> None:
-        tensor = f"t{binding.leaf}" if binding.leaf is not None else self._owners.get(id(binding.owner()))
-        condition = ""
-        if tensor is None:
-            tensor, condition = f"o{number}", f"if o{number} is not None: "
-            self._lines.append(f"{tensor} = {self._name(binding.owner)}()")
+        target, condition = binding.target, ""
+        holder = target.of if isinstance(target, Grad) else target
+        if isinstance(holder, Argument) or holder in self._owners:
+            tensor = self._tensor(target)
+        else:  # it may go before this call does
+            assert isinstance(holder, Object)
+            name, condition = f"o{number}", f"if o{number} is not None: "
+            tensor = name + "._grad" * (holder is not target)
+            self._lines.append(f"{name} = {self._name(holder.thing.get)}()")
         if binding.is_grad:
             self._lines.append(f"{condition}{tensor}._grad = {self._bound(binding.source, binding.made)}")
             return
         assert isinstance(binding.source, int | Literal)
-        place = f"{tensor}._grad" if binding.of_grad else tensor
         if not condition:  # written in place, it is there already
-            condition = f"if {place}._data is not {self._value(binding.source)} or {place}._tape: "
-        self._lines.append(f"{condition}{place}._reset({self._wrapped(binding.source)})")
+            condition = f"if {tensor}._data is not {self._value(binding.source)} or {tensor}._tape: "
+        self._lines.append(f"{condition}{tensor}._reset({self._wrapped(binding.source)})")
 
     def _make_shared(self, results: Sequence[Ref | Given | None]) -> None:
         """Make each Tensor once that is handed on to several places, and find those outside that are."""
-        handed: list[tuple[int | Outside | None, Any]]
+        handed: list[tuple[int | Source | None, Any]]
         handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
         handed += zip(self._record.returned, results, strict=False)
         count = Counter(made for made, _ in handed if isinstance(made, int))
@@ -374,20 +304,20 @@ class _Writer:
                 self._made[made] = f"m{len(self._made)}"
                 self._lines.append(f"{self._made[made]} = {self._wrapped(source)}")
         for place in (*(source for _, source in handed), *self._record.returned):
-            if isinstance(place, Outside) and place.of_grad:  # before it is replaced
-                self._made[id(place)] = f"m{len(self._made)}"
-                self._lines.append(f"{self._made[id(place)]} = {self._tensor(place)}._grad")
+            if isinstance(place, Grad) and place not in self._made:  # before it is replaced
+                self._made[place] = f"m{len(self._made)}"
+                self._lines.append(f"{self._made[place]} = {self._tensor(place)}")
 
     def _handed(self, results: Sequence[Ref | Given | None]) -> Iterator[str]:
         """What the result is made of."""
         returned = chain(self._record.returned, repeat(None))  # what comes after the result is new
         for ref, which in zip(results, returned):
-            yield self._bound(which, None) if isinstance(which, Outside) else self._bound(ref, which)
+            yield self._bound(which, None) if isinstance(which, Source) else self._bound(ref, which)
 
-    def _bound(self, source: Ref | Outside | Given | None, made: int | None) -> str:
+    def _bound(self, source: Ref | Source | Given | None, made: int | None) -> str:
         """A Tensor, None, or what is given."""
-        if isinstance(source, Outside):
-            return self._made.get(id(source)) or self._tensor(source)
+        if isinstance(source, Source):
+            return self._made.get(source) or self._tensor(source)
         if isinstance(source, Given):
             return self._name(source.value) + ".copy()" * source.copied
         if source is None:

@@ -10,6 +10,7 @@ from ..errors import DumpNameTypeError, DumpOutputError, DumpStateError, DumpTra
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..tensor import Tensor
 from .record import END, Given, Record, Ref
+from .source import Argument, Held
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
 
@@ -21,29 +22,29 @@ class Captured:
     Attributes
     ----------
     record : Record
+        With its ends.
     inputs : tuple
         For each argument that is a Tensor its place among the flattened arguments, its name if it was
         given by keyword, and its type.
-    structure : Structure
-        What the function returned.
-    results : tuple of Ref, Given or None
-        Where the leaves of that come from.
     """
 
     record: Record
     inputs: tuple[tuple[int, str | None, Spec], ...]
-    structure: Structure
-    results: tuple[Ref | Given | None, ...]
+
+    @property
+    def structure(self) -> Structure:
+        """How the result was nested."""
+        assert self.record.ends is not None
+        return self.record.ends[0]
+
+    @property
+    def results(self) -> tuple[Ref | Given | None, ...]:
+        """Where its leaves come from."""
+        assert self.record.ends is not None
+        return self.record.ends[1]
 
     @classmethod
-    def of(
-        cls,
-        args: Any,
-        kwargs: Any,
-        structure: Structure,
-        results: tuple[Ref | Given | None, ...],
-        record: Record,
-    ) -> Captured:
+    def of(cls, args: Any, kwargs: Any, record: Record) -> Captured:
         """Of a call with these arguments, before it has ended."""
         leaves, _ = flatten((args, kwargs))
         names = [*(None for _ in flatten(args)[0]), *_keyword_names(kwargs)]
@@ -52,7 +53,7 @@ class Captured:
             for place, (t, name) in enumerate(zip(leaves, names, strict=True))
             if isinstance(t, Tensor)
         ]
-        return cls(record, tuple(inputs), structure, results)
+        return cls(record, tuple(inputs))
 
 
 def _keyword_names(kwargs: Mapping[str, Any]) -> Iterator[str]:
@@ -101,12 +102,13 @@ def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -
     places = {place: input_node(spec) for place, _, spec in captured.inputs}
     boundary: dict[Node, int] = {}
     for external in captured.record.externals:
-        if external.leaf is None or external.leaf not in places:
+        place = external.place
+        if not isinstance(place, Argument) or place.place not in places:
             raise DumpStateError(
                 f"the value used first at {external.source} comes from outside, anew at every call: pass it "
                 "as an argument"
             )
-        boundary[external.node] = external.leaf
+        boundary[external.node] = place.place
     kind, keys = _container(captured.structure)
     order = sorted(range(len(captured.results)), key=keys.__getitem__) if kind == "dict" else None
     refs = [captured.results[n] for n in order or range(len(captured.results))]
@@ -153,10 +155,16 @@ def _replaced(record: Record) -> dict[int, Tensor]:
                     raise _changed(f"{name} of Module {module.__class__.__name__} is another Tensor")
             elif value is not then and (isinstance(then, Tensor) or hasattr(then, "forward")):
                 raise _changed(f"{name} of Module {module.__class__.__name__} is another object")
-    changed = next((c for c in record.contents if c.hold_parts and not c.are_same()), None)
-    if changed is not None:
-        raise _changed(str(changed))
+    for guard in record.guards:
+        if guard.test == "items" and any(map(_is_part, guard.value)) and not guard.holds(()):
+            raise _changed(guard.change(()))
     return now
+
+
+def _is_part(held: Any) -> bool:
+    """Is it a Tensor or a Module?"""
+    part = held.get() if isinstance(held, Held) else None
+    return isinstance(part, Tensor) or hasattr(part, "forward")
 
 
 def _changed(what: str) -> DumpStateError:

@@ -67,21 +67,17 @@ class Families:
         parted = self._parted.get(shapes, 0)
         for family in reversed(self._families):
             known = family.newest(shapes)
-            if known is not None and (known.found is None or known.found.is_there(args, kwargs)):
+            if known is not None and known.finds(args, kwargs):
                 return (family, known) if parted < _RUNNING else (None, None)
         if parted:
             return None, None
-        found = [
-            family
-            for family in self._families
-            if (then := family.oldest().found) is None or then.is_there(args, kwargs)
-        ]
+        found = [family for family in self._families if family.oldest().finds(args, kwargs)]
         return self._likeliest(shapes, found), None
 
     def finds_other(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Does a call with arguments of known `shapes` find otherwise what every record of such found?"""
         known = [variant for family in self._families if (variant := family.newest(shapes)) is not None]
-        return bool(known) and not any(v.found is None or v.found.is_there(args, kwargs) for v in known)
+        return bool(known) and not any(variant.finds(args, kwargs) for variant in known)
 
     def keep(self, shapes: Shapes, variant: Variant) -> None:
         """Add a variant that was recorded on its own, to a family that does the same ops or to a new one."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .source import Argument, Held, Scope, Source, root, short
+from ..forking import cached_property
+from .source import Argument, Attribute, Grad, Held, Places, Scope, Source, is_gone, root, short
 
 #: Types whose values never change and are compared as values.
 PLAIN = frozenset(
@@ -168,6 +169,24 @@ TESTS = {
     ),
     "alias": Test(_is, lambda x, v, s: f"{x} is {s.local(v)}", "{0} is not the same object as {1} any more"),
     "apart": Test(_is, lambda x, v, s: f"{x} is not {s.local(v)}", "{0} is the same object as {1} now"),
+    "a Tensor": Test(lambda x, v: x is not None, lambda x, v, s: f"{x} is not None", "{0} is None now"),
+    "no Tensor": Test(lambda x, v: x is None, lambda x, v, s: f"{x} is None", "{0} is a Tensor now"),
+    "different": Test(
+        lambda x, v: len({*map(id, x)}) == v,
+        lambda x, v, s: f"len({{*map(id, {x})}}) == {v}",
+        "one Tensor stands for other arguments than recorded",
+    ),
+    "other than": Test(
+        lambda x, v: v.isdisjoint(map(id, x)),
+        lambda x, v, s: f"{s.name(v)}.isdisjoint(map(id, {x}))",
+        "{0} is a Tensor that the body finds outside as well",
+    ),
+    "spec": Test(
+        lambda x, v: x.shape == v.shape and x.dtype == v.dtype,
+        lambda x, v, s: f"{x}.shape == {s.name(v.shape)} and {x}.dtype == {s.name(v.dtype)}",
+        "{0} was {1}",
+    ),
+    "meets": Test(lambda x, v: bool(v(x)), lambda x, v, s: f"{s.name(v)}({x})", "{1}"),
 }
 
 
@@ -200,6 +219,13 @@ class Guard:
     def code(self, scope: Scope) -> str:
         """The expression that asks."""
         return TESTS[self.test].code(scope.local(self.source), self.value, scope)
+
+    @property
+    def is_of_training(self) -> bool:
+        """Has a Tensor a ``grad``, what is trained: does other ops follow from it whatever Python reads?"""
+        if isinstance(self.source, Grad):
+            return self.test in ("a Tensor", "no Tensor")
+        return isinstance(self.source, Attribute) and self.source.name == "_revision"
 
     def key(self) -> Any:
         """What equal guards have in common; 1, True and 1.0 differ."""
@@ -242,12 +268,13 @@ class _Lines:
 class Guards:
     """The guards of one call, in the order in which the body read."""
 
-    def __init__(self, guards: Sequence[Guard] = ()) -> None:
+    def __init__(self, guards: Iterable[Guard] = ()) -> None:
         self._guards: dict[Any, Guard] = {guard.key(): guard for guard in guards}
 
-    def add(self, guard: Guard) -> None:
-        """One more."""
-        self._guards.setdefault(guard.key(), guard)
+    def add(self, *guards: Guard) -> None:
+        """More of them."""
+        for guard in guards:
+            self._guards.setdefault(guard.key(), guard)
 
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards.values())
@@ -279,38 +306,33 @@ class Guards:
             writer.lines.append(f"if not ({condition}): return MISS")
         return writer.lines
 
+    def of_training(self) -> Guards | None:
+        """Those that say which ops a body does whatever Python reads; None where there are none."""
+        found = [guard for guard in self if guard.is_of_training]
+        return Guards(found) if found else None
+
+    def asks_arguments(self) -> bool:
+        """Is one about an argument?"""
+        return any(isinstance(root(guard.source), Argument) for guard in self)
+
+    def hold(self, leaves: Sequence[Any]) -> bool:
+        """Do all? What is gone is not asked for."""
+        return self._check(leaves) or all(is_gone(g.source) or g.holds(leaves) for g in self)
+
+    @cached_property
+    def _check(self) -> Callable[[Sequence[Any]], bool]:
+        return self.compile()
+
     def compile(self) -> Callable[[Sequence[Any]], bool]:
         """``check(leaves)``: do all hold?"""
-        names: dict[str, Any] = {"MISS": False}
-
-        def name(value: Any) -> str:
-            names[f"g{len(names)}"] = value
-            return f"g{len(names) - 1}"
-
-        lines = self.lines(name)
-        places = sorted({r.place for g in self if isinstance(r := root(g.source), Argument)})
-        lines = [f"t{place} = leaves[{place}]" for place in places] + lines + ["return True"]
-        body = "\n".join(f"  {line}" for line in lines)
-        text = f"def check(leaves):\n try:\n{body}\n except Exception:\n  return False\n"
-        exec(compile(text, "<guards>", "exec"), names)
-        check: Callable[[Sequence[Any]], bool] = names["check"]
+        names = _Names()
+        lines = [*self.lines(names), "return True"]
+        check: Callable[[Sequence[Any]], bool] = names.compile([g.source for g in self], lines, "False")
         return check
 
     def why(self, leaves: Sequence[Any]) -> str | None:
         """The first that does not hold, in words; None where all do."""
         return next((guard.change(leaves) for guard in self if not guard.holds(leaves)), None)
-
-    def is_dead(self) -> bool:
-        """Is an object gone that they want? They never hold again."""
-        return any(held.is_gone() for guard in self for held in _held(guard))
-
-
-def _held(guard: Guard) -> Iterator[Held]:
-    yield from guard.source.held()
-    if isinstance(guard.value, Held):
-        yield guard.value
-    elif isinstance(guard.value, tuple):
-        yield from (part for part in guard.value if isinstance(part, Held))
 
 
 def reader(source: Source, name: Callable[[Any], str]) -> tuple[list[str], str]:
@@ -318,3 +340,40 @@ def reader(source: Source, name: Callable[[Any], str]) -> tuple[list[str], str]:
     writer = _Lines(name)
     local = writer.local(source)
     return writer.lines, local
+
+
+def reader_of(sources: Sequence[Source | None]) -> Callable[[Sequence[Any]], list[Any]]:
+    """``read(leaves)``: what is found at each of `sources`, None where that is none; or where one is gone."""
+    names, wanted = _Names(), [source for source in sources if source is not None]
+    writer = _Lines(names)
+    found = ["None" if source is None else writer.local(source) for source in sources]
+    read: Callable[[Sequence[Any]], list[Any]]
+    read = names.compile(wanted, [*writer.lines, f"return [{', '.join(found)}]"], f"[None] * {len(sources)}")
+    return read
+
+
+class _Names(dict[str, Any]):
+    """The globals of a generated function; called with a value it gives that a name."""
+
+    def __init__(self) -> None:
+        super().__init__(MISS=False)
+
+    def __call__(self, value: Any) -> str:
+        name = f"g{len(self)}"
+        self[name] = value
+        return name
+
+    def compile(self, sources: Sequence[Source], lines: Sequence[str], otherwise: str) -> Any:
+        """A function of the flattened arguments with these lines, which may read `sources`.
+
+        Whatever exception they raise, it returns `otherwise`.
+        """
+        parts = (
+            part for source in sources for part in (source.places if isinstance(source, Places) else [source])
+        )
+        places = sorted({start.place for part in parts if isinstance(start := root(part), Argument)})
+        given = [f"t{place} = leaves[{place}]" for place in places]
+        body = "\n".join(f"  {line}" for line in [*given, *lines])
+        text = f"def made(leaves):\n try:\n{body}\n except Exception:\n  return {otherwise}\n"
+        exec(compile(text, "<guards>", "exec"), self)
+        return self["made"]

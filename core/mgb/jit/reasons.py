@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir import Spec
-from ..tensor import Tensor
 from .record import Entry, External, Record
+from .source import Grad
 from .tree import Identity
 
 #: Recorded values that a message lists, the newest.
@@ -142,50 +142,19 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
     return value if len(key) == 2 else f"an array of other values, of shape {key[0]}"
 
 
-def of_miss(name: str, record: Record, leaves: Sequence[Any], names: Sequence[str]) -> str:
+def of_miss(name: str, record: Record, leaves: Sequence[Any]) -> str:
     """Why the recorded call of the function `name` does not serve arguments of the same types any more."""
-    changed = record.guards.why(leaves) if record.guards is not None else None
-    changed = changed or _of_modules(record)
+    changed = record.guards.why(leaves)
     if changed is not None:
         return changed
-    for expected in record.expected:
-        owner = leaves[expected.leaf] if expected.leaf is not None else expected.owner()
-        if owner is not None and (owner._grad is None) is not expected.is_none:
-            whose = names[expected.leaf] if expected.leaf is not None else f"a Tensor of shape {owner.shape}"
-            return f"the grad of {whose} in {name} is {'a Tensor' if expected.is_none else 'None'} now"
     for external in record.externals:
-        owner = external.owner() if external.owner is not None and external.leaf is None else None
-        if owner is not None and not external.of_grad and owner.spec != external.node.spec:
+        tensor = external.tensor(leaves) if external.is_elsewhere else None
+        if tensor is not None and not isinstance(external.place, Grad) and tensor.spec != external.node.spec:
             return (
-                f"the tensor used at {external.source} in {name} is {owner.spec} now, "
+                f"the tensor used at {external.source} in {name} is {tensor.spec} now, "
                 f"recorded was {external.node.spec}"
             )
-    for pin in record.pins:
-        leaf = pin.place.leaf
-        if leaf is not None and not pin.place.of_grad and leaves[leaf] is not pin.tensor():
-            return f"{names[leaf]} of {name} is another Tensor than the one that it also finds elsewhere"
     return f"a Tensor outside of {name} is another one than recorded"
-
-
-def _of_modules(record: Record) -> str | None:
-    """What has changed in the Modules that the body called."""
-    for module, attributes in record.modules:
-        for attribute, value in attributes.items():
-            now = vars(module).get(attribute)
-            if now is not value:
-                shown = "another object" if isinstance(now, Tensor) or hasattr(now, "forward") else repr(now)
-                return f"Module {module.__class__.__name__} was changed: {attribute} is {shown}"
-    for contents in record.contents:
-        if not contents.are_same():
-            return str(contents)
-    return of_trainers(record) or next((words for o in record.optimizers if (words := o()) is not None), None)
-
-
-def of_trainers(record: Record) -> str | None:
-    """Which GradManager or Optimizer has other Tensors than recorded."""
-    trainers = ((trainer, then) for r, then in record.trainers if (trainer := r()) is not None)
-    changed = (trainer for trainer, then in trainers if trainer._revision != then)
-    return next((f"{type(trainer).__name__} has other Tensors than recorded" for trainer in changed), None)
 
 
 def remedy(mismatch: str) -> str:

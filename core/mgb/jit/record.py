@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,9 @@ from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..sizes import At, Size, plain
 from ..tensor import Tensor
 from ..tracing import make_node
-from .surroundings import Contents, State, contents_of, decisive
+from .guard import Guards
+from .source import Argument, Grad, Source, found_at, is_gone
+from .tree import Structure
 
 
 def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
@@ -135,30 +137,38 @@ class External:
 
     Attributes
     ----------
-    leaf : int or None
-        The place among the flattened arguments, when it is one.
-    owner : weak reference or None
-        The Tensor that held it, when that Tensor lives outside the body.
-    of_grad : bool
-        It is the value of the ``grad`` of `leaf` or `owner`.
+    place : Source or None
+        Where the Tensor stands that holds it, or the array of NumPy's of which it is made.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
     converts : np.dtype or None
-        Of an array of NumPy's, which is converted at each call: an argument, or what is found at `path`.
-    path : Source or None
+        Of an array of NumPy's at `place`, which is converted at each call.
     made : array or None
         What the body made of data, which is the same again as long as it sees the same.
     """
 
     node: Node
-    leaf: int | None = None
-    owner: weakref.ref[Tensor] | None = None
+    place: Source | None = None
     origin: Callable[[], float] | None = None
     source: str = ""
-    of_grad: bool = False
     converts: Any = None
-    path: Any = None
     made: Any = None
+
+    @property
+    def leaf(self) -> int | None:
+        """The number of the argument, of those flattened, that it is, or the ``grad`` of."""
+        place = self.place.of if isinstance(self.place, Grad) else self.place
+        return place.place if isinstance(place, Argument) else None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Does a Tensor hold it that is no argument?"""
+        return self.converts is None and self.place is not None and self.leaf is None
+
+    def tensor(self, leaves: Sequence[Any] = ()) -> Tensor | None:
+        """The Tensor that holds it now; None: there is none, or none any more."""
+        found = None if self.place is None or self.converts is not None else found_at(self.place, leaves)
+        return found if isinstance(found, Tensor) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,71 +179,34 @@ class Given:
     copied: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Outside:
-    """A Tensor outside the body, or `leaf`, which is another one at the next call; or the ``grad`` of it."""
-
-    owner: weakref.ref[Tensor]
-    leaf: int | None
-    of_grad: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Pin:
-    """Where the call found `tensor`, which the body may have come by in another way too.
-
-    So it is not known what the body would do with another Tensor there: a call that has one is another call.
-    """
-
-    tensor: weakref.ref[Tensor]
-    place: Outside
+#: How the result of a call is nested, and where each of its leaves comes from.
+Ends = tuple[Structure, tuple[Ref | Given | None, ...]]
 
 
 @dataclass(slots=True)
 class Binding:
-    """A Tensor outside that the call leaves with a new value or a new ``grad``.
+    """An effect: a Tensor outside that the call leaves with a new value or a new ``grad``.
 
     Attributes
     ----------
-    source : Ref, Outside or None
-        Where the new value comes from, or the very Tensor that becomes the ``grad``; None leaves it None.
-    owner : weak reference
-        The Tensor.
-    leaf : int or None
-        Its place among the flattened arguments: at the next call another Tensor may stand there.
+    source : Ref, Source or None
+        Where the new value comes from, or the place of the Tensor that becomes the ``grad``; None leaves it
+        None.
+    target : Source
+        Where the Tensor is found.
     external : int or None
         The external input that held its old value.
     is_grad : bool
-        The Tensor gets a new ``grad``.
-    of_grad : bool
-        The ``grad`` that the Tensor has gets the new value.
+        The Tensor gets a new ``grad``, and no new value.
     made : int or None
         Which of the Tensors that the body made becomes the ``grad``: see `Record.returned`.
     """
 
-    source: Ref | Outside | None
-    owner: weakref.ref[Tensor]
-    leaf: int | None = None
+    source: Ref | Source | None
+    target: Source
     external: int | None = None
     is_grad: bool = False
-    of_grad: bool = False
     made: int | None = None
-
-
-@dataclass(slots=True)
-class Expected:
-    """What the body found in the ``grad`` of a Tensor outside, and may have acted upon: None or a Tensor.
-
-    Attributes
-    ----------
-    is_used : bool
-        The body took or changed the value of that Tensor.
-    """
-
-    owner: weakref.ref[Tensor]
-    leaf: int | None
-    is_none: bool
-    is_used: bool = False
 
 
 def _value_of(node: Node, *arrays: Any) -> Any:
@@ -242,29 +215,31 @@ def _value_of(node: Node, *arrays: Any) -> Any:
 
 @dataclass(slots=True)
 class Record:
-    """The recorded sequence for one set of input shapes.
+    """A captured call: the sequence of its ops for one set of input shapes, inputs, guards, effects, results.
 
     Attributes
     ----------
+    entries : list of Entry
+    externals : list of External
+        The inputs.
+    bindings : list of Binding
+        The effects.
+    guards : Guards
+        What has to be as it was for the body to do the same: all of it if the body `is_observed`, else only
+        which ``grad`` is None, and for which Tensors GradManagers and Optimizers work.
+    is_observed : bool
+        Was the body seen to read outside?
+    is_unknown : bool
+        Did it also read what no guard tells, such as the value of a Tensor?
+    ends : Ends or None
+        How the result is nested, and where its values come from; None: the body makes it at each call.
     statics : dict
         The steps that depend on shapes and literals only, with their values once these were wanted.
     modules : list of (Module, dict)
         Those that the body called or changed, with the attributes that say what they do.
-    contents : list of Contents
-        Of the containers in `modules`.
     changes : str or None
         What the body changes in its `modules`, in words: it would do something else after that.
-    pins : list of Pin
-    watched : list of Outside
-        The Tensors outside whose gradients a tape of the body wanted; it need not have met them.
-    trainers : list of (weak reference, int)
-        The GradManagers and Optimizers that worked in the body, with their revisions.
-    optimizers : list of OptimizerGuard
-        Of the Optimizers among those.
-    same : tuple of int
-        For each different Tensor among the arguments, then for each ``grad`` that is used, the first place in
-        this order where the same Tensor stands.
-    returned : tuple of int, Outside or None
+    returned : tuple of int, Source or None
         For each Tensor in the result which one it is, by a number if the body made it.
     captured : dict
         The constants that were values of Tensors outside, by their nodes.
@@ -272,33 +247,26 @@ class Record:
         How the arguments were nested and named, so which one stands at which place.
     numbers : tuple
         The Python numbers among the arguments.
-    guards : Guards or None
-        What the body was seen to read outside, as it was.
-    is_unknown : bool
-        Did it also read what no guard tells, such as the value of a Tensor?
     sized : SizedRecord or None
         This one and others of the same call, for arguments of other lengths.
+    lengths : tuple of int
+        Of the axes of the arguments, where `sized`.
     """
 
     entries: list[Entry] = field(default_factory=list)
     externals: list[External] = field(default_factory=list)
     bindings: list[Binding] = field(default_factory=list)
-    expected: list[Expected] = field(default_factory=list)
+    guards: Guards = field(default_factory=Guards)
+    is_observed: bool = False
+    is_unknown: bool = False
+    ends: Ends | None = None
     modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
-    contents: list[Contents] = field(default_factory=list)
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
-    pins: list[Pin] = field(default_factory=list)
-    watched: list[Outside] = field(default_factory=list)
-    trainers: list[tuple[weakref.ref[Any], int]] = field(default_factory=list)
-    optimizers: list[Any] = field(default_factory=list)
-    same: tuple[int, ...] = ()
-    returned: tuple[int | Outside | None, ...] = ()
+    returned: tuple[int | Source | None, ...] = ()
     captured: dict[Node, Literal] = field(default_factory=dict)
-    arrangement: Any = None
+    arrangement: Structure | None = None
     numbers: tuple[Any, ...] = ()
-    guards: Any = None
-    is_unknown: bool = False
     sized: Any = None
     lengths: tuple[int, ...] = ()
 
@@ -309,20 +277,13 @@ class Record:
             self.entries[:steps],
             list(self.externals),
             self.bindings,
-            self.expected,
-            trainers=self.trainers,
+            self.guards,
+            self.is_observed,
+            self.is_unknown,
             statics=statics,
             arrangement=self.arrangement,
             numbers=self.numbers,
-            guards=self.guards,
-            is_unknown=self.is_unknown,
         )
-
-    def note(self, modules: Sequence[Any], before: Iterable[State]) -> None:
-        """Note `modules` as they are now, after the body, which found them as `before` says."""
-        self.modules = [(module, decisive(module)) for module in modules]
-        self.contents = [contents for module in modules for contents in contents_of(module)]
-        self.changes = next((words for state in before if (words := state.change()) is not None), None)
 
     def cut(self, entry: Entry) -> None:
         """Add a cut."""
@@ -376,9 +337,9 @@ class Record:
     def gone(self) -> str | None:
         """Where a Tensor was used that Python has let go of since: what stands there now only it knows."""
         for external in self.externals:
-            if external.leaf is None and external.owner is not None and external.owner() is None:
+            if external.is_elsewhere and is_gone(external.place):  # type: ignore[arg-type]
                 return external.source
-        lost = any(e.leaf is None and e.owner() is None for e in self.expected)
+        lost = any(is_gone(guard.source) for guard in self.guards if isinstance(guard.source, Grad))
         return self.entries[-1].source if lost else None
 
     def updates(self) -> Mapping[int, int]:

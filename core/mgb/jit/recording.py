@@ -3,109 +3,94 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, random
 from ..apply import caller, evaluate
 from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
 from ..sizes import Size, fixed, plain
-from ..tensor import CONSTANT, Tensor, place, run_in, wrap
-from .belongings import OptimizerGuard
+from ..tensor import CONSTANT, Tensor, place, wrap
+from .belongings import Belongings
+from .effects import note_effects
 from .environment import Observer
-from .observing import Observing
-from .record import (
-    CUTS,
-    END,
-    EXCLUDE,
-    READ,
-    Entry,
-    External,
-    Given,
-    Literal,
-    Outside,
-    Record,
-    Ref,
-    external_ref,
-)
+from .guard import Guards
+from .measured import Measured, given, is_handed_on, with_views
+from .module_guards import decisive, guards_of_module, guards_of_trainer, tensors_of
+from .policy import Policy
+from .provenance import Provenance
+from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, Record, Ref, external_ref
 from .resize import Followed
-from .source import Argument, Source
-from .surroundings import State, tensors_of
+from .session import CallSession
+from .source import Argument, Held, Object, Source
 from .tree import flatten
 
 #: What nobody can change.
 _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
 _RAW = frozenset((*dtypes.WEAK, Size))
 
 
-class Recording(Observing):
+class Recording(CallSession):
     """A session that writes a `Record`.
 
     Parameters
     ----------
     leaves : sequence
         The flattened arguments of the call.
-    symbolic : bool
-        Note the ops and run none of them.
-    capture_as_const : bool
-        Tensors that are not arguments become constants.
-    symbolic_shape : bool
-        Shapes are Tensors in the body.
+    policy : Policy
+    names : sequence of str
+        Of the arguments, in messages.
     observer : Observer, optional
         Watches what the body reads and writes outside, so that it need not run again.
-
-    Attributes
-    ----------
-    is_call : bool
-        Is this a call that gives values, and not a note of one? Then what a shape depends on is computed
-        although nothing else is.
+    instance : object, optional
+        What the body is a method of; the record does not keep it alive.
+    belongings : Belongings, optional
+        What is in the arguments counts as an argument.
     """
-
-    is_call = False
 
     def __init__(
         self,
         leaves: Sequence[Any],
+        policy: Policy,
         *,
-        symbolic: bool,
-        capture_as_const: bool,
-        symbolic_shape: bool = False,
+        names: Sequence[str] = (),
         observer: Observer | None = None,
+        instance: Any = None,
+        belongings: Belongings | None = None,
     ) -> None:
-        super().__init__(leaves)
-        self.leaves = leaves
+        super().__init__(Record(is_observed=observer is not None))
+        self.leaves, self.policy, self.observer, self.belongings = leaves, policy, observer, belongings
+        self.symbolic_shape = policy.symbolic_shape
+        self.provenance = Provenance(leaves, names)
         self._followed: Followed | None = None
-        self.symbolic_shape, self._symbolic = symbolic_shape, symbolic
-        self._capture_as_const, self.observer = capture_as_const, observer
         self._undone = self._saw_outside = False
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
-        self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
         self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
-        self._converted: dict[
-            int, tuple[int | Source, Any, Any]
-        ] = {}  # by the id of an array: of what it is made
+        self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
+        self._converted: dict[int, tuple[Source, Any, Any]] = {}  # by the id of an array: of what it is made
+        self._views: list[tuple[Any, Measured]] = []  # of arrays among the arguments
         self._made: dict[int, Any] = {}
         self._origins: dict[int, Callable[[], float]] = {}
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
         self._readable: set[int] = set()
-        self._modules: dict[int, Any] = {}
-        self._states: list[State] = []  # of the modules, as the body found them
-        self._instance: Any = None  # what the body is a method of
+        self._instance = instance
+        self._modules: dict[int, tuple[Any, Guards]] = {}  # with what they were when the body found them
         self._trainers: dict[int, weakref.ref[Any]] = {}
-
-    def follow(self, leaves: Sequence[Any]) -> None:
-        """Know what follows from the lengths of `leaves`, the flattened arguments."""
-        self._followed, self.spec_of = Followed(leaves), self._spec_of
+        self._returned: list[Any] = []
+        if policy.follows:  # what follows from the lengths of the arguments
+            self._followed, self.spec_of = Followed(leaves), self._spec_of
+            arrays = ((n, leaf) for n, leaf in enumerate(leaves) if type(leaf) is np.ndarray)
+            self._views = [(leaf, Measured.of(leaf, self._followed.shapes[n])) for n, leaf in arrays]
+        for module in (instance, *(belongings.modules if belongings is not None else ())):
+            if hasattr(module, "forward"):
+                self.entered(module)
 
     # the Session protocol
 
@@ -116,13 +101,13 @@ class Recording(Observing):
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
         spec = self.record.step(op, self._refs(op, inputs), params).spec
-        if self._symbolic:
+        if not self.policy.runs:
             out = place(self, index, spec)
         else:
             params = plain(params) if self._followed is not None else params
             out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
-        self._tensors.append(self._made_by_body(out))
+        self._tensors.append(self.provenance.makes(out))
         return out
 
     def _spec_of(self, tensor: Tensor) -> Spec:
@@ -132,30 +117,33 @@ class Recording(Observing):
         if tensor._session is not None:
             assert tensor._spec is not None
             return tensor._spec
-        array, root = tensor._data, self._root(tensor)
+        array, root = tensor._data, self.provenance.root(tensor)
         if self._followed is not None and self._is_grad_of_argument(root):
             self._followed.fix()  # it would have the lengths of another argument
-        if id(array) in self._converted:
-            place = self._converted[id(array)][0]
-            return self._spec_outside(array, tensor._device, place if isinstance(place, int) else None)
-        return self._spec_outside(array, tensor._device, self._leaf_of(root, array))
+        known = self._converted.get(id(array))
+        source = known[0] if known is not None else self._argument_of(root, array)
+        return self._spec_outside(array, tensor._device, source)
+
+    def measured(self, value: Any) -> Any:
+        return with_views(value, self._views)
 
     def _is_grad_of_argument(self, tensor: Tensor) -> bool:
-        found = self._grads.values()
-        return any(grad is tensor and id(holder) in self._leaf_tensors for holder, grad, _ in found)
+        holder = self.provenance.holders().get(id(tensor))
+        return holder is not None and id(holder) in self.provenance.arguments
 
     def _size_of(self, tensor: Tensor) -> Size | None:
         """Which length that is followed a constant is."""
         return None if self._followed is None else self._followed.sizes.noted(tensor._data)
 
-    def _spec_outside(self, array: Any, device: str, leaf: int | None) -> Spec:
-        shape: Any = array.shape if self._followed is None or leaf is None else self._followed.shapes[leaf]
+    def _spec_outside(self, array: Any, device: str, source: Source | None) -> Spec:
+        follows = self._followed is not None and isinstance(source, Argument)
+        shape: Any = self._followed.shapes[source.place] if follows else array.shape  # type: ignore[union-attr]
         return Spec(shape, array.dtype, device)
 
-    def _leaf_of(self, tensor: Tensor, array: Any) -> int | None:
-        """The place of `tensor` among the arguments, if it still has their value `array`."""
-        leaf = self._leaf_tensors.get(id(tensor))
-        return leaf if leaf is not None and self._leaf_arrays[id(tensor)] is array else None
+    def _argument_of(self, tensor: Tensor, array: Any) -> Argument | None:
+        """Which argument `tensor` is, if it still has its value `array`."""
+        argument = self.provenance.arguments.get(id(tensor))
+        return argument if argument is not None and self._leaf_arrays[id(tensor)] is array else None
 
     def read(self, tensor: Tensor) -> Any:
         if self.ended_early:
@@ -164,7 +152,9 @@ class Recording(Observing):
             if self._followed is not None:
                 self._followed.fix()
             return tensor._data if tensor._data is not None else self.record.static_value(tensor._index)
-        if self._symbolic and tensor._data is None:
+        if self.policy.refused is not None and not self._finished:
+            raise self.policy.refused(f"wants the value of {self.entry(tensor._index)}")
+        if not self.policy.runs and tensor._data is None:
             if self._finished:
                 raise self.unreadable(tensor)
             raise SymbolicReadError(
@@ -177,23 +167,46 @@ class Recording(Observing):
         return tensor._data
 
     def shapes_follow(self, tensor: Tensor) -> None:
-        if self._symbolic and self.is_call and tensor._data is None and not self.paused:
+        if self.policy.gives and not self.policy.runs and tensor._data is None and not self.paused:
             self.evaluate((tensor._index,))
             tensor._data = self.values[tensor._index]
 
     def seen(self, tensor: Tensor) -> None:
         fixed(self._size_of(tensor))
-        if tensor._index != CONSTANT and id(tensor._data) not in self._made:
-            self._saw_outside = True
-            self.must_run("reads the value of a Tensor")
+        if tensor._index == CONSTANT or id(tensor._data) in self._made:
+            return
+        if self.policy.refused is not None:
+            raise self.policy.refused("wants the value of a tensor from outside")
+        self._saw_outside = True
+        self.must_run("reads the value of a Tensor")
+
+    def adopt(self, alias: Tensor, original: Tensor) -> None:
+        super().adopt(alias, original)
+        self.provenance.adopts(alias, original)
+
+    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+        super().rebound(tensor, value)
+        self.provenance.rebinds(tensor, value)
+
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        self.provenance.touches_grad(tensor, reads)
+
+    def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        return ((tensor, grad) for tensor, grad, _ in self.provenance.grads.values())
+
+    def watched(self, tensor: Tensor) -> None:
+        self.provenance.watches(tensor)
 
     def created(self, tensor: Tensor, data: Any) -> None:
-        if isinstance(data, np.ndarray) and not self._capture_as_const:
-            place = self._place_of_array(data)
-            if place is not None:
-                self._converted[id(tensor._data)] = place, tensor._data, data
+        if isinstance(data, np.ndarray) and (not self.policy.freezes or self.belongings is not None):
+            is_followed, data = data is not given(data) or is_handed_on(), given(data)
+            source = self._source_of_array(data)
+            if self._followed is not None and isinstance(source, Argument) and not is_followed:
+                fixed(self._followed.shapes[source.place])
+            if source is not None:
+                self._converted[id(tensor._data)] = source, tensor._data, data
         if tensor._index != CONSTANT:
-            self._made_by_body(tensor)
+            self.provenance.makes(tensor)
             self._made[id(tensor._data)] = tensor._data
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
@@ -203,21 +216,19 @@ class Recording(Observing):
         if isinstance(module, GradManager | Optimizer):
             self._trainers[id(module)] = weakref.ref(module)
         elif id(module) not in self._modules:
-            self._modules[id(module)] = weakref.proxy(module) if module is self._instance else module
-            self._states.append(State(module))
+            self._modules[id(module)] = module, Guards(guards_of_module(module))
             if self.observer is not None:
                 self.observer.enters(module)
-
-    def surround(self, instance: Any) -> None:
-        """Told of what the body is a method, or None; the record does not keep that alive."""
-        self._instance = instance
-        if hasattr(instance, "forward"):
-            self.entered(instance)
 
     def must_run(self, reason: str, once: bool = False) -> None:
         """Told why the body has to run at each call; where it must not, this raises an error."""
         if self.observer is not None:
             self.observer.impure(reason, once=once)
+
+    @property
+    def is_pure(self) -> bool:
+        """Was the body watched, and need it not run again?"""
+        return self.observer is not None and not self.observer.impurities
 
     # cuts
 
@@ -229,7 +240,7 @@ class Recording(Observing):
         """Enter `exclude_from_trace`: everything alive gets its value."""
         self.must_run("leaves the trace by exclude_from_trace")
         wanted = tuple(sorted({t._index for t in self.alive()}))
-        if self._symbolic:
+        if not self.policy.runs:
             self.evaluate(wanted)
         self.release()
         self._cut(EXCLUDE, wanted)
@@ -248,35 +259,47 @@ class Recording(Observing):
 
     def finish(self) -> Record:
         """Close the sequence: what is alive now leaves the program at every call."""
-        alive = self.alive()
-        self.found_elsewhere = self._also_found()
-        self.record.bindings = [*self._value_bindings(), *self._grad_bindings()]
-        self.record.returned = tuple(map(self._identity, self._returned))
-        used = self._used(self._returned)
+        alive, record = self.alive(), self.record
+        note_effects(record, self.provenance, self.leaves, self.ref, self._returned, self._also_found())
         self._returned.clear()
-        self._expect_grads(used)
-        self._pin(used)
-        if any((t := r()) is not None and t._grad is not None for r in self._own_grads):
+        if any((t := r()) is not None and t._grad is not None for r in self.provenance.own_grads):
             self.must_run("leaves a Tensor that it makes with a grad")
-        watched = ((key, r) for key, r in self._watched.items() if r() is not None)
-        self.record.watched = [Outside(r, self._leaf_tensors.get(key)) for key, r in watched]
-        trainers = [(r, trainer._revision) for r in self._trainers.values() if (trainer := r()) is not None]
-        self.record.trainers = trainers
-        optimizers = [o for r in self._trainers.values() if isinstance(o := r(), Optimizer)]
-        self.record.optimizers = list(map(OptimizerGuard, optimizers))
-        self.record.note(list(self._modules.values()), self._states)
+        self._guard_environment()
         self._cut(END, tuple(sorted({t._index for t in alive})))
         if self._followed is not None:
             self.spec_of = None
-            self._followed.end(self.record)
-        return self.record
+            self._followed.end(record)
+        return record
+
+    def _guard_environment(self) -> None:
+        """What the body read outside has to stay, and what worked in it has to work as it does now."""
+        record, observer = self.record, self.observer
+        if observer is not None:
+            record.guards.add(*observer.guards)
+            record.is_unknown = not all(impurity.once for impurity in observer.impurities)
+        for module, before in self._modules.values():
+            alive = weakref.proxy(module) if module is self._instance else module
+            record.modules.append((alive, decisive(module)))
+            if observer is None or not observer.is_made(module):
+                record.changes = record.changes or before.why(())
+                record.guards.add(*guards_of_module(module))
+        for trainer in self._living_trainers():
+            record.guards.add(*guards_of_trainer(trainer))
+
+    def _living_trainers(self) -> list[Any]:
+        """The GradManagers and Optimizers that worked in the body and were not made there."""
+        found = [trainer for reference in self._trainers.values() if (trainer := reference()) is not None]
+        return [t for t in found if self.observer is None or not self.observer.is_made(t)]
 
     def forget(self) -> None:
-        super().forget()
-        self.leaves = ()
+        """Hold nothing from outside any more: what nobody else holds goes."""
+        self.leaves, self._instance, self.belongings = (), None, None
+        self.provenance.forget()
         self._leaf_arrays.clear()
         self._leaf_data.clear()
+        self._views.clear()
         self._converted.clear()
+        self._modules.clear()
         if self.observer is not None:
             self.observer.forget()
 
@@ -285,12 +308,13 @@ class Recording(Observing):
         if self.observer is None:
             return frozenset()
         found = [guard.value.get() for guard in self.observer.guards if guard.test == "is"]
-        for module in self._modules.values():
-            found += tensors_of(module)
-        trainers = [trainer for reference in self._trainers.values() if (trainer := reference()) is not None]
-        for trainer in trainers:
-            found += tensors_of(trainer) if not self.observer.is_made(trainer) else []
+        for part in (*(module for module, _ in self._modules.values()), *self._living_trainers()):
+            found += tensors_of(part)
         return frozenset([id(value) for value in found if isinstance(value, Tensor)])
+
+    def returned(self, tensors: Iterable[Any]) -> None:
+        """Told of the Tensors in the result, before `finish`."""
+        self._returned += tensors
 
     def given(self, value: Any) -> Given | None:
         """What is no Tensor in the result, at each call that skips the body."""
@@ -304,24 +328,25 @@ class Recording(Observing):
     def handed_out(self, result: Any) -> Any:
         """The result with new Tensors in place of those that the body made, which nothing holds then."""
         leaves, structure = flatten(result)
-        given = {id(t._grad) for key, (t, _, _) in self._grads.items() if key in self._given_grads}
+        given = self.provenance.given_grads()
         new: dict[int, Any] = {}
         for leaf in leaves:
-            if isinstance(leaf, Tensor) and self.is_own(leaf) and id(leaf) not in given:
+            if isinstance(leaf, Tensor) and self.provenance.is_own(leaf) and id(leaf) not in given:
                 new[id(leaf)] = wrap(leaf._data, leaf._device)
         return structure.build(iter([new.get(id(leaf), leaf) for leaf in leaves]))
 
-    def check_skippable(self) -> None:
-        """What shows after the call: reasons why the body must run again although it seemed pure."""
-        if self.record.changes is not None:
-            self.must_run(self.record.changes, once=True)
-        self.check_kept()
+    def check_changes(self) -> None:
+        """What the body changes in Modules makes it do something else at the next call."""
+        if self.record.changes is not None and self.is_pure:
+            self.must_run(f"changes what it works with: {self.record.changes}", once=True)
 
     def check_kept(self) -> None:
         """Tensors that the body keeps elsewhere than in its result, and those that it let go of."""
         if (where := self.record.gone()) is not None:
             self.must_run(f"takes the Tensor used at {where} from where it leaves none or another one")
-        if (where := self.escaped()) is not None:
+        if kept := self.provenance.escaped():
+            steps = [tensor._index for tensor in kept if tensor._session is self]
+            where = (self.entry(min(steps)) if steps else self.record.entries[-1]).source
             self.must_run(f"keeps a Tensor that it makes at {where}")
 
     def release(self) -> None:
@@ -330,26 +355,19 @@ class Recording(Observing):
                 self.values[tensor._index] = tensor._data
         super().release()
 
-    def note(self, body: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """``body(*args, **kwargs)`` in this session, which leaves every Tensor outside as it was."""
-        try:
-            result = run_in(self, body, *args, **kwargs)
-            self.undo()
-        except BaseException:
-            self.undo()
-            raise
-        return result
+    def compute_living(self) -> None:
+        """Give all that Python has of a call that was only noted its value, as if the body had run."""
+        for tensor in filter(self.provenance.is_own, self.alive()):
+            with suppress(Exception):  # that op raises where it is wanted, as it does in eager code
+                self.evaluate((tensor._index,))
 
     def undo(self) -> None:
         """Leave every Tensor outside as it was before the call: it was noted, not run."""
         self._undone = True
-        rebound = {id(reference()) for reference in self._rebound}
-        for tensor, data, tape in self._before.values():
-            if id(tensor) not in rebound:  # another thread may have begun to watch it
-                continue
+        for tensor, data, tape in self.provenance.changed():
             tensor._data, tensor._tape = data, tape
             tensor._session, tensor._index, tensor._spec = None, -1, None
-        for tensor, grad, _ in self._grads.values():
+        for tensor, grad in self.grads_before():
             tensor._grad = grad
         self.settle()
 
@@ -385,50 +403,59 @@ class Recording(Observing):
         if tensor._index == CONSTANT:
             return Literal(tensor._data, device=tensor._device, size=self._size_of(tensor))
         self.check_foreign(tensor)
-        array, tensor = tensor._data, self._root(tensor)
+        array, tensor = tensor._data, self.provenance.root(tensor)
         number = self._numbers.get((id(tensor), id(array)))
         if number is not None:
             return external_ref(number)
-        leaf = self._leaf_of(tensor, array)
-        if self._capture_as_const and leaf is None:
-            owner = None if id(array) in self._made else weakref.ref(tensor)
-            return Literal(array, owner=owner, device=tensor._device)
-        return external_ref(self._new_external(tensor, array, leaf))
+        argument, made = self._argument_of(tensor, array), id(array) in self._made
+        if self.policy.freezes and not self._is_input(tensor, array, argument):
+            return Literal(array, owner=None if made else weakref.ref(tensor), device=tensor._device)
+        source = argument if argument is not None or made else Object(Held(tensor))
+        external = self._external(array, tensor._device, source)
+        external.origin = self._origins.get(id(array))
+        external.made = array if made and external.origin is None else None
+        if not made:
+            self.provenance.remember(tensor)
+        return self._fed_as(external, id(tensor), array)
 
-    def _place_of_array(self, data: Any) -> int | Source | None:
+    def _is_input(self, tensor: Tensor, array: Any, argument: Argument | None) -> bool:
+        """Is it an argument, or, where what is in these counts as well, in one?"""
+        if self.belongings is None:
+            return argument is not None
+        return id(array) in self._origins or self.is_inside(tensor)
+
+    def is_inside(self, tensor: Tensor) -> bool:
+        """Is it an argument, in one, the ``grad`` of such a Tensor, or the state of a generator?"""
+        return any(
+            id(part) in self.provenance.arguments
+            or (self.belongings is not None and part in self.belongings)
+            or any(part is state for state in random.states())
+            for part in (tensor, self.provenance.holders().get(id(tensor), tensor))
+        )
+
+    def _source_of_array(self, data: Any) -> Source | None:
         """Where an array stands that an op takes: among the arguments, or outside; None: the body made it."""
-        if self.observer is None:
-            return self._leaf_data.get(id(data))
-        source = self.observer.takes_array(data)
-        return source.place if isinstance(source, Argument) else source
+        if self.observer is not None:
+            return self.observer.takes_array(data)
+        place = self._leaf_data.get(id(data))
+        return None if place is None else Argument(place)
 
     def _converted_ref(self, tensor: Tensor) -> Ref:
         """Where the value of a Tensor or constant comes from that was made of an array outside."""
-        place, array, data = self._converted[id(tensor._data)]
-        number = self._numbers.get((hash(place), id(array)))
-        if number is None:
-            line = caller()
-            leaf, path = (place, None) if isinstance(place, int) else (None, place)
-            external = External(
-                input_node(self._spec_outside(array, tensor._device, leaf), line), leaf, source=line
-            )
-            external.converts, external.path = data.dtype, path
-            self.record.externals.append(external)
-            self.fed.append(array)
-            number = self._numbers[hash(place), id(array)] = len(self.fed) - 1
-        return external_ref(number)
+        source, array, data = self._converted[id(tensor._data)]
+        number = self._numbers.get((id(data), id(array)))
+        if number is not None:
+            return external_ref(number)
+        external = self._external(array, tensor._device, source)
+        external.converts = data.dtype
+        return self._fed_as(external, id(data), array)
 
-    def _new_external(self, tensor: Tensor, array: Any, leaf: int | None) -> int:
-        made_here = id(array) in self._made
-        origin = self._origins.get(id(array))
-        owner = None if made_here else weakref.ref(tensor)
-        if not made_here:
-            self._remember(tensor)
-        spec = self._spec_outside(array, tensor._device, leaf)
-        source = caller()
-        external = External(input_node(spec, source), leaf, owner, origin, source)
-        external.made = array if made_here and origin is None else None
+    def _external(self, array: Any, device: str, source: Source | None) -> External:
+        line = caller()
+        return External(input_node(self._spec_outside(array, device, source), line), source, source=line)
+
+    def _fed_as(self, external: External, key: int, array: Any) -> Ref:
         self.record.externals.append(external)
         self.fed.append(array)
-        self._numbers[id(tensor), id(array)] = len(self.fed) - 1
-        return len(self.fed) - 1
+        number = self._numbers[key, id(array)] = len(self.fed) - 1
+        return external_ref(number)

@@ -312,7 +312,7 @@ class Replay(CallSession):
         reason = f"dtype mismatch: {recorded.dtype} vs {dtype}"
         if dtype == recorded.dtype:
             reason = f"comp_node mismatch: {recorded.device} vs {tensor._device}"
-        same = external.leaf is not None or (external.owner is not None and external.owner() is tensor)
+        same = external.leaf is not None or external.tensor() is tensor
         self._mismatch(reason, entry, name, always=same)
 
     def _result(self, entry: Entry) -> Tensor:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from .. import forking
 from ..executor import Program
 from ..executor.collector import resting
@@ -16,10 +14,8 @@ from ..forking import cached_property
 from ..ir import Node, Spec, input_node
 from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, key
 from ..tensor import Tensor
+from .arguments import ARRAYS
 from .record import Entry, Literal, Record, Ref
-
-#: What has axes whose lengths are followed.
-ARRAYS = (Tensor, np.ndarray)
 
 #: One for each axis of the arguments of a call, in order.
 Values = tuple[int, ...]

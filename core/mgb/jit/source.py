@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
@@ -90,6 +90,9 @@ def short(value: Any) -> str:
     name = getattr(value, "__name__", None)
     if isinstance(name, str):
         return f"{type(value).__name__} `{name}`"
+    shape = getattr(value, "_tuple_shape", None)
+    if shape is not None:
+        return f"a {type(value).__name__} of shape {shape}"
     return f"a {type(value).__name__}"
 
 
@@ -105,10 +108,6 @@ class Source:
     def code(self, scope: Scope) -> str:
         """The expression that reads it."""
         raise NotImplementedError
-
-    def held(self) -> Iterator[Held]:
-        """The objects that the path starts at or goes through by identity."""
-        return iter(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +141,6 @@ class Object(Source):
     def code(self, scope: Scope) -> str:
         get = self.thing.get
         return scope.name(get.value) if isinstance(get, _Strong) else f"{scope.name(get)}()"
-
-    def held(self) -> Iterator[Held]:
-        yield self.thing
 
     def __str__(self) -> str:
         return repr(self.thing)
@@ -202,9 +198,6 @@ class Attribute(Source):
             return f"{of}.{self.name}"
         return f"getattr({of}, {self.name!r})"
 
-    def held(self) -> Iterator[Held]:
-        return self.of.held()
-
     def __str__(self) -> str:
         return f"`{_inner(self.of)}.{self.name}`"
 
@@ -226,12 +219,9 @@ class Item(Source):
             return f"{of}[{Object(self.key).code(scope)}]"
         return f"{of}[{self.key!r}]" if type(self.key) in (int, str) else f"{of}[{scope.name(self.key)}]"
 
-    def held(self) -> Iterator[Held]:
-        yield from self.of.held()
-        if isinstance(self.key, Held):
-            yield self.key
-
     def __str__(self) -> str:
+        if isinstance(self.of, Result) and self.of.function is vars:
+            return f"`{_inner(self.of.of)}.{self.key}`"
         return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else short(self.key)}]`"
 
 
@@ -248,11 +238,10 @@ class Result(Source):
     def code(self, scope: Scope) -> str:
         if self.function is call:
             return f"{scope.local(self.of)}()"
+        if self.function is vars:
+            return f"{scope.local(self.of)}.__dict__"
         name = self.function.__name__ if self.function in (type, list) else scope.name(self.function)
         return f"{name}({scope.local(self.of)})"
-
-    def held(self) -> Iterator[Held]:
-        return self.of.held()
 
     def __str__(self) -> str:
         if self.function is call:
@@ -260,21 +249,62 @@ class Result(Source):
         return f"`{self.function.__name__}({_inner(self.of)})`"
 
 
+@dataclass(frozen=True, slots=True)
+class Grad(Source):
+    """The ``grad`` of the Tensor at another place."""
+
+    of: Source
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.of.read(leaves)._grad
+
+    def code(self, scope: Scope) -> str:
+        return f"{scope.local(self.of)}._grad"
+
+    def __str__(self) -> str:
+        return f"the grad of {self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Places(Source):
+    """What is at several places, as a tuple."""
+
+    places: tuple[Source, ...]
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return tuple([place.read(leaves) for place in self.places])
+
+    def code(self, scope: Scope) -> str:
+        return f"({''.join(f'{scope.local(place)}, ' for place in self.places)})"
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(str, self.places))}"
+
+
 def call(function: Callable[[], Any]) -> Any:
     """What `function` gives: a weak reference, or the method of a ContextVar."""
     return function()
 
 
-def member(value: Any, name: str) -> Any:
-    """The attribute as it stands in the class itself."""
-    return type.__getattribute__(value, "__dict__")[name]
-
-
 def root(source: Source) -> Source:
     """Where its path starts."""
-    while isinstance(source, (Attribute, Item, Result)):
+    while isinstance(source, (Attribute, Item, Result, Grad)):
         source = source.of
     return source
+
+
+def is_gone(source: Source) -> bool:
+    """Is the object gone that its path starts at?"""
+    start = root(source)
+    return isinstance(start, Object) and start.thing.is_gone()
+
+
+def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
+    """What is there now; None if there is no such place any more."""
+    try:
+        return source.read(leaves)
+    except Exception:
+        return None
 
 
 def _inner(source: Source) -> str:
@@ -282,4 +312,6 @@ def _inner(source: Source) -> str:
     text = str(source)
     if isinstance(source, (Global, Cell)):
         return source.name
+    if isinstance(source, Object):
+        return text.removeprefix("a ")
     return text[1:-1] if text.startswith("`") and text.endswith("`") else text

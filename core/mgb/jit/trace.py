@@ -12,12 +12,13 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import ACTIVE, Tensor, active_trace, run_in
+from ..tensor import ACTIVE, active_trace
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
+from .arguments import ARRAYS, check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
+from .capture import close, note, run_body, with_numbers
 from .captured import Captured
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .dump import Dumpable
@@ -26,11 +27,11 @@ from .families import Families, Impure
 from .guard import MISS
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
+from .policy import Policy
 from .profiling import History, Profilable
 from .record import Record
 from .recording import Recording
 from .replay import Replay
-from .results import results_of, with_numbers
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
@@ -257,7 +258,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
         leaves = flatten((args, kwargs))[0]
-        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, Tensor)]
+        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, ARRAYS)]
         return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
 
     def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
@@ -269,12 +270,11 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         elif self._statistics.records:
             records = "records" if families is self._families[True] else "does not record"
             reason = f"a GradManager outside of {self.__name__} {records} this call"
-        session = self._recording(*flatten((args, kwargs)), None)
-        result, variant = session.watch_over(self._record, session, args, kwargs)
-        families.keep(shapes, variant)
+        recorded = self._record(args, kwargs, *flatten((args, kwargs)), None)
+        families.keep(shapes, recorded.variant)
         if reason is not None:
             self._statistics.again(reason)
-        return result
+        return recorded.result
 
     # the body is skipped
 
@@ -290,8 +290,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
                 result = self._resized(key, leaves)
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
-                session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
-                recorded = session.watch_over(self._record_observed, session, args, kwargs)
+                recorded = self._record(args, kwargs, leaves, structure, self._observer(leaves))
                 self._keep(key, leaves, shapes_of(args, kwargs), recorded)
                 if reason is not None:
                     self._statistics.again(reason)
@@ -341,64 +340,63 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call serves arguments with `key`; None if there is none yet."""
-        names = names_of(args, kwargs)
         alike = self._calls.get(key)
         if alike:
-            return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
+            return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
         known = list(self._calls)
-        return reasons.of_keys(self.__name__, known, key, names) if known else None
+        return reasons.of_keys(self.__name__, known, key, names_of(args, kwargs)) if known else None
 
     # recording
 
-    def _recording(self, leaves: list[Any], arrangement: Structure, observer: Observer | None) -> Recording:
-        session = Recording(
-            leaves,
-            symbolic=self.symbolic,
-            capture_as_const=self.capture_as_const,
-            symbolic_shape=self.symbolic_shape,
-            observer=observer,
-        )
-        self._statistics.body_runs += 1
-        session.is_call = True
-        session.record.arrangement, session.record.numbers = arrangement, numbers_in(leaves)
-        if not self.symbolic_shape and not self.capture_as_const:
-            session.follow(leaves)
-        session.surround(self._is_method_of())
-        return session
+    def _session(
+        self, args: Any, kwargs: Any, leaves: list[Any], policy: Policy, observer: Observer | None
+    ) -> Recording:
+        names = names_of(args, kwargs)
+        instance = self._is_method_of()
+        return Recording(leaves, policy, names=names, observer=observer, instance=instance)
 
-    def _observer(self, args: Any, kwargs: Any, leaves: list[Any]) -> Observer:
+    def _observer(self, leaves: list[Any]) -> Observer:
         return Observer(leaves, self.run_body is False, self._instance is not None)
 
-    def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
-        """Run the body, which will run at later calls as well."""
-        result = run_in(session, self.__wrapped__, *args, **kwargs)
-        if self.capture_as_const:
-            self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-        return with_numbers(result, decide=False), self._close(session, session.finish())
+    def _policy(self, freezes: bool) -> Policy:
+        """How a call is only noted."""
+        return Policy(freezes=freezes, symbolic_shape=self.symbolic_shape)
 
-    def _record_observed(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
-        """Run the body and find out whether it has to run at later calls."""
-        observer = session.observer
-        assert observer is not None
-        box = [run_in(session, observer.run, *self._body_with(args), **kwargs)]
-        box.append(with_numbers(box.pop(), decide=not observer.impurities))
-        session.record.guards = observer.guards
-        session.record.is_unknown = not all(impurity.once for impurity in observer.impurities)
-        freezes = self.capture_as_const and not session.reads
-        ends = results_of(box[0], session) if freezes or not observer.impurities else None
-        if ends is not None:
-            self._captured = Captured.of(args, kwargs, *ends, session.record)
-        variant, leaves = self._close(session, session.finish()), session.leaves
-        if ends is not None and not observer.impurities:
-            box.append(session.handed_out(box.pop(0)))
-            session.check_skippable()
+    def _record(
+        self, args: Any, kwargs: Any, leaves: list[Any], arrangement: Structure, observer: Observer | None
+    ) -> Recorded:
+        policy = Policy(
+            runs=not self.symbolic,
+            gives=True,
+            freezes=self.capture_as_const,
+            symbolic_shape=self.symbolic_shape,
+            follows=not self.symbolic_shape and not self.capture_as_const,
+        )
+        session = self._session(args, kwargs, leaves, policy, observer)
+        session.record.arrangement, session.record.numbers = arrangement, numbers_in(leaves)
+        self._statistics.body_runs += 1
+        return session.watch_over(self._recorded, session, args, kwargs)
+
+    def _recorded(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
+        """Run the body; if somebody watches it, find out whether it has to run at later calls."""
+        leaves = session.leaves
+        box = [run_body(session, self._body_with(args), kwargs)]
+        box.append(with_numbers(box.pop(), decide=session.is_pure))
+        variant = self._closed(session, close(session, box[0]))
+        if variant.record.ends is not None:
+            self._captured = Captured.of(args, kwargs, variant.record)
+        if session.is_pure:
+            box.append(session.handed_out(box.pop()))
+            session.check_changes()
+            session.check_kept()
         session.forget()
-        if ends is None or observer.impurities:
-            self._impurity = next(iter(observer.impurities), None)
-            return Recorded(box.pop(), variant, None, observer.impurities)
-        return Recorded(box.pop(), variant, CompiledCall(variant, leaves, *ends))
+        if session.is_pure:
+            return Recorded(box.pop(), variant, CompiledCall(variant, leaves))
+        impurities = session.observer.impurities if session.observer is not None else ()
+        self._impurity = next(iter(impurities), None)
+        return Recorded(box.pop(), variant, None, impurities)
 
-    def _close(self, session: Recording, record: Record) -> Variant:
+    def _closed(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compiler)
         if self.symbolic:
             for number in range(len(variant.segments)):
@@ -409,16 +407,13 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _note(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Record one call and run nothing of it; its result has no values."""
-        session = self._noting(flatten((args, kwargs))[0], self.capture_as_const, None)
-        session.surround(self._is_method_of())
-        result, record = session.note(self._noted_body, session, args, kwargs)
-        return result, Variant(record, self._compiler)
-
-    def _noted_body(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Record]:
-        result = self.__wrapped__(*args, **kwargs)
-        if self.record_only:
-            self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-        return result, session.finish()
+        leaves, _ = flatten((args, kwargs))
+        policy = self._policy(freezes=self.capture_as_const)
+        session = self._session(args, kwargs, leaves, policy, None)
+        result = note(session, self._body_with(args), kwargs)
+        if self.record_only and session.record.ends is not None:
+            self._captured = Captured.of(args, kwargs, session.record)
+        return result, Variant(session.record, self._compiler)
 
     # looking at it
 
@@ -445,10 +440,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
     """Is something else outside, or another number among the arguments, than the body of `record` found?"""
     leaves, arrangement = flatten((args, kwargs))
-    if record.guards is None:  # nobody has watched, since tapes of the caller looked on
-        return True
     return (
-        record.is_unknown
+        not record.is_observed  # since tapes of the caller looked on
+        or record.is_unknown
         or arrangement != record.arrangement
         or numbers_in(leaves) != record.numbers
         or record.guards.why(leaves) is not None

@@ -11,9 +11,10 @@ from .. import forking
 from ..executor import Program
 from ..forking import cached_property
 from ..ir import Graph, Node, input_node
-from .found import Found
+from .guard import Guards
 from .record import CUTS, Literal, Record, external_ref
 from .resize import SizedRecord
+from .tree import flatten
 
 if TYPE_CHECKING:
     from .session import CallSession
@@ -55,16 +56,17 @@ class Variant:
     ----------
     record : Record
     segments : tuple of Segment
-    found : Found or None
+    found : Guards or None
+        Those of the record that say which ops a body does whatever Python reads.
     kept : frozenset of int
         The steps whose values leave their segment. A Tensor of another step never gets a value.
     """
 
     def __init__(self, record: Record, compile: Compile, segments: tuple[Segment, ...] | None = None) -> None:
         self.record = record
-        self._begin(Found.of(record), split(record) if segments is None else segments, compile)
+        self._begin(record.guards.of_training(), split(record) if segments is None else segments, compile)
 
-    def _begin(self, found: Found | None, segments: tuple[Segment, ...], compile: Compile) -> None:
+    def _begin(self, found: Guards | None, segments: tuple[Segment, ...], compile: Compile) -> None:
         self.found, self.segments = found, segments
         self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
         self._compile = compile
@@ -75,6 +77,15 @@ class Variant:
     def outline(self) -> Record:
         """The record, but that the lengths in its entries may be others."""
         return self.record
+
+    def finds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Would a call with these arguments find what the recorded one `found`?"""
+        if self.found is None:
+            return True
+        if not self.found.asks_arguments():
+            return self.found.hold(())
+        leaves, arrangement = flatten((args, kwargs))
+        return self.outline.arrangement in (None, arrangement) and self.found.hold(leaves)
 
     @property
     def steps(self) -> int:

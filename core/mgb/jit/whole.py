@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import random
 from ..apply import caller
 from ..autodiff.stretch import recording
 from ..errors import (
@@ -19,137 +17,57 @@ from ..errors import (
     TraceInputError,
     UnknownInputError,
 )
-from ..forking import cached_property
 from ..ir import Spec
-from ..tensor import CONSTANT, Tensor, active_trace
+from ..tensor import Tensor, active_trace
 from .argument_specs import stand_ins
-from .arguments import key_of, shapes_of
+from .arguments import key_of, names_of, shapes_of
 from .belongings import Belongings
 from .call import CompiledCall, Recorded
+from .capture import note
 from .captured import Captured
-from .environment import Observer
 from .guard import MISS
-from .guards import Constants
-from .record import External, Given, Literal, Ref
-from .results import results_of
+from .policy import Policy
+from .recording import Recording
+from .source import Grad, Source, found_at
 from .trace import trace
-from .tree import Structure, flatten
-from .unrun import UnrunRecording
+from .tree import flatten
 from .variant import Variant
 
 
-class WholeRecording(UnrunRecording):
-    """A recording that runs nothing, and in which all that comes from outside is an argument or in one.
-
-    Parameters
-    ----------
-    leaves : sequence
-        The flattened arguments.
-    observer : Observer
-    instance : object
-        What the function is a method of; it counts as an argument, and is not kept alive.
-    capture_as_const : bool
-        Other Tensors are constants; without it, they are an error.
-    """
-
-    subject = "the function"
-
-    def __init__(
-        self, leaves: Sequence[Any], observer: Observer, instance: Any, *, capture_as_const: bool
-    ) -> None:
-        super().__init__(leaves, symbolic=True, capture_as_const=False, observer=observer)
-        self.belongings = Belongings(leaves, instance)
-        self._held: dict[int, Tensor] = {}  # Tensors from outside that are constants now
-        self.surround(instance)
-        self.takes_data = capture_as_const
-        for module in self.belongings.modules:
-            self.entered(module)
-
-    def ref(self, tensor: Tensor) -> Ref:
-        if self.takes_data and tensor._session is not self and tensor._index != CONSTANT:
-            self.check_foreign(tensor)
-            root = self._root(tensor)
-            if id(tensor._data) not in self._origins and not self._is_known(root):
-                made = id(tensor._data) in self._made
-                if not made:
-                    self._held[id(root)] = root
-                owner = None if made else weakref.ref(root)
-                return Literal(tensor._data, owner=owner, device=tensor._device)
-        return super().ref(tensor)
-
-    def forget(self) -> None:
-        super().forget()
-        self.belongings = Belongings(())
-        self._states.clear()
-
-    def _is_known(self, tensor: Tensor) -> bool:
-        """Is it an argument, in one, the ``grad`` of such a Tensor, or the state of a generator?"""
-        return self._belongs(tensor) or self._belongs(self._holders().get(id(tensor), tensor))
-
-    def _belongs(self, tensor: Tensor) -> bool:
-        return (
-            id(tensor) in self._leaf_tensors
-            or tensor in self.belongings
-            or any(tensor is state for state in random.states())
-        )
-
-    def reading(self, what: str) -> TraceError:
-        return SymbolicReadError(
-            f"the function {what} at {caller()}, but it is compiled whole and Python does not run again: "
-            "return the tensor and look at it outside, or compute with ops; of a step that must look at "
-            "values, compile the parts by partial_trace"
-        )
-
-    def check_known(self) -> None:
-        """Refuse what is neither an argument nor in one, and new values for what is constant."""
-        for external in self.record.externals:
-            if not self._is_argument(external):
-                raise UnknownInputError(
-                    f"have some unknown input tensors in trace result: the one used at {external.source} is "
-                    "neither an argument nor part of a Module or Optimizer that is one. Pass it, or what "
-                    "holds it, as an argument, or set `capture_as_const=True` to make it a constant"
-                )
-        for binding in self.record.bindings:
-            held = self._held.get(id(binding.owner()))
-            if held is not None and not binding.is_grad:
-                raise HeldConstantError(
-                    f"the function gives a tensor of {held.spec} from outside a new value, while "
-                    "capture_as_const=True holds it constant: pass it, or the Module or Optimizer that it "
-                    "belongs to, as an argument"
-                )
-
-    def _is_argument(self, external: External) -> bool:
-        owner = external.owner() if external.owner is not None else None
-        made = external.made is not None or external.path is not None
-        told = external.leaf is not None or external.origin is not None or made
-        return told or (owner is not None and self._belongs(owner))
+def _refused(what: str) -> TraceError:
+    return SymbolicReadError(
+        f"the function {what} at {caller()}, but it is compiled whole and Python does not run again: "
+        "return the tensor and look at it outside, or compute with ops; of a step that must look at "
+        "values, compile the parts by partial_trace"
+    )
 
 
-class WholeCall(CompiledCall):
-    """A `CompiledCall` that also asks whether Modules and Optimizers among the arguments are as they were."""
+def _check_known(session: Recording) -> None:
+    """Refuse what is neither an argument nor in one, and new values for what is constant."""
+    record = session.record
+    for external in record.externals:
+        if external.is_elsewhere and not _is_inside(session, external.place):
+            raise UnknownInputError(
+                f"have some unknown input tensors in trace result: the one used at {external.source} is "
+                "neither an argument nor part of a Module or Optimizer that is one. Pass it, or what "
+                "holds it, as an argument, or set `capture_as_const=True` to make it a constant"
+            )
+    constants = {id(x.owner()) for x in record.captured.values() if x.owner is not None}
+    for binding in record.bindings:
+        tensor = found_at(binding.target, session.leaves)
+        if id(tensor) in constants and not binding.is_grad:
+            raise HeldConstantError(
+                f"the function gives a tensor of {tensor.spec} from outside a new value, while "
+                "capture_as_const=True holds it constant: pass it, or the Module or Optimizer that it "
+                "belongs to, as an argument"
+            )
 
-    guards: Sequence[Callable[[], str | None]] = ()
 
-    @cached_property
-    def run(self) -> Callable[[Sequence[Any]], Any]:
-        """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
-        guards, run = tuple(self.guards), super().run
-        if not guards:
-            return run
-
-        def guarded(leaves: Sequence[Any]) -> Any:
-            for guard in guards:
-                if guard() is not None:
-                    return MISS
-            return run(leaves)
-
-        return guarded
-
-    def changed(self) -> str | None:
-        """What has changed in an argument or a constant, in words."""
-        if not Constants(list(self.variant.record.captured.values()))():
-            return "a Tensor that capture_as_const=True holds constant has another value"
-        return next((words for guard in self.guards if (words := guard()) is not None), None)
+def _is_inside(session: Recording, place: Source | None) -> bool:
+    """Is the Tensor there an argument, or in one?"""
+    holder = place.of if isinstance(place, Grad) else place
+    tensor = None if holder is None else found_at(holder)
+    return isinstance(tensor, Tensor) and session.is_inside(tensor)
 
 
 class xla_trace(trace):
@@ -270,44 +188,25 @@ class xla_trace(trace):
     def _belongings(self, leaves: Sequence[Any]) -> Belongings:
         return Belongings(leaves, self._is_method_of())
 
-    def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> WholeCall:
-        variant, structure, refs = self._noted(args, kwargs, leaves)
-        call = WholeCall(variant, leaves, structure, refs)
-        call.guards = self._belongings(leaves).guards()
+    def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> CompiledCall:
+        call = CompiledCall(self._noted(args, kwargs, leaves), leaves)
         self._statistics.body_runs += 1
         self._statistics.recorded()
         self._given = _without_values(args, kwargs)
         return call
 
-    def _noted(
-        self, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> tuple[Variant, Structure, tuple[Ref | Given | None, ...]]:
+    def _noted(self, args: Any, kwargs: Any, leaves: list[Any]) -> Variant:
         """One call, of which nothing is run."""
-        session = WholeRecording(
+        session = Recording(
             leaves,
-            Observer(leaves, True, self._instance is not None),
-            self._is_method_of(),
-            capture_as_const=self.capture_as_const,
+            Policy(freezes=self.capture_as_const, refused=_refused),
+            names=names_of(args, kwargs),
+            observer=self._observer(leaves),
+            instance=self._is_method_of(),
+            belongings=self._belongings(leaves),
         )
-        record, structure, refs = session.note(self._noted_whole, session, args, kwargs)
-        return Variant(record, self._compiler), structure, refs
-
-    def _noted_whole(self, session: Any, args: Any, kwargs: Any) -> Any:
-        try:
-            structure, refs = results_of(session.observer.run(*self._body_with(args), **kwargs), session)
-            record = session.finish()
-            record.guards = session.observer.guards
-            session.check_known()
-            session.check_skippable()
-        except Exception:
-            session.compute_living()
-            raise
-        return record, structure, refs
-
-    def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
-        newest: Any = next(iter(self._calls.get(key) or ()), None)
-        reason = newest.changed() if newest is not None else None
-        return reason or super()._reason_of(key, leaves, args, kwargs)
+        note(session, self._body_with(args), kwargs, check=_check_known)
+        return Variant(session.record, self._compiler)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Record and compile a call without running it; the next one like it compiles nothing.
@@ -340,7 +239,7 @@ class xla_trace(trace):
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call; the body runs, no Tensor outside is changed."""
-        return self._noted(args, kwargs, flatten((args, kwargs))[0])[0]
+        return self._noted(args, kwargs, flatten((args, kwargs))[0])
 
     # files: Tensors that are not arguments themselves are constants there, with the values that they have now
 

@@ -115,7 +115,7 @@ def reduced(name: str, reduction: Callable[..., Tensor], x: Tensor, axis: Axis, 
     out = reduction(x, axis=axes)
     if keepdims or not axes:
         return out
-    return reshape(out, shape=tuple(d for i, d in enumerate(x.shape) if i not in axes))
+    return reshape(out, shape=tuple(d for i, d in enumerate(out.shape) if i not in axes))
 
 
 def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:

@@ -35,6 +35,10 @@ class Session:
         """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
         raise NotImplementedError
 
+    def measured(self, value: Any) -> Any:
+        """`value`, which is no Tensor, as code that asks for lengths which are followed is given it."""
+        return value
+
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
         return None

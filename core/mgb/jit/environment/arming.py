@@ -148,10 +148,6 @@ class Net:
             return "a debugger and a profiler are both active"
         return None
 
-    def forget(self) -> None:
-        """Hold nobody that was told."""
-        self._started, self._undo = lambda *_: True, lambda: None
-
     def _untrace(self) -> None:
         if sys.gettrace() == self._traced:
             sys.settrace(None)
@@ -172,8 +168,9 @@ class Net:
         _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
 
     def gather(self) -> None:
-        """End."""
+        """End, and hold nobody that was told."""
         self._undo()
+        self._started, self._undo = lambda *_: True, lambda: None
 
     def started(self, code: CodeType, caller: FrameType | None) -> bool:
         """`code` starts. True: it need not be told again."""

@@ -14,9 +14,8 @@ import sys
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -24,112 +23,71 @@ import numpy as np
 from ...module import Module
 from ...sizes import Size
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _MGB = str(Path(__file__).parents[2])
 _DEMO = f"{_MGB}/demo.py"  # written as by a user
 _NUMPY = str(Path(np.__file__).parent)
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
-#: Modules of Python's library that are taken as pure functions of their arguments.
-_PURE_LIBRARY = (
-    "abc",
-    "_py_abc",
-    "enum",
-    "typing",
-    "re",
-    "numbers",
-    "types",
-    "fractions",
-    "inspect",
-    "reprlib",
-    "keyword",
-    "importlib",
-    "linecache",
-    "tokenize",
-    "traceback",
-    "warnings",
-    "copy",
+#: Modules of Python's library that read or write what no guard tells.
+DENIED_LIBRARY = _words(
+    "logging random subprocess tempfile shutil socket multiprocessing asyncio pathlib glob datetime "
+    "_pydatetime secrets uuid pickle atexit signal warnings linecache traceback importlib inspect gc "
+    "concurrent queue select ssl http urllib sqlite3 zipfile"
 )
-#: Those that read or write what no guard tells.
-DENIED_LIBRARY = (
-    "logging",
-    "random",
-    "subprocess",
-    "tempfile",
-    "shutil",
-    "socket",
-    "multiprocessing",
-    "asyncio",
-    "pathlib",
-    "glob",
-    "datetime",
-    "_pydatetime",
-    "secrets",
-    "uuid",
-    "pickle",
-    "atexit",
-    "signal",
-    "warnings",
-    "linecache",
-    "traceback",
-    "importlib",
-    "inspect",
-    "gc",
-    "concurrent",
-    "queue",
-    "select",
-    "ssl",
-    "http",
-    "urllib",
-    "sqlite3",
-    "zipfile",
+#: Those whose functions are not watched: these, and others that are pure functions of their arguments.
+_LIBRARY = DENIED_LIBRARY | _words(
+    "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy"
 )
 _TRUSTED = (
-    _MGB + "/",
-    _NUMPY + "/",
-    "<frozen importlib",
-    "<frozen abc>",
-    *(f"{_STDLIB}/{name}{end}" for name in (*_PURE_LIBRARY, *DENIED_LIBRARY) for end in (".py", "/")),
-)
+    f"{_MGB}/", f"{_NUMPY}/", "<frozen importlib", "<frozen abc>",
+    *(f"{_STDLIB}/{name}{end}" for name in _LIBRARY for end in (".py", "/")),
+)  # fmt: skip
 
 #: Parts of mgb that have a state in Python, or write elsewhere.
-DENIED = (
-    "mgb.optimizer.lr_scheduler",
-    "mgb.data",
-    "mgb.serialization",
-    "mgb.logger",
-    "mgb.cache",
-    "mgb.cli",
-    "mgb.utils",
-    "mgb.config",
-    "mgb.onnx",
-    "mgb.graph_file",
-    "mgb.runs",
+DENIED = tuple(
+    f"mgb.{name}"
+    for name in "optimizer.lr_scheduler data serialization logger cache cli utils config onnx graph_file "
+    "runs".split()
 )
-DENIED_NAMES = frozenset(
+DENIED_NAMES = _words(
     "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
-    "register_forward_pre_hook remove save load dump info warning debug error".split()
+    "register_forward_pre_hook remove save load dump info warning debug error"
 )
 
 #: Methods of mgb that change their object in a way that is no value of a Tensor.
-CHANGING_NAMES = frozenset({"attach", "add_param_group"})
+CHANGING_NAMES = _words("attach add_param_group")
 
-_kinds: dict[str, bool] = {}
+
+@functools.cache
+def _is_in_trusted_file(file: str) -> bool:
+    return file.startswith(_TRUSTED) and file != _DEMO
 
 
 def is_trusted(code: CodeType) -> bool:
     """Is it taken as a pure function of its arguments?"""
-    file = code.co_filename
-    known = _kinds.get(file)
-    if known is None:
-        known = _kinds[file] = file.startswith(_TRUSTED) and file != _DEMO
-    return known or _is_made_by_library(code, file)
+    return _is_in_trusted_file(code.co_filename) or _is_made_by_library(code)
 
 
-def _is_made_by_library(code: CodeType, file: str) -> bool:
+def _is_made_by_library(code: CodeType) -> bool:
     """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
-    if file == "<string>":
+    if code.co_filename == "<string>":
         return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_varnames[:1] == ("_cls",)
-    return code.co_qualname.startswith("singledispatch.<locals>.") and file.startswith(_STDLIB)
+    return code.co_qualname.startswith("singledispatch.<locals>.") and code.co_filename.startswith(_STDLIB)
+
+
+def is_users(function: Any) -> bool:
+    """Is it a function in Python that is watched when it runs?"""
+    return isinstance(function, FunctionType) and not is_trusted(function.__code__)
+
+
+def top_of(thing: Any) -> str:
+    """The package that a function or class belongs to."""
+    return (getattr(thing, "__module__", None) or "").partition(".")[0]
 
 
 def is_library(module: str | None) -> bool:
@@ -145,14 +103,14 @@ _CALLED = ("/mgb_", "/site-packages/onnx/", "/site-packages/google/protobuf/")
 def is_library_code(code: CodeType) -> bool:
     """Is it Python's own, made by it, a plugin's, or of a package that mgb calls?"""
     file = code.co_filename
-    if _is_made_by_library(code, file) or any(part in file for part in _CALLED):
+    if _is_made_by_library(code) or any(part in file for part in _CALLED):
         return True
     return file.startswith((_STDLIB, "<frozen ")) and "site-packages" not in file
 
 
 def is_pure_library(kind: type) -> bool:
     """Is it a class of Python's library whose methods are not watched?"""
-    return (kind.__module__ or "").partition(".")[0] in (*_PURE_LIBRARY, *DENIED_LIBRARY)
+    return top_of(kind) in _LIBRARY
 
 
 def is_module(value: Any) -> bool:
@@ -163,152 +121,6 @@ def is_module(value: Any) -> bool:
 def is_heap(kind: type) -> bool:
     """Was the class made by Python code, and may be changed? A `Size` is a number like any other."""
     return kind is not Size and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
-
-
-#: What holds others, and is read by elements.
-CONTAINERS: tuple[type, ...] = (
-    list,
-    dict,
-    set,
-    frozenset,
-    tuple,
-    bytearray,
-    collections.deque,
-    types.MappingProxyType,
-    types.SimpleNamespace,
-    np.ndarray,
-)
-
-#: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
-VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-TRANSIENT: tuple[type, ...] = (
-    Size,
-    tuple,
-    frozenset,
-    types.MethodType,
-    types.BuiltinMethodType,
-    types.MethodWrapperType,
-    super,
-    *VIEWS,
-)
-
-#: Classes whose call makes an object of what it is given, which is read.
-PURE_TYPES = frozenset(
-    {
-        int,
-        float,
-        complex,
-        bool,
-        str,
-        bytes,
-        bytearray,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-        range,
-        enumerate,
-        zip,
-        map,
-        filter,
-        reversed,
-        slice,
-        object,
-        super,
-        property,
-        staticmethod,
-        classmethod,
-        memoryview,
-        type,
-        functools.partial,
-        operator.itemgetter,
-        operator.attrgetter,
-        operator.methodcaller,
-        collections.OrderedDict,
-        collections.defaultdict,
-        collections.deque,
-        weakref.ref,
-        types.SimpleNamespace,
-        types.MethodType,
-        np.dtype,
-        *(value for value in vars(itertools).values() if isinstance(value, type)),
-        *(
-            value
-            for value in vars(builtins).values()
-            if isinstance(value, type) and issubclass(value, BaseException)
-        ),
-    }
-)
-
-_PURE_NAMES = (
-    "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr "
-    "ord hex bin "
-    "oct format iter hash"
-)
-#: Builtin functions that only read what they are given.
-PURE: frozenset[Any] = frozenset(
-    {
-        *(getattr(builtins, name) for name in _PURE_NAMES.split()),
-        functools.reduce,
-        sys.getsizeof,
-        functools.cmp_to_key,
-        sys.intern,
-        *(value for value in vars(math).values() if callable(value)),
-        *(value for name, value in vars(operator).items() if callable(value) and name[:1] not in "_i"),
-        operator.index,
-        operator.inv,
-        operator.invert,
-        operator.is_,
-        operator.is_not,
-        operator.indexOf,
-    }
-)
-#: Functions of these modules only read what they are given.
-PURE_MODULES = frozenset(
-    {"math", "cmath", "_bisect", "itertools", "_struct", "zlib", "binascii", "unicodedata", "_sre"}
-)
-
-#: Methods that only read, by class; of others it is taken that they write.
-READS: dict[type, frozenset[str]] = {
-    kind: frozenset(names.split())
-    for kind, names in {
-        list: "index count copy __getitem__ __len__ __iter__ __contains__ __eq__ __ne__ __add__ __mul__ "
-        "__reversed__",
-        dict: "get items keys values copy __getitem__ __len__ __iter__ __contains__ __eq__ __or__ "
-        "__reversed__",
-        set: "union difference intersection symmetric_difference issubset issuperset copy __contains__ "
-        "__len__ "
-        "__iter__ isdisjoint __or__ __and__ __sub__",
-        collections.deque: "index count copy __getitem__ __len__ __iter__",
-        bytearray: "decode hex find count index __getitem__ __len__ startswith endswith",
-        np.ndarray: "sum mean max min std var reshape ravel transpose astype copy item tolist argmax "
-        "argmin cumsum "
-        "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal "
-        "repeat take "
-        "trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__",
-        types.MappingProxyType: "get items keys values copy __getitem__",
-        weakref.ref: "__call__",
-        re.Pattern: "search match fullmatch sub subn split findall finditer",
-        re.Match: "group groups groupdict start end span expand",
-        types.FunctionType: "__get__",
-        contextvars.ContextVar: "get",
-        type: "mro __subclasses__ __instancecheck__ __subclasscheck__ __call__ __new__ __init__ __prepare__",
-        object: "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ "
-        "__sizeof__ "
-        "__init_subclass__ __subclasshook__ __reduce_ex__ __reduce__ __dir__",
-        BaseException: "__init__ __new__ with_traceback add_note",
-    }.items()
-}
-
-#: Functions of NumPy that change what they are given, or read and write elsewhere.
-NUMPY_WRITES = frozenset("copyto put place putmask fill_diagonal put_along_axis at shuffle".split())
-NUMPY_DENIED = frozenset(
-    "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr "
-    "seterrcall setbufsize "
-    "set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer "
-    "array2string array_repr array_str".split()
-)
 
 
 def lookup(kind: type, name: str) -> tuple[Any, type | None]:
@@ -322,4 +134,98 @@ def lookup(kind: type, name: str) -> tuple[Any, type | None]:
 
 MISSING: Any = object()
 
-Reader = Callable[..., Any]
+#: What holds others, and is read by elements.
+CONTAINERS: tuple[type, ...] = (
+    list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType,
+    types.SimpleNamespace, np.ndarray,
+)  # fmt: skip
+
+#: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+TRANSIENT: tuple[type, ...] = (
+    Size, tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super, *VIEWS,
+)  # fmt: skip
+
+#: Functions and methods in C.
+IN_C = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.MethodWrapperType, types.ClassMethodDescriptorType,
+)  # fmt: skip
+
+
+def _classes(space: Any, base: type = object) -> list[type]:
+    return [value for value in vars(space).values() if isinstance(value, type) and issubclass(value, base)]
+
+
+#: Classes whose call makes an object of what it is given, which is read.
+PURE_TYPES = frozenset(
+    {
+        int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, enumerate,
+        zip, map, filter, reversed, slice, object, super, property, staticmethod, classmethod, memoryview,
+        type, functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller,
+        collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
+        types.SimpleNamespace, types.MethodType, np.dtype,
+        *_classes(itertools), *_classes(builtins, BaseException),
+    }
+)  # fmt: skip
+
+_PURE_NAMES = (
+    "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr ord "
+    "hex bin oct format iter hash"
+)
+#: Builtin functions that only read what they are given.
+PURE: frozenset[Any] = frozenset(
+    {
+        *(getattr(builtins, name) for name in _PURE_NAMES.split()),
+        *(value for value in vars(math).values() if callable(value)),
+        *(value for name, value in vars(operator).items() if callable(value) and name[:1] not in "_i"),
+        functools.reduce, functools.cmp_to_key, sys.getsizeof, sys.intern, operator.index, operator.inv,
+        operator.invert, operator.is_, operator.is_not, operator.indexOf,
+    }
+)  # fmt: skip
+#: Functions of these modules only read what they are given.
+PURE_MODULES = _words("math cmath _bisect itertools _struct zlib binascii unicodedata _sre")
+
+#: Methods that only read, by class; of others it is taken that they write.
+READS: dict[type, frozenset[str]] = {
+    list: _words(
+        "index count copy __getitem__ __len__ __iter__ __contains__ __eq__ __ne__ __add__ __mul__ "
+        "__reversed__"
+    ),
+    dict: _words(
+        "get items keys values copy __getitem__ __len__ __iter__ __contains__ __eq__ __or__ __reversed__"
+    ),
+    set: _words(
+        "union difference intersection symmetric_difference issubset issuperset copy __contains__ __len__ "
+        "__iter__ isdisjoint __or__ __and__ __sub__"
+    ),
+    collections.deque: _words("index count copy __getitem__ __len__ __iter__"),
+    bytearray: _words("decode hex find count index __getitem__ __len__ startswith endswith"),
+    np.ndarray: _words(
+        "sum mean max min std var reshape ravel transpose astype copy item tolist argmax argmin cumsum "
+        "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal repeat "
+        "take trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__"
+    ),
+    types.MappingProxyType: _words("get items keys values copy __getitem__"),
+    weakref.ref: _words("__call__"),
+    re.Pattern: _words("search match fullmatch sub subn split findall finditer"),
+    re.Match: _words("group groups groupdict start end span expand"),
+    types.FunctionType: _words("__get__"),
+    contextvars.ContextVar: _words("get"),
+    type: _words(
+        "mro __subclasses__ __instancecheck__ __subclasscheck__ __call__ __new__ __init__ __prepare__"
+    ),
+    object: _words(
+        "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ __sizeof__ "
+        "__init_subclass__ __subclasshook__ __reduce_ex__ __reduce__ __dir__"
+    ),
+    BaseException: _words("__init__ __new__ with_traceback add_note"),
+}
+
+#: Functions of NumPy that change what they are given, or read and write elsewhere.
+NUMPY_WRITES = _words("copyto put place putmask fill_diagonal put_along_axis at shuffle")
+NUMPY_DENIED = _words(
+    "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall "
+    "setbufsize set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer "
+    "array2string array_repr array_str"
+)

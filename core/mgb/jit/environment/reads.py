@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum
 from functools import partial
-from types import (
-    FunctionType,
-    GeneratorType,
-    MappingProxyType,
-    ModuleType,
-    SimpleNamespace,
-)
+from types import FunctionType, GeneratorType, MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,78 +15,72 @@ from ...sizes import Size
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
-from .attributes import class_fact, every_method, namespace
-from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_trusted, lookup
-from .observer import Observer
+from .attributes import class_fact, every_method, namespace, special
+from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_users, lookup
+from .watch import Watch
 
 #: Deeper than this nothing is read for a function in C.
 DEPTH = 6
 
+_MAPPINGS = (dict, MappingProxyType)
+_WITHOUT_PLACES = (set, frozenset, bytearray)
 
 # elements
 
 
-def item(watch: Observer, thing: Any, key: Any) -> None:
+def item(watch: Watch, thing: Any, key: Any) -> None:
     """An element is about to be read."""
-    kind = type(thing)
     if isinstance(thing, (Tensor, str, bytes, range)):
-        container(watch, key, 3)
-        return
-    if isinstance(thing, type):
-        if not is_trusted_class(thing) and is_heap(type(thing)):
-            class_fact(watch, type(thing), "__getitem__")
-            watch.arm(type(thing))
-        return
-    getter, _ = lookup(kind, "__getitem__")
-    source = watch.source_of(thing)
-    if isinstance(getter, FunctionType) and not is_trusted(getter.__code__):
-        if source is not None:
-            watch.guard_kind(thing, source)
-        class_fact(watch, kind, "__getitem__")
-        watch.arm(thing)
-        return
-    if isinstance(thing, (dict, MappingProxyType)):
-        _of_mapping(watch, thing, key, source)
-    elif isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
+        return container(watch, key, 3)
+    getter, _ = lookup(type(thing), "__getitem__")
+    special(watch, thing, "__getitem__")
+    if isinstance(thing, type) or is_users(getter):
+        return None
+    if isinstance(thing, _MAPPINGS):
+        return _of_mapping(watch, thing, key)
+    if isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
         place = int(key.__index__())
-        if -len(thing) <= place < len(thing):
-            if source is not None:
-                watch.guard_kind(thing, source)
-            watch.found(Item(source, place) if source else None, thing[place])
-        else:
-            length(watch, thing)
-    elif isinstance(thing, np.ndarray):
+        if not -len(thing) <= place < len(thing):
+            return length(watch, thing)
+        watch.kind(thing)
+        return watch.part(thing, Item, place, thing[place])
+    if isinstance(thing, np.ndarray):
         container(watch, thing)
-        container(watch, key, 2)
-    elif isinstance(thing, CONTAINERS):
-        container(watch, thing)
-    elif isinstance(getter, FunctionType):
-        watch.arm(thing)
-    elif source is not None:
-        watch.impure(f"takes an element of a {kind.__name__}")
+        return container(watch, key, 2)
+    if isinstance(thing, CONTAINERS):
+        return container(watch, thing)
+    if not isinstance(getter, FunctionType) and watch.source_of(thing) is not None:
+        watch.impure(f"takes an element of a {type(thing).__name__}")
+    return None
 
 
-def _of_mapping(watch: Observer, thing: Any, key: Any, source: Source | None) -> None:
-    if source is not None:
-        watch.guard_kind(thing, source)
+def _of_mapping(watch: Watch, thing: Any, key: Any) -> None:
+    watch.kind(thing)
     known = key_of(key)
     if known is MISSING:
         container(watch, thing, 2)
         watch.arm(type(key))
     elif key in thing:
-        watch.found(
-            Item(source, known) if source else None,
-            dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key],
-        )
+        value = dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key]
+        watch.part(thing, Item, known, value)
     else:
-        if hasattr(type(thing), "__missing__"):
-            if type(thing) is defaultdict:
-                watch.arm(thing.default_factory)
-                watch.wrote(thing, f"the element {key!r}")
-            else:
-                class_fact(watch, type(thing), "__missing__")
-        if source is not None:
-            watch.guard(source, "without", known)
+        if type(thing) is defaultdict:
+            watch.arm(thing.default_factory)
+            watch.wrote(thing, f"the element {key!r}")
+        elif hasattr(type(thing), "__missing__"):
+            class_fact(watch, type(thing), "__missing__")
+        watch.fact(thing, "without", known)
+
+
+def item_or_absent(watch: Watch, thing: Any, key: Any) -> None:
+    """`dict.get`: unlike a subscript it makes nothing where there is none."""
+    known = key_of(key)
+    if known is MISSING:
+        container(watch, thing, 2)
+    elif key in thing:
+        item(watch, thing, key)
+    else:
+        watch.fact(thing, "without", known)
 
 
 def key_of(key: Any) -> Any:
@@ -107,110 +95,83 @@ def key_of(key: Any) -> Any:
     return MISSING
 
 
-def contains(watch: Observer, key: Any, thing: Any) -> None:
+def contains(watch: Watch, key: Any, thing: Any) -> None:
     """Is `key` in `thing`? is about to be asked."""
-    kind = type(thing)
-    asked, _ = lookup(kind, "__contains__")
+    special(watch, thing, "__contains__")
     known = key_of(key)
-    source = watch.source_of(thing)
-    if isinstance(asked, FunctionType) and not is_trusted(asked.__code__):
-        if source is not None:
-            watch.guard_kind(thing, source)
-        class_fact(watch, kind, "__contains__")
-        watch.arm(thing)
-    elif (
-        isinstance(thing, (dict, set, frozenset, MappingProxyType))
-        and known is not MISSING
-        and source is not None
-    ):
-        watch.guard_kind(thing, source)
+    if is_users(lookup(type(thing), "__contains__")[0]):
+        return None
+    if isinstance(thing, (*_MAPPINGS, set, frozenset)) and known is not MISSING:
+        watch.kind(thing)
         if key not in thing:
-            watch.guard(source, "without", known)
-        elif isinstance(thing, dict):
-            watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
-        else:
-            container(watch, thing)
-    elif isinstance(thing, type) or is_heap(kind):
-        iterated(watch, thing)
-        if isinstance(thing, type):
-            watch.arm(type(thing))
-    else:
-        container(watch, thing, DEPTH)
-        container(watch, key, DEPTH)
+            return watch.fact(thing, "without", known)
+        return watch.listed(thing) if isinstance(thing, dict) else container(watch, thing)
+    if isinstance(thing, type) or is_heap(type(thing)):
+        return iterated(watch, thing)
+    container(watch, thing, DEPTH)
+    return container(watch, key, DEPTH)
 
 
-def length(watch: Observer, thing: Any) -> None:
+def length(watch: Watch, thing: Any) -> None:
     """How many there are is read."""
-    source = watch.source_of(thing)
-    if source is not None and not isinstance(thing, Tensor) and hasattr(thing, "__len__"):
-        watch.guard(source, "length", len(thing))
+    special(watch, thing, "__len__")
+    if not isinstance(thing, Tensor) and not isinstance(lookup(type(thing), "__len__")[0], FunctionType):
+        if hasattr(thing, "__len__"):
+            watch.fact(thing, "length", len(thing))
 
 
-def _part(value: Any) -> Any:
-    return value if is_plain(value) else Held(value)
-
-
-def container(watch: Observer, thing: Any, deep: int = 1) -> None:
+def container(watch: Watch, thing: Any, deep: int = 1) -> None:
     """All of `thing` is read, and what stands in it `deep` levels down."""
     if is_plain(thing) or isinstance(thing, (Tensor, type, FunctionType, ModuleType)):
-        return
+        return None
     if isinstance(thing, np.ndarray):
         return array(watch, thing)
     if isinstance(thing, VIEWS):
-        return _view(watch, thing)
+        return watch.listed(thing)  # what a view that was made here is of was read then
     if isinstance(thing, partial):
         for part in (thing.func, thing.args, thing.keywords):
             container(watch, part, deep - 1)
         return watch.arm(thing)
     if not isinstance(thing, CONTAINERS):
         return _object(watch, thing, deep)
-    held: Any = thing
     if deep <= 0:
         return watch.impure("reads data that are nested too deep")
+    watch.kind(thing)
+    if isinstance(thing, SimpleNamespace):
+        return container(watch, vars(thing), deep)
+    for value in _elements(watch, thing) if deep > 1 else _elements(watch, thing)[:0]:
+        container(watch, value, deep - 1)
+    return None
+
+
+def _elements(watch: Watch, thing: Any) -> list[Any]:
+    """The elements of a container, which are read in their places."""
     source = watch.source_of(thing)
-    if source is not None:
-        watch.guard_kind(thing, source)
-    if isinstance(thing, (dict, MappingProxyType)):
-        if source is not None and (thing or not isinstance(thing, OrderedDict)):
-            watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
+    if isinstance(thing, _MAPPINGS):
+        if thing or not isinstance(thing, OrderedDict):
+            watch.listed(thing)
         for key, value in thing.items():
             known = key_of(key)
             place = Item(source, Held(key) if known is MISSING else known) if source else None
             watch.found(place, value)
-            if deep > 1:
-                container(watch, value, deep - 1)
-        return None
-    if isinstance(thing, SimpleNamespace):
-        return container(watch, vars(thing), deep)
-    if source is not None and isinstance(thing, (set, frozenset, bytearray)):
-        watch.guard(Result(list, source), "items", tuple(map(_part, thing)))
-    elif source is not None and len(held) > 4 and all(map(is_plain, held)):
-        watch.guard(source, "items", tuple(held))
-        return None
-    elif source is not None:
-        watch.guard(source, "length", len(held))
-    for number, value in enumerate(held):
-        if not isinstance(thing, (set, frozenset, bytearray)):
+        return [*thing.values()]
+    if isinstance(thing, _WITHOUT_PLACES):
+        watch.listed(thing)
+    elif source is not None and len(thing) > 4 and all(map(is_plain, thing)):
+        watch.guard(source, "items", tuple(thing))
+    else:
+        watch.fact(thing, "length", len(thing))
+        for number, value in enumerate(thing):
             watch.found(Item(source, number) if source else None, value)
-        if deep > 1:
-            container(watch, value, deep - 1)
-    return None
+    return [*thing]
 
 
-def _view(watch: Observer, view: Any) -> None:
-    """What a view that was made here is of was read then; one from outside is read now."""
-    source = watch.source_of(view)
-    if source is not None:
-        watch.guard(Result(list, source), "items", tuple(map(_part, view)))
-
-
-def array(watch: Observer, thing: Any) -> None:
+def array(watch: Watch, thing: Any) -> None:
     """The elements of an array are read, perhaps by an op, which tells that it takes them as an input."""
     source = watch.source_of(thing)
     if source is None:
         return
-    known = watch.known(thing)
-    whole = thing
+    known, whole = watch.known(thing), thing
     while known is None and isinstance(whole.base, np.ndarray):
         whole = whole.base
         known = watch.known(whole)
@@ -227,7 +188,7 @@ def owner_of(array: Any) -> Any:
     return array
 
 
-def array_contents(watch: Observer, whole: Any, source: Source, place: tuple[str, int]) -> None:
+def array_contents(watch: Watch, whole: Any, source: Source, place: tuple[str, int]) -> None:
     """What stands in an array has to stay."""
     if whole.nbytes > LARGEST_ARRAY:
         watch.impure(
@@ -239,7 +200,7 @@ def array_contents(watch: Observer, whole: Any, source: Source, place: tuple[str
         watch.guard(source, "array", Contents.of(whole))
 
 
-def _object(watch: Observer, thing: Any, deep: int) -> None:
+def _object(watch: Watch, thing: Any, deep: int) -> None:
     """An object is given to code in C, which may call its methods and read its fields."""
     watch.arm(thing)
     source = watch.source_of(thing)
@@ -249,31 +210,28 @@ def _object(watch: Observer, thing: Any, deep: int) -> None:
     if source is None:
         return
     if is_heap(type(thing)):
-        watch.guard_kind(thing, source)
-        if hasattr(type(thing), "__dataclass_fields__") and deep > 1:
-            for field in type(thing).__dataclass_fields__:
-                if field in namespace(thing):
-                    watch.found(Attribute(source, field), namespace(thing)[field])
-                    container(watch, namespace(thing)[field], deep - 1)
+        watch.kind(thing)
+        for field in getattr(type(thing), "__dataclass_fields__", ()) if deep > 1 else ():
+            if field in namespace(thing):
+                watch.found(Attribute(source, field), namespace(thing)[field])
+                container(watch, namespace(thing)[field], deep - 1)
     elif hasattr(thing, "__next__") or hasattr(type(thing), "__getitem__"):
         watch.impure(f"reads what stands in a {type(thing).__name__} from outside")
 
 
-def state(watch: Observer, thing: Any, deep: int) -> None:
+def state(watch: Watch, thing: Any, deep: int) -> None:
     """All that an object holds is read: it is copied."""
     parts: Any
     if isinstance(thing, CONTAINERS):
         container(watch, thing)
-        parts = thing.values() if isinstance(thing, (dict, MappingProxyType)) else thing
         if isinstance(thing, (np.ndarray, SimpleNamespace)):
             return
+        parts = thing.values() if isinstance(thing, _MAPPINGS) else thing
     elif is_heap(type(thing)) and not isinstance(thing, (type, Tensor)):
-        source = watch.source_of(thing)
         if any("__slots__" in vars(base) for base in type(thing).__mro__[:-1]) and not namespace(thing):
             watch.impure(f"copies a {type(thing).__name__}, which has slots")
-        if source is not None:
-            watch.guard_kind(thing, source)
-            watch.found(Attribute(source, "__dict__"), namespace(thing))
+        watch.kind(thing)
+        watch.part(thing, Attribute, "__dict__", namespace(thing))
         container(watch, namespace(thing))
         parts = namespace(thing).values()
     else:
@@ -290,7 +248,7 @@ def names(module: Any) -> list[str]:
     return [name for name in vars(module) if name != _ATTRIBUTE]
 
 
-def tree(watch: Observer, module: Any) -> None:
+def tree(watch: Watch, module: Any) -> None:
     """A Module and what stands in it is walked over."""
     source = watch.source_of(module)
     if source is None or Result(names, source) in watch.walked:
@@ -311,7 +269,7 @@ def tree(watch: Observer, module: Any) -> None:
 # loops
 
 
-def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
+def iterated(watch: Watch, thing: Any, deep: int = 1) -> None:
     """All elements are about to be asked for, one after the other."""
     if is_plain(thing) or isinstance(thing, Tensor):
         return
@@ -320,44 +278,24 @@ def iterated(watch: Observer, thing: Any, deep: int = 1) -> None:
         return
     advanced(watch, thing)
     if isinstance(thing, VIEWS):
-        _view(watch, thing)
-    if isinstance(thing, (GeneratorType, *VIEWS)):
-        return
-    source = watch.source_of(thing)
-    if source is not None and is_heap(type(thing)):
-        watch.guard_kind(thing, source)
-    for asked in ("__iter__", "__next__", "__getitem__", "__len__"):
-        kind = type(thing)
-        raw, _ = lookup(kind, asked)
-        if isinstance(raw, FunctionType):
-            class_fact(watch, kind, asked)
-            if asked == "__iter__":
-                break
-    watch.arm(thing)
-    if isinstance(thing, (type, *CONTAINERS)):
-        watch.arm(type(thing))
+        watch.listed(thing)
+    if not isinstance(thing, (GeneratorType, *VIEWS)):
+        iterates = lookup(type(thing), "__iter__")[0] is not MISSING
+        special(watch, thing, *(("__iter__",) if iterates else ("__getitem__", "__len__")))
         if isinstance(thing, CONTAINERS):
             container(watch, thing, deep)
 
 
-_KINDS = (*CONTAINERS, OrderedDict, defaultdict)
-_C_ITERS = frozenset(getattr(kind, "__iter__", None) for kind in _KINDS) - {None}
+_C_ITERS = frozenset(getattr(kind, "__iter__", None) for kind in (*CONTAINERS, OrderedDict, defaultdict))
 
 
-def advanced(watch: Observer, thing: Any) -> None:
+def advanced(watch: Watch, thing: Any) -> None:
     """The next element of an iterator is about to be taken."""
     if not hasattr(type(thing), "__next__") or watch.is_made(thing):
         return
     if type(thing).__name__ == "_grouper" and watch.known(thing) is None:
         return  # `groupby` has made it
     if isinstance(lookup(type(thing), "__next__")[0], FunctionType):
-        watch.guard_kind(thing)
-        class_fact(watch, type(thing), "__next__")
-        watch.arm(thing)
+        special(watch, thing, "__next__")
     else:
         watch.impure(f"takes from an iterator from outside, a {type(thing).__name__}")
-
-
-def is_trusted_class(kind: type) -> bool:
-    """Does it belong to mgb or NumPy?"""
-    return (kind.__module__ or "").partition(".")[0] in ("mgb", "numpy", "builtins", "typing")

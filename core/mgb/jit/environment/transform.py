@@ -291,6 +291,7 @@ class Transformer(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         hook = "attribute" if isinstance(node.ctx, ast.Load) else "store_attribute"
+        hook = "measured" if hook == "attribute" and node.attr == "shape" else hook
         node.value = self._hook(node.value, hook, self.visit(node.value), self._mangled(node.attr))
         return node
 

@@ -17,11 +17,10 @@ from ...ir import Spec
 from ...ops.primitives import cast
 from ...tensor import Tensor, wrap
 from ..call import CompiledCall
-from ..guard import MISS
-from ..tree import LEAF, Structure
+from ..guard import MISS, reader_of
 from ..variant import Compile, Variant, cut_out
 from .cut import without
-from .record import Backward, Holder, Noted, pattern_of, seeing
+from .record import Backward, Noted, pattern_of, seeing
 
 
 class PartialCall:
@@ -49,10 +48,10 @@ class PartialCall:
     ) -> None:
         self.variant = Variant(noted.record, compile)
         self.way_back = WayBack(noted.backward, compile, watched) if noted.backward is not None else None
-        kept = noted.backward.kept if noted.backward is not None else ()
-        flat = Structure(list, (), (LEAF,) * (len(noted.results) + len(kept)))
-        self._forward = CompiledCall(self.variant, leaves, flat, (*noted.results, *kept))
+        self._forward = CompiledCall(self.variant, leaves)
         self._noted = noted
+        self._tensors = reader_of(noted.holders)
+        self._outside = reader_of([None if isinstance(end, int) else end for end in noted.ends])
 
     def run(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> Any:
         """The result for the flattened arguments `leaves`, or `MISS` when this is not their call.
@@ -77,12 +76,11 @@ class PartialCall:
         values = self._forward.run(leaves)
         if values is MISS:
             return MISS
-        count = len(noted.results)
-        results = values[:count]
         if tape is not None and self.way_back is not None:
-            ends = [e.tensor(leaves) if isinstance(e, Holder) else results[e] for e in noted.ends]
-            self.way_back.attach(tape, sources, ends, [t._data for t in values[count:]])
-        return noted.structure.build(iter(results))
+            outside = self._outside(leaves)
+            ends = [values[end] if isinstance(end, int) else outside[n] for n, end in enumerate(noted.ends)]
+            self.way_back.attach(tape, sources, ends, [t._data for t in values[noted.count :]])
+        return noted.structure.build(iter(values[: noted.count]))
 
     def wants_as_noted(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> bool:
         """Whether the same Tensors want gradients as in the call that was noted."""
@@ -95,9 +93,6 @@ class PartialCall:
             return ()
         found = [tensors[place] for place in self.way_back.backward.sources]
         return tuple([t._tape[tape] for t in found if t is not None and t._tape])
-
-    def _tensors(self, leaves: Sequence[Any]) -> list[Tensor | None]:
-        return [holder.tensor(leaves) for holder in self._noted.holders]
 
 
 class WayBack:

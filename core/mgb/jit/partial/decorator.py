@@ -20,14 +20,16 @@ from ..explain import explain, explain_program
 from ..guard import MISS
 from ..inspection import Inspectable
 from ..kept import Kept, compiler_of
+from ..policy import Policy
 from ..profiling.profilable import Profilable
+from ..recording import Recording
 from ..statistics import Statistics
 from ..trace import trace
 from ..tree import flatten
 from ..variant import Variant
 from ..variants import most_like
 from .call import PartialCall
-from .record import Noted, PartialRecording, note
+from .record import Noted, noted, refused
 
 #: Calls kept for the same arguments: they differ in what they find outside, and in what wants gradients.
 _STATES = 8
@@ -168,12 +170,15 @@ class partial_trace(Bindable, Inspectable, Profilable):
         return PartialCall(self._note(leaves, args, kwargs), leaves, self._compiler, self._watched)
 
     def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
-        observer = Observer(leaves, True, self._instance is not None)
-        session = PartialRecording(leaves, observer, symbolic_shape=self.symbolic_shape)
+        session = Recording(
+            leaves,
+            Policy(symbolic_shape=self.symbolic_shape, refused=refused),
+            names=names_of(args, kwargs),
+            observer=Observer(leaves, True, self._instance is not None),
+            instance=self._is_method_of(),
+        )
         modules = [value for value in leaves if hasattr(value, "forward")]
-        session.surround(self._is_method_of())
-        body = functools.partial(observer.run, *self._body_with(args), **kwargs)
-        return note(session, body, modules)
+        return noted(session, self._body_with(args), kwargs, modules)
 
     def _reason_of(
         self, key: tuple[Any, ...], leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -181,15 +186,14 @@ class partial_trace(Bindable, Inspectable, Profilable):
         """Why no noted call serves arguments with `key`; None if there is none yet."""
         if not self._calls:
             return None
-        names = names_of(args, kwargs)
         known = self._calls.get(key)
         if known is None:
-            return reasons.of_keys(self.__name__, list(self._calls), key, names)
+            return reasons.of_keys(self.__name__, list(self._calls), key, names_of(args, kwargs))
         tapes = recording()
         alike = [call for call in known if call.wants_as_noted(leaves, tapes)]
         if not alike:
             return f"other tensors want gradients of {self.__name__} than before"
-        return reasons.of_miss(self.__name__, alike[0].variant.record, leaves, names)
+        return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
 
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
         options = self._compile_options

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...apply import apply, caller
@@ -12,64 +12,21 @@ from ...autodiff.tape import Tape
 from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
-from ..environment import Observer
-from ..record import END, Entry, External, Given, Literal, Record, Ref, external_ref
-from ..results import results_of
-from ..tree import Structure, flatten
-from ..unrun import UnrunRecording
+from ..capture import Body, note
+from ..record import END, Entry, Literal, Record, Ref, external_ref
+from ..recording import Recording
+from ..source import Source, found_at
+from ..tree import LEAF, Structure, flatten
 from ..variant import cut_out
 from .cut import OUTPUT_GRADIENT, values_to_keep
 
 
-class PartialRecording(UnrunRecording):
-    """A recording that runs nothing, for calls that skip the body.
-
-    Parameters
-    ----------
-    leaves : sequence
-        The flattened arguments.
-    observer : Observer
-    symbolic_shape : bool
-        Shapes are Tensors in the body.
-    """
-
-    subject = "the body of a partially traced function"
-
-    def __init__(self, leaves: Sequence[Any], observer: Observer, *, symbolic_shape: bool) -> None:
-        super().__init__(
-            leaves, symbolic=True, capture_as_const=False, symbolic_shape=symbolic_shape, observer=observer
-        )
-
-    def reading(self, what: str) -> TraceError:
-        return PartialReadError(
-            f"{self.subject} {what} at {caller()}, but Python does not run again at later calls: do that "
-            "outside of the function, where all is eager, or compute it with ops"
-        )
-
-    def makes(self, value: Any) -> bool:
-        """Is `value` a Tensor that the body made, or a ``grad`` that it found?"""
-        return self.is_own(value) or id(value) in self._holders()
-
-    def rebound_tensors(self) -> Iterator[tuple[int | None, Tensor]]:
-        """The Tensors outside with a new value, each with its place among the arguments."""
-        grads = self._holders()
-        for key, tensor in {id(t): t for r in self._rebound if (t := r()) is not None}.items():
-            if key not in grads:
-                yield self._leaf_tensors.get(key), tensor
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Holder:
-    """Where a call finds a Tensor: among the flattened arguments, or `owner`, whose ``grad`` it may be."""
-
-    leaf: int | None
-    owner: Tensor | None
-    of_grad: bool = False
-
-    def tensor(self, leaves: Sequence[Any]) -> Tensor | None:
-        """The Tensor; None when it is a number that is asked for, or a ``grad`` that is not there."""
-        found = self.owner if self.leaf is None else leaves[self.leaf]
-        return found._grad if self.of_grad and found is not None else found
+def refused(what: str) -> TraceError:
+    """The error for a body that does `what`, which needs a value."""
+    return PartialReadError(
+        f"the body of a partially traced function {what} at {caller()}, but Python does not run again at "
+        "later calls: do that outside of the function, where all is eager, or compute it with ops"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +62,10 @@ class Noted:
         backward pass wants.
     structure : Structure
         Of the result.
-    results : tuple of Ref or None
-    holders : tuple of Holder
-        Of each external.
+    count : int
+        How many leaves that has: they stand before the values that are kept in the ends of the record.
+    holders : tuple of Source or None
+        Where each external's Tensor stands; None: that is none.
     pattern : tuple
         Which externals the tape of the caller saw: see `pattern_of`.
     ends : tuple
@@ -118,24 +76,11 @@ class Noted:
 
     record: Record
     structure: Structure
-    results: tuple[Ref | Given | None, ...]
-    holders: tuple[Holder, ...]
+    count: int
+    holders: tuple[Source | None, ...]
     pattern: tuple[int | None, ...]
-    ends: tuple[int | Holder, ...]
+    ends: tuple[int | Source, ...]
     backward: Backward | None
-
-    @property
-    def way(self) -> tuple[Any, ...]:
-        """What is equal for calls that are alike, beside their records."""
-        ends = [(e.leaf, e.owner and id(e.owner)) if isinstance(e, Holder) else e for e in self.ends]
-        back = self.backward
-        return (
-            self.structure,
-            self.results,
-            self.pattern,
-            ends,
-            back and (back.kept, back.arriving, back.sources),
-        )
 
 
 def seeing(tensors: Iterable[Tensor | None], tapes: Iterable[Tape]) -> Tape | None:
@@ -151,13 +96,15 @@ def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int
     return tuple([None if n is None else first.setdefault(n, place) for place, n in enumerate(nodes)])
 
 
-def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[Any]) -> Noted:
+def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], modules: Iterable[Any]) -> Noted:
     """Note one call of `body` and its gradient; no Tensor outside changes, no tape remembers it.
 
     Parameters
     ----------
-    session : PartialRecording
-    body : callable
+    session : Recording
+    body : sequence
+        With what it is given by position.
+    kwargs : mapping
     modules : iterable
         Objects whose attributes decide what the body does.
 
@@ -167,35 +114,22 @@ def note(session: PartialRecording, body: Callable[[], Any], modules: Iterable[A
         What the body does cannot be replayed by two programs.
     """
     stretch, leaves = Stretch(), session.leaves
-    record, structure, results = session.note(_noted, session, body, modules, stretch)
-    return _split(record, structure, results, leaves)
-
-
-def _noted(
-    session: PartialRecording, body: Callable[[], Any], modules: Iterable[Any], stretch: Stretch
-) -> Any:
+    found: list[_Gradients] = []
+    for module in modules:
+        session.entered(module)
     try:
-        for module in modules:
-            session.entered(module)
-        structure, results = _run(session, body, stretch)
-        record = session.finish()
-        record.guards = session.observer.guards  # type: ignore[union-attr]
-        session.check_skippable()
-    except Exception:
-        session.compute_living()
-        raise
+        note(session, body, kwargs, lambda result: found.append(_pulled(session, result, stretch)))
     finally:
         stretch.forget()
-    return record, structure, results
+    return _split(session.record, found.pop(), leaves)
 
 
 @dataclass(frozen=True, slots=True)
-class _Results:
-    """What a noted body gave, by steps and externals alone.
+class _Gradients:
+    """The gradient of a noted body, by steps and externals alone.
 
     Attributes
     ----------
-    refs : tuple of Ref or None
     tape : Tape or None
     ends : tuple
     arriving : tuple of int
@@ -204,39 +138,38 @@ class _Results:
         For each node of the tape the ref of its gradient.
     """
 
-    refs: tuple[Ref | Given | None, ...]
     tape: Tape | None
-    ends: tuple[int | Holder, ...]
-    arriving: tuple[int, ...]
-    gradients: dict[Any, Ref]
+    ends: tuple[int | Source, ...] = ()
+    arriving: tuple[int, ...] = ()
+    gradients: dict[Any, Ref] = field(default_factory=dict)
 
 
-def _run(session: PartialRecording, body: Callable[[], Any], stretch: Stretch) -> tuple[Structure, _Results]:
-    """The body and its gradient; all Tensors of them die here but those that the body keeps."""
-    result = body()
-    structure, refs = results_of(result, session)
+def _pulled(session: Recording, result: Any, stretch: Stretch) -> _Gradients:
+    """The gradient of the body; all Tensors of it die here but those that the body keeps."""
     tape = stretch.tape()
     if tape is None:
-        return structure, _Results(refs, None, (), (), {})
+        return _Gradients(None)
     ends = _ends(session, flatten(result)[0], tape)
     arriving = [apply(OUTPUT_GRADIENT, y.detach()) for y in ends.values()]
     gradients = stretch.pull(tape, list(ends.values()), arriving)
     found = {node: session.ref(gradient) for node, gradient in gradients.items()}
     stretch.forget()  # what the tape kept alive must not be taken for what the body kept
-    return structure, _Results(refs, tape, tuple(ends), tuple([d._index for d in arriving]), found)
+    return _Gradients(tape, tuple(ends), tuple([d._index for d in arriving]), found)
 
 
-def _ends(session: PartialRecording, leaves: Sequence[Any], tape: Tape) -> dict[int | Holder, Tensor]:
+def _ends(session: Recording, leaves: Sequence[Any], tape: Tape) -> dict[int | Source, Tensor]:
     """The results, and the Tensors outside with a new value, whose gradients may arrive.
 
     A result that is a Tensor from outside has its own place on the tape, as before or by its new value.
     """
     first = {id(y): n for n, y in reversed(list(enumerate(leaves)))}
-    new = sorted(n for n in first.values() if session.makes(leaves[n]) and _seen_by(tape, leaves[n]))
-    found: dict[int | Holder, Tensor] = {n: leaves[n] for n in new}
-    for leaf, tensor in session.rebound_tensors():
-        if _seen_by(tape, tensor):
-            found[Holder(leaf, tensor if leaf is None else None)] = tensor
+    grads, provenance = session.provenance.holders(), session.provenance
+    new = [n for n in first.values() if _seen_by(tape, leaves[n])]
+    new = sorted(n for n in new if provenance.is_own(leaves[n]) or id(leaves[n]) in grads)
+    found: dict[int | Source, Tensor] = {n: leaves[n] for n in new}
+    for tensor in provenance.rebound_tensors():
+        if id(tensor) not in grads and _seen_by(tape, tensor):
+            found[provenance.source_of(tensor)] = tensor
     return found
 
 
@@ -244,61 +177,57 @@ def _seen_by(tape: Tape, value: Any) -> bool:
     return isinstance(value, Tensor) and bool(value._tape) and tape in (value._tape or ())
 
 
-def _split(record: Record, structure: Structure, results: _Results, leaves: Sequence[Any]) -> Noted:
-    """The record of the forward pass, and the graph of the backward pass."""
-    holders = tuple(map(_holder, record.externals))
-    tensors = [h.tensor(leaves) for h in holders]
+def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Noted:
+    """The record of the forward pass, whose results end with what is kept, and the graph of the way back."""
+    assert record.ends is not None
+    structure, results = record.ends
+    holders = tuple(None if e.converts is not None else e.place for e in record.externals)
+    tensors = [None if place is None else found_at(place, leaves) for place in holders]
     pattern = pattern_of(tensors, seeing(tensors, recording()))  # even if no op is seen
-    backward = _backward(record, results, _first_of_each_node(holders, leaves, results.tape))
-    steps = {ref for ref in (*results.refs, *(b.source for b in record.bindings)) if isinstance(ref, int)}
+    backward = _backward(record, gradients, results, _first_of_each_node(tensors, gradients.tape))
+    steps = {ref for ref in (*results, *(b.source for b in record.bindings)) if isinstance(ref, int)}
     steps.update(backward.kept if backward is not None else ())
     required = tuple(sorted(step for step in steps if step >= 0))
     end = Entry(END, (), {}, None, record.entries[-1].source, required)
-    forward = replace(record, entries=[*record.entries[:-1], end])
-    ends = results.ends if backward is not None else ()
-    return Noted(forward, structure, results.refs, holders, pattern, ends, backward)
+    kept = backward.kept if backward is not None else ()
+    flat = Structure(list, (), (LEAF,) * (len(results) + len(kept)))
+    forward = replace(record, entries=[*record.entries[:-1], end], ends=(flat, (*results, *kept)))
+    ends = gradients.ends if backward is not None else ()
+    return Noted(forward, structure, len(results), holders, pattern, ends, backward)
 
 
-def _holder(external: External) -> Holder:
-    if external.converts is not None:
-        return Holder(None, None)
-    owner = external.owner() if external.owner is not None and external.leaf is None else None
-    return Holder(external.leaf, owner, external.of_grad)
-
-
-def _first_of_each_node(
-    holders: Iterable[Holder], leaves: Sequence[Any], tape: Tape | None
-) -> dict[Any, int]:
+def _first_of_each_node(tensors: Iterable[Tensor | None], tape: Tape | None) -> dict[Any, int]:
     """The first external of each node of `tape`."""
     first: dict[Any, int] = {}
-    for place, holder in enumerate(holders):
-        tensor = holder.tensor(leaves)
+    for place, tensor in enumerate(tensors):
         if tensor is not None and tensor._tape and tape in tensor._tape:
             first.setdefault(tensor._tape[tape], place)
     return first
 
 
-def _backward(record: Record, results: _Results, external_of: dict[Any, int]) -> Backward | None:
-    if not results.gradients:
+def _backward(
+    record: Record, found: _Gradients, results: Sequence[Any], external_of: dict[Any, int]
+) -> Backward | None:
+    if not found.gradients:
         return None
-    if not external_of.keys() >= results.gradients.keys():
+    if not external_of.keys() >= found.gradients.keys():
         raise UnknownInputError(
             "have some unknown input tensors in trace result: the gradient of a tensor is wanted that the "
             "body found and that is gone since; pass it as an argument"
         )
     ref_of = {e.node: external_ref(n) for n, e in enumerate(record.externals)}
     ref_of.update((entry.node, step) for step, entry in enumerate(record.entries) if entry.node is not None)
-    gradients = tuple(record.node(ref) for ref in results.gradients.values())
-    arriving = {record.node(step): step for step in results.arriving}
+    gradients = tuple(record.node(ref) for ref in found.gradients.values())
+    arriving = {record.node(step): step for step in found.arriving}
     held = {e.node for e in record.externals}
-    held |= {record.node(ref) for ref in results.refs if isinstance(ref, int | Literal)}
-    found = values_to_keep(gradients, list(arriving), held)
-    kept = {node: ref_of[node] for node in sorted(found, key=ref_of.__getitem__)}  # alike calls are equal
+    held |= {record.node(ref) for ref in results if isinstance(ref, int | Literal)}
+    keep = values_to_keep(gradients, list(arriving), held)
+    kept = {node: ref_of[node] for node in sorted(keep, key=ref_of.__getitem__)}  # alike calls are equal
     graph, refs = cut_out(gradients, {**kept, **arriving})
-    end_of = {step: end for end, step in enumerate(results.arriving)}
+    end_of = {step: end for end, step in enumerate(found.arriving)}
     return Backward(
         graph,
         tuple(ref for ref in refs if ref not in end_of),
         tuple((place, end_of[ref]) for place, ref in enumerate(refs) if ref in end_of),
-        tuple(external_of[node] for node in results.gradients),
+        tuple(external_of[node] for node in found.gradients),
     )

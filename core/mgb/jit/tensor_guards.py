@@ -1,4 +1,4 @@
-"""Guards of a call that skips its body which ask many objects at once."""
+"""What guards ask of many Tensors or arrays at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir import Spec
 from ..ownership import Seen, picker
-from .record import Literal, Pin
+from .record import Literal
 
 _shape, _dtype, _device, _data = (attrgetter(name) for name in ("shape", "dtype", "_device", "_data"))
 
@@ -36,63 +36,49 @@ class Fits:
 
 
 class Arguments:
-    """Whether the Tensors among the arguments are all different, of the recorded classes and devices.
+    """Whether Tensors are all different, of the recorded classes and devices.
 
     Parameters
     ----------
-    positions : sequence of int
-        Where they stand.
-    leaves : sequence
-        The recorded arguments, with the ``kind`` and ``spec`` of each Tensor.
-    outside : collection of int
-        The ids of Tensors that none of them may be.
+    classes : sequence of type
+    specs : sequence of Spec
     """
 
-    def __init__(self, positions: Sequence[int], leaves: Sequence[Any], outside: Collection[int]) -> None:
-        self._pick = picker(positions)
-        self._outside = frozenset(outside)
-        self._classes = [leaf.kind for leaf in self._pick(leaves)]
-        self._devices = [leaf.spec.device for leaf in self._pick(leaves)]
+    def __init__(self, classes: Sequence[type], specs: Sequence[Spec]) -> None:
+        self._classes, self._devices = list(classes), [spec.device for spec in specs]
         self._seen = Seen()
 
-    def __call__(self, leaves: Sequence[Any]) -> bool:
-        found = self._pick(leaves)
+    def __call__(self, found: tuple[Any, ...]) -> bool:
         if not self._seen.same(found):
-            ids = set(map(id, found))
-            if list(map(type, found)) != self._classes or len(ids) != len(found):
-                return False
-            if not self._outside.isdisjoint(ids):
+            if list(map(type, found)) != self._classes or len({*map(id, found)}) != len(found):
                 return False
             self._seen.remember(found)
         return list(map(_device, found)) == self._devices
 
+    def __str__(self) -> str:
+        return "one Tensor stands for other arguments than recorded, or an argument is of another kind"
+
 
 class Same:
-    """Whether the same Tensors stand in the same places, and the pinned ones in theirs.
+    """Whether the same Tensors stand in the same places.
 
     Parameters
     ----------
     same : sequence of int
         For each place the first one where the recorded call found the same Tensor.
-    pins : sequence of (int, Pin)
-        Places with the Tensors that must stand there.
     outside : collection of int
         The ids of Tensors that must not stand in any.
     apart : bool
         Must other Tensors stand in other places?
     """
 
-    def __init__(
-        self, same: Sequence[int], pins: Sequence[tuple[int, Pin]], outside: Collection[int], apart: bool
-    ) -> None:
-        self._same, self._pins, self._outside, self._apart = list(same), pins, frozenset(outside), apart
+    def __init__(self, same: Sequence[int], outside: Collection[int], apart: bool) -> None:
+        self._same, self._outside, self._apart = list(same), frozenset(outside), apart
         self._seen = Seen()
 
     def __call__(self, found: tuple[Any, ...]) -> bool:
         if self._seen.same(found):
             return True
-        if any(found[place] is not pin.tensor() for place, pin in self._pins):
-            return False
         ids = list(map(id, found))
         if self._apart:
             first: dict[int, int] = {}
@@ -104,21 +90,30 @@ class Same:
             self._seen.remember(found)
         return fits
 
+    def __str__(self) -> str:
+        return "a Tensor outside is another one than recorded"
+
 
 class Constants:
-    """Whether Tensors that became constants have the values that they had."""
+    """Whether Tensors that became constants have the values that they had.
+
+    Parameters
+    ----------
+    literals : sequence of Literal
+    """
 
     def __init__(self, literals: Sequence[Literal]) -> None:
-        found = [(owner, x) for x in literals if x.owner is not None and (owner := x.owner()) is not None]
-        self._owners = [owner for owner, _ in found]
-        self._literals = [literal for _, literal in found]
-        self._arrays = [literal.array for literal in self._literals]
+        self._literals = literals
+        self._arrays = [literal.array for literal in literals]
 
-    def __call__(self) -> bool:
-        now = list(map(_data, self._owners))
+    def __call__(self, owners: tuple[Any, ...]) -> bool:
+        now = list(map(_data, owners))
         if all(map(is_, now, self._arrays)):
             return True
         if any(a is None or not x.matches(a) for a, x in zip(now, self._literals)):
             return False
         self._arrays = now
         return True
+
+    def __str__(self) -> str:
+        return "a Tensor that capture_as_const=True holds constant has another value"

@@ -1,0 +1,260 @@
+"""What one recording knows: what it made, where everything else was found, what cannot be known."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...errors import ImpureBodyError
+from ...tensor import Tensor
+from ..guard import Guard, Guards, is_plain
+from ..source import Held, Object, Result, Source
+from .armed import Armed
+from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted
+
+_NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None
+#: At most so many impurities are told apart.
+_MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Impurity:
+    """Why a body cannot be skipped, and the line of the user that made it so."""
+
+    reason: str
+    file: str
+    line: int
+    once: bool = False  # may another call do without it?
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+class _Watching(threading.local):
+    watch: Watch | None = None
+
+
+#: Who watches this thread.
+WATCHING = _Watching()
+
+
+class Watch:
+    """The facts of one call.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments, which whoever skips the body looks at himself.
+    refuses : bool
+        Raise an error at the first impurity, before it is done.
+    armed : Armed
+        Has functions run with hooks.
+    """
+
+    def __init__(self, leaves: Sequence[Any], refuses: bool, armed: Armed) -> None:
+        self.guards = Guards()
+        self.impurities: list[Impurity] = []
+        self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
+        self.walked: set[Source] = set()  # Modules of which all has been read
+        self.busy = False  # it is looking itself
+        self.leaves, self._refuses, self._armed = leaves, refuses, armed
+        self._made: set[int] = set()  # ids: what is made where such an object was is made here too
+        self._found: dict[int, tuple[Source | None, Callable[[], Any]]] = {}
+        self._given: set[int] = set()  # containers among the arguments
+        self._latest: Any = None  # the array that was read last, until an op has taken it
+        self._told: set[int] = set()
+        #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
+        self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
+
+    def see(self, do: Callable[..., Any], *args: Any) -> Any:
+        """Have `do(watch, *args)` done; what fails in it is no failure of the body."""
+        if self.busy:  # what it calls itself is called once more, natively
+            return None
+        self.busy = True
+        try:
+            return do(self, *args)
+        except ImpureBodyError:
+            raise
+        except Exception as error:
+            self.impure(f"could not be watched: {type(error).__name__}: {error}")
+            return None
+        finally:
+            self.busy = False
+
+    # what is where
+
+    def make(self, value: Any) -> None:
+        """`value` was made during this call, unless it was found outside before."""
+        if id(value) not in self._found and id(value) not in self._given:
+            self._made.add(id(value))
+
+    def is_made(self, value: Any) -> bool:
+        """Was it made during this call?"""
+        if id(value) in self._made:
+            return True
+        if isinstance(value, np.ndarray) and id(value) not in self._found:
+            base = value.base
+            return base is not None and not isinstance(base, memoryview) and self.is_made(base)
+        return isinstance(value, TRANSIENT) and self.known(value) is None
+
+    def is_argument(self, thing: Any) -> bool:
+        """Is it a container among the arguments, of which the elements are known?"""
+        return id(thing) in self._given
+
+    def known(self, value: Any) -> Source | None:
+        """Where it was found already."""
+        source, get = self._found.get(id(value), _NOWHERE)
+        return source if get() is value else None
+
+    def source_of(self, thing: Any) -> Source | None:
+        """Where an object outside is found; None: it was made here, or is a container of arguments."""
+        if id(thing) in self._given or is_plain(thing) or self.is_made(thing):
+            return None
+        known = self.known(thing)
+        if known is None and isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray):
+            return self.source_of(thing.base)  # a view
+        return known or self._keep(thing, Object(Held(thing)))
+
+    def _keep(self, value: Any, source: Source) -> Source:
+        self._made.discard(id(value))
+        self._found[id(value)] = source, weakref.ref(value) if isinstance(value, Tensor) else lambda: value
+        return source
+
+    def found(self, source: Source | None, value: Any) -> None:
+        """`value` was read at `source`; without one, in something that was made here."""
+        if is_plain(value):
+            if source is not None:
+                self.guard(source, "same", value)
+            return
+        known = self.known(value)
+        if source is None:
+            if known is None and (isinstance(value, CONTAINERS) or is_heap(type(value))):
+                self.make(value)
+            return
+        if id(value) in self._given:
+            return
+        if known is None:
+            self._keep(value, source)
+        if _stands_for_itself(value):
+            self.guard(source, "is", Held(value))
+        elif known is not None and known != source:
+            self.guard(source, "alias", known)
+
+    def part(self, thing: Any, step: Callable[[Source, Any], Source], key: Any, value: Any) -> None:
+        """`value` was read where `step`, an `Attribute` or an `Item`, leads from `thing`."""
+        source = self.source_of(thing)
+        self.found(step(source, key) if source is not None else None, value)
+
+    def once(self, thing: Any) -> bool:
+        """Is it asked for the first time?"""
+        first = id(thing) not in self._told
+        self._told.add(id(thing))
+        return first
+
+    def reads_array(self, array: Any, whole: Any, source: Source) -> None:
+        """`array`, a part of `whole`, which is found at `source`, is read: see `takes_array`."""
+        place = place_of(sys._getframe(1))
+        self.unaccounted.setdefault(id(array), []).append((array, whole, source, place))
+        self._latest = array
+
+    def takes_array(self, array: Any) -> Source | None:
+        """An op takes `array` as an input: what was just read needs no guard. Where it is found outside."""
+        source = self.known(array)
+        if source is not None and self._latest is array:
+            self.unaccounted[id(array)].pop()
+            self._latest = None
+        return source
+
+    def forget(self) -> None:
+        """Hold nothing of the call any more but what its guards hold."""
+        self.leaves, self._found = (), {}
+
+    # verdicts
+
+    def guard(self, source: Source, test: str, value: Any) -> None:
+        """One more fact that has to stay."""
+        self.guards.add(Guard(source, test, value))
+
+    def fact(self, thing: Any, test: str, value: Any) -> None:
+        """One more fact about `thing`, if that is outside."""
+        source = self.source_of(thing)
+        if source is not None:
+            self.guard(source, test, value)
+
+    def kind(self, thing: Any) -> None:
+        """The class of `thing` has to stay; a Tensor is known by itself."""
+        if not isinstance(thing, Tensor):
+            self.fact(thing, "type", Held(type(thing)))
+
+    def listed(self, thing: Any) -> None:
+        """The plain elements or keys of `thing`, their number and order have to stay."""
+        source = self.source_of(thing)
+        if source is not None:
+            parts = tuple(part if is_plain(part) else Held(part) for part in thing)
+            self.guard(Result(list, source), "items", parts)
+
+    def impure(
+        self,
+        reason: str,
+        frame: FrameType | None = None,
+        once: bool = False,
+        place: tuple[str, int] | None = None,
+    ) -> None:
+        """The body cannot be skipped: for what is done at `place`, or by the user's innermost `frame`."""
+        file, line = place or place_of(frame or sys._getframe(1))
+        impurity = Impurity(reason, file, line, once)
+        if self._refuses:
+            raise ImpureBodyError(
+                f"the body {reason} at {file}:{line}, so it would have to run at each call: do that outside "
+                "of it, or use @trace, which runs such a body"
+            )
+        if len(self.impurities) < _MOST and impurity not in self.impurities:
+            self.impurities.append(impurity)
+
+    def wrote(self, thing: Any, what: str) -> None:
+        """Something of `thing` was changed."""
+        if not isinstance(thing, Tensor) and not self.is_made(thing):
+            self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
+
+    # watching
+
+    def arm(self, thing: Any) -> None:
+        """Watch the Python functions that `thing` is, or that its class, submodules and hooks have."""
+        self._armed.arm(thing)
+
+    def closures(self, code: Any) -> list[FunctionType]:
+        """The armed functions of `code`."""
+        return self._armed.closures(code)
+
+
+def _stands_for_itself(value: Any) -> bool:
+    """Is it known by its identity: not read further, or by others?"""
+    if isinstance(value, (Tensor, Enum, type, FunctionType)):
+        return True
+    if isinstance(value, CONTAINERS):
+        return False
+    kinds = type(value).__mro__
+    if not is_heap(kinds[0]) or isinstance(value, (int, float, complex, str, bytes)):
+        return True
+    return is_pure_library(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
+
+
+def place_of(frame: FrameType | None) -> tuple[str, int]:
+    """The innermost line of the user."""
+    library = None
+    while frame is not None:
+        code = frame.f_code
+        if not is_trusted(code):
+            if not is_library(frame.f_globals.get("__name__")):
+                return code.co_filename, frame.f_lineno
+            library = library or (code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return library or ("?", 0)

@@ -1,0 +1,36 @@
+"""What a recording does with ops, with values that the body looks at, and with Tensors outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a call is recorded: `trace` in its modes, `partial_trace` and `xla_trace` differ in this.
+
+    Attributes
+    ----------
+    runs : bool
+        Each op runs when it is recorded; else ops are only noted.
+    gives : bool
+        The call gives values: what a shape depends on is computed though nothing else is.
+    freezes : bool
+        What is no argument, nor in one, is a constant, and so is what the result holds.
+    symbolic_shape : bool
+        Shapes are Tensors in the body.
+    follows : bool
+        The lengths of arguments are followed, so that the record serves others.
+    refused : callable, optional
+        For what needs a value in the body, in words, the error that is raised; None: that is a cut.
+    """
+
+    runs: bool = False
+    gives: bool = False
+    freezes: bool = False
+    symbolic_shape: bool = False
+    follows: bool = False
+    refused: Callable[[str], TraceError] | None = None

@@ -1,0 +1,140 @@
+"""NumPy's arrays among the arguments: their lengths are followed as those of Tensors, none is frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mgb
+import mgb.functional as F
+import mgb.module as M
+import numpy as np
+import pytest
+from mgb import Tensor, optimizer, tensor
+from mgb.autodiff import GradManager
+from mgb.jit import trace
+
+Array = np.ndarray[Any, Any]
+
+WEIGHT = np.random.default_rng(0).normal(size=(6, 6)).astype(np.float32)
+WEIGHTS = tensor(WEIGHT)
+ROWS = (4, 4, 5, 9, 3, 5)
+
+
+def rows(count: int, seed: int) -> Array:
+    return np.random.default_rng([count, seed]).normal(size=(count, 6)).astype(np.float32)
+
+
+def flipped(x: Array) -> Array:
+    return x[::-1, ::-1]
+
+
+#: What the body does with an array, and what NumPy gives.
+FOLLOWED: dict[str, tuple[Callable[..., Any], Callable[[Array], Any]]] = {
+    "product": (lambda x: x @ WEIGHTS, lambda x: x @ WEIGHT),
+    "operator": (lambda x: x * WEIGHTS[0] - 1.0, lambda x: x * WEIGHT[0] - 1),
+    "NumPy's function": (lambda x: np.add(x, WEIGHTS[0]), lambda x: x + WEIGHT[0]),
+    "Tensor": (lambda x: tensor(x) * 2.0, lambda x: x * 2),
+    "shape": (lambda x: F.zeros(x.shape) + x, lambda x: x),
+    "length": (lambda x: WEIGHTS[0] * x / x.shape[0], lambda x: WEIGHT[0] * x / len(x)),
+    "flip": (lambda x: F.flip(x), flipped),
+    "joined": (lambda x: F.concat([F.flip(x), WEIGHTS]), lambda x: np.concatenate([flipped(x), WEIGHT])),
+    "sum": (lambda x: F.sum(x, axis=1), lambda x: x.sum(axis=1)),
+    "reshape": (lambda x: F.reshape(x, (-1,)), lambda x: x.reshape(-1)),
+    "expand": (lambda x: F.expand_dims(x, 1), lambda x: x[:, None]),
+    "roll": (lambda x: F.roll(x, 1, axis=0), lambda x: np.roll(x, 1, axis=0)),
+    "repeat": (lambda x: F.repeat(x, 2), lambda x: x.repeat(2)),
+    "argmax": (lambda x: F.argmax(x, axis=1), lambda x: x.argmax(axis=1)),
+}  # fmt: skip
+#: The same for what NumPy reads.
+READ: dict[str, tuple[Callable[..., Any], Callable[[Array], Any]]] = {
+    "transposed": (lambda x: WEIGHTS[0, 0] * x.T, lambda x: WEIGHT[0, 0] * x.T),
+    "Tensor of a view": (lambda x: tensor(x.T) * 2.0, lambda x: x.T * 2),
+    "op on a view": (lambda x: F.exp(x.T), lambda x: np.exp(x.T)),
+    "product of a view": (lambda x: x.T[:, :3] @ WEIGHTS[:3], lambda x: x.T[:, :3] @ WEIGHT[:3]),
+    "part": (lambda x: WEIGHTS[0] * x[1:], lambda x: WEIGHT[0] * x[1:]),
+    "reshaped": (lambda x: WEIGHTS[0, 0] * x.reshape(-1), lambda x: WEIGHT[0, 0] * x.reshape(-1)),
+    "both": (lambda x: WEIGHTS[0] * x * float(x.sum()), lambda x: WEIGHT[0] * x * float(x.sum())),
+    "by map": (lambda x: next(map(F.flip, [x])), flipped),
+}
+
+
+def serves(body: Callable[..., Any], truth: Callable[[Array], Any], **options: Any) -> dict[str, Any]:
+    """Call it with arrays of several lengths, twice with each; what it says of itself."""
+    traced = trace(body, **options)
+    for seed, count in enumerate(ROWS):
+        x = rows(count, seed)
+        wanted, found = truth(x), traced(x).numpy()
+        assert found.shape == wanted.shape, count
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    stats: dict[str, Any] = traced.stats()
+    return stats
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_arrays_that_ops_take_are_recorded_once_for_all_lengths(name: str) -> None:
+    assert serves(*FOLLOWED[name])["body_runs"] == 1
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_they_may_have_any_length_where_the_body_runs(name: str) -> None:
+    assert serves(*FOLLOWED[name], run_body=True)["records"] == 1
+
+
+@pytest.mark.parametrize("name", READ)
+def test_views_and_contents_are_never_those_of_another_call(name: str) -> None:
+    serves(*READ[name])
+
+
+def test_an_array_that_is_returned_is_the_one_of_the_call() -> None:
+    identity = M.Identity()
+
+    @trace
+    def same(x: Array) -> Any:
+        y = identity(x)
+        return y is x, type(y) is np.ndarray, WEIGHTS * 2.0
+
+    for count in ROWS:
+        assert same(rows(count, 0))[:2] == (True, True)
+
+
+def network(**options: Any) -> tuple[Any, Callable[..., Any]]:
+    """A small classifier, with its traced step."""
+    mgb.random.seed(3)
+    net = M.Sequential(M.Linear(6, 5), M.LayerNorm(5), M.ReLU(), M.Linear(5, 4))
+    adam, manager = optimizer.Adam(net.parameters(), lr=1e-2), GradManager().attach(net.parameters())
+
+    def step(x: Any, label: Any) -> Tensor:
+        with manager:
+            loss = F.nn.cross_entropy(net(x), label)
+            manager.backward(loss)
+        adam.step().clear_grad()
+        return loss
+
+    return net, trace(step, **options)
+
+
+def batch(size: int, seed: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng([size, seed])
+    return rng.normal(size=(size, 6)), rng.integers(0, 4, size)
+
+
+def test_training_on_arrays_is_training_on_tensors() -> None:
+    (one, step), (other, truth) = network(), network(run_body=True)
+    for seed, size in enumerate([8, 8, 12, 3, 64, 6, 8, 33]):
+        x, label = batch(size, seed)
+        wanted = truth(tensor(x), tensor(label)).numpy()
+        np.testing.assert_allclose(step(x, label).numpy(), wanted, rtol=1e-4, atol=1e-5)
+    for mine, its in zip(one.parameters(), other.parameters(), strict=True):
+        np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_batches_of_any_size_are_one_record_and_little_memory() -> None:
+    _, step = network()
+    for seed in range(20):
+        step(*batch(16, seed))
+    assert step.stats()["body_runs"] == 1
+    for size in range(40, 340, 4):
+        step(*batch(size, 0))
+    stats = step.stats()
+    assert stats["records"] <= 2 and not stats["reasons"] and len(step.variants()) <= 256
