@@ -77,7 +77,11 @@ class CompiledCall:
     def resized(self, leaves: Sequence[Any]) -> CompiledCall | None:
         """The call for arguments of other lengths, if the body would do the same with them."""
         variant = self.variant.resized(leaves)
-        return None if variant is None else CompiledCall(variant, leaves, self.structure, self.results)
+        if variant is None or variant.sized is None:
+            return None
+        at = variant.sized.at(variant.values)
+        results = tuple([r.at(at) if isinstance(r, Given) else r for r in self.results])
+        return CompiledCall(variant, leaves, self.structure, results)
 
 
 @dataclass(frozen=True, slots=True)

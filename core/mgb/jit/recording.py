@@ -305,6 +305,8 @@ class Recording(Observing):
 
     def given(self, value: Any) -> Given | None:
         """What is no Tensor in the result, at each call that skips the body."""
+        if type(value) is Size:
+            return Given(value.value, size=value)
         if isinstance(value, _CONSTANT) or self.observer is None or not self.observer.is_made(value):
             return Given(value)
         if isinstance(value, np.ndarray):
@@ -320,7 +322,7 @@ class Recording(Observing):
         for leaf in leaves:
             if isinstance(leaf, Tensor) and self.is_own(leaf) and id(leaf) not in given:
                 new[id(leaf)] = wrap(leaf._data, leaf._device)
-        return structure.build(iter([new.get(id(leaf), leaf) for leaf in leaves]))
+        return structure.build(iter([new.get(id(leaf), plain(leaf)) for leaf in leaves]))
 
     def check_skippable(self) -> None:
         """What shows after the call: reasons why the body must run again although it seemed pure."""

@@ -136,9 +136,13 @@ class SizedRecord:
             self._compiled[segment] = ((program, reads), *known)[:_PROGRAMS]
         return program, reads
 
+    def at(self, values: Sequence[Any]) -> Lengths:
+        """What lengths are for arguments of these."""
+        return Lengths(self._sizes, values)
+
     def outline(self, values: Values) -> Record:
         """As `record`, but for the entries, whose lengths are not for use."""
-        at = Lengths(self._sizes, values)
+        at = self.at(values)
         externals = [
             replace(e, node=input_node(spec_at(e.node.spec, at), e.source)) if e.leaf is not None else e
             for e in self._record.externals
@@ -147,7 +151,7 @@ class SizedRecord:
 
     def record(self, values: Sequence[Any]) -> Record:
         """The record for arguments of these lengths, which may be sizes as well."""
-        at = Lengths(self._sizes, values)
+        at = self.at(values)
         specs = [spec_at(spec, at) for spec in self._dependent.specs]
         nodes: dict[Node, Node] = {}
         externals, entries = list(self._record.externals), list(self._record.entries)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
-from ..sizes import Size, fixed, plain
+from ..sizes import Size, is_sized, plain, settled
 from ..tensor import Tensor
 from .record import Given, Literal, Ref
 from .recording import Recording
@@ -31,11 +35,24 @@ def results_of(result: Any, session: Recording) -> Ends:
 
 
 def with_numbers(result: Any, decide: bool) -> Any:
-    """The result of a body with plain numbers for lengths that are followed; may they `decide` what it is?"""
+    """The result of a body with plain numbers for lengths that are followed.
+
+    If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
+    """
+    rule: Callable[[Size], Any] = Size.fixed if decide else attrgetter("value")
     leaves, structure = flatten(result)
-    if not any(type(leaf) is Size for leaf in leaves):
-        return result
-    return structure.build(map(fixed if decide else plain, leaves))
+    kept = [leaf if decide and type(leaf) is Size else settled(leaf, rule) for leaf in leaves]
+    same = all(map(operator.is_, kept, leaves)) and not _has_sized_keys(structure)
+    return result if same else _with_plain_keys(structure).build(iter(kept))
+
+
+def _has_sized_keys(structure: Structure) -> bool:
+    return is_sized(structure.keys) or any(map(_has_sized_keys, structure.children))
+
+
+def _with_plain_keys(structure: Structure) -> Structure:
+    children = tuple(map(_with_plain_keys, structure.children))
+    return replace(structure, keys=plain(structure.keys), children=children)
 
 
 def _ref_of(leaf: Any, session: Recording) -> Ref | Given | None:

@@ -269,7 +269,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         elif self._statistics.records:
             records = "records" if families is self._families[True] else "does not record"
             reason = f"a GradManager outside of {self.__name__} {records} this call"
-        session = self._recording(*flatten((args, kwargs)), None)
+        leaves, structure = flatten((args, kwargs))
+        session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
         result, variant = session.watch_over(self._record, session, args, kwargs)
         families.keep(shapes, variant)
         if reason is not None:
@@ -371,10 +372,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
 
     def _record(self, session: Recording, args: Any, kwargs: Any) -> tuple[Any, Variant]:
         """Run the body, which will run at later calls as well."""
-        result = run_in(session, self.__wrapped__, *args, **kwargs)
+        assert session.observer is not None
+        box = [run_in(session, session.observer.run, *self._body_with(args), **kwargs)]
+        box.append(with_numbers(box.pop(), decide=False))
         if self.capture_as_const:
-            self._captured = Captured.of(args, kwargs, *results_of(result, session), session.record)
-        return with_numbers(result, decide=False), self._close(session, session.finish())
+            self._captured = Captured.of(args, kwargs, *results_of(box[0], session), session.record)
+        variant = self._close(session, session.finish())
+        session.forget()
+        return box.pop(), variant
 
     def _record_observed(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
         """Run the body and find out whether it has to run at later calls."""
@@ -395,7 +400,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         session.forget()
         if ends is None or observer.impurities:
             self._impurity = next(iter(observer.impurities), None)
-            return Recorded(box.pop(), variant, None, observer.impurities)
+            return Recorded(with_numbers(box.pop(), decide=False), variant, None, observer.impurities)
         return Recorded(box.pop(), variant, CompiledCall(variant, leaves, *ends))
 
     def _close(self, session: Recording, record: Record) -> Variant:

@@ -450,6 +450,7 @@ def _method(watch: Observer, owner: Any, name: str, args: list[Any], kwargs: dic
     if isinstance(owner, GeneratorType):
         advanced(watch, owner)
         return None
+    watch.written.append(owner)
     watch.impure(f"calls {type(owner).__name__}.{name} of an object from outside")
     return None
 

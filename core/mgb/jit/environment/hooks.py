@@ -16,11 +16,11 @@ import numpy as np
 from ... import device, random
 from ...errors import ImpureBodyError
 from ...sizes import Size
-from ...tensor import ACTIVE, Tensor
+from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
 from ..measured import given
 from ..source import Attribute, Held, Item, Object
-from . import attributes, calls, known, reads
+from . import attributes, calls, known, operands, reads
 from .observer import HOOKS, WATCHING, Observer
 
 #: Types of values of which there is nothing to know.
@@ -139,14 +139,8 @@ def attribute(thing: Any, asked: str) -> Any:
 
 def measured(thing: Any, asked: str) -> Any:
     """The shape of this is read next; lengths of an array that the call was given are followed."""
-    seen = _measured(thing)
+    seen = operands.measured(thing)
     return attribute(thing, asked) if seen is thing else seen
-
-
-def _measured(value: Any) -> Any:
-    """`value` as mgb's own code is given it."""
-    session = ACTIVE.get()
-    return value if session is None else session.measured(value)
 
 
 def store_attribute(thing: Any, asked: str) -> Any:
@@ -413,8 +407,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     then = _see(calls.called, function, list(args), kwargs)
     if then is not None:
         observer.pending[frame] = then
-    if (getattr(function, "__module__", None) or "").partition(".")[0] == "mgb":
-        args, kwargs = tuple(map(_measured, args)), {k: _measured(v) for k, v in kwargs.items()}
+    args, kwargs = operands.given_to(function, args, kwargs)
     return functools.partial(function, *args, **kwargs)
 
 

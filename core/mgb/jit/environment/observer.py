@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from ...autodiff.grad_manager import GradManager
 from ...errors import ImpureBodyError
+from ...sizes import settled
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guard, Guards, is_plain
@@ -85,6 +87,7 @@ class Observer:
     def __init__(self, leaves: Sequence[Any] = (), refuses: bool = False, of_instance: bool = False) -> None:
         self.guards = Guards()
         self.impurities: list[Impurity] = []
+        self.written: list[Any] = []  # what has been changed outside
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
@@ -142,6 +145,8 @@ class Observer:
         WATCHING.observer = self._outer
         HOOKS["end"](self)
         self._check_result(result)
+        for thing in self.written:
+            settled(thing, attrgetter("value"))
         return result
 
     def _check_result(self, result: Any) -> None:
@@ -162,7 +167,7 @@ class Observer:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found = (), {}
+        self.leaves, self._found, self.written = (), {}, []
         self._net.forget()
 
     def _release(self) -> None:
@@ -332,6 +337,7 @@ class Observer:
     def wrote(self, thing: Any, what: str) -> None:
         """Something of `thing` was changed."""
         if not isinstance(thing, Tensor) and not self.is_made(thing):
+            self.written.append(thing)
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
     # watching
