@@ -15,12 +15,12 @@ import numpy as np
 
 from ...scalars import known as fixed
 from ...sizes import Size
-from ...tensor import ACTIVE, Tensor
+from ...tensor import Tensor
 from .. import numbers
 from ..guard import PLAIN, is_plain
 from ..measured import given
 from ..source import Held, Item, Object
-from . import attributes, calls, followed, known, reads
+from . import attributes, calls, followed, known, operands, reads
 from .builtin_calls import text
 from .watch import WATCHING, Watch
 
@@ -141,14 +141,8 @@ def _attribute(watch: Watch, thing: Any, asked: str) -> None:
 @_hook
 def measured(thing: Any, asked: str) -> Any:
     """The shape of this is read next; lengths of an array that the call was given are followed."""
-    seen = _measured(thing)
+    seen = operands.measured(thing)
     return HOOKS["attribute"](thing, asked) if seen is thing else seen
-
-
-def _measured(value: Any) -> Any:
-    """`value` as mgb's own code is given it."""
-    session = ACTIVE.get()
-    return value if session is None else session.measured(value)
 
 
 @_told("store_attribute")
@@ -384,8 +378,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     watch.expect_number(followed.asked_by(function, args))
     if then is not None:
         watch.pending[frame] = then
-    if (getattr(function, "__module__", None) or "").partition(".")[0] == "mgb":
-        args, kwargs = tuple(map(_measured, args)), {k: _measured(v) for k, v in kwargs.items()}
+    args, kwargs = operands.given_to(function, args, kwargs)
     return functools.partial(function, *args, **kwargs)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import device, random
 from ...scalars import FOLLOWED, plain
+from ...sizes import settled
 from ..arguments import names_of
 from ..guard import Guards, is_plain
 from ..source import Argument, Attribute, Held, Object, Source
@@ -98,6 +99,8 @@ class Observer(Watch):
         result = function(*args, **kwargs)
         WATCHING.watch = self._outer
         self._end(result)
+        for thing in self.written:
+            settled(thing, operator.attrgetter("value"))
         return result
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -79,6 +79,7 @@ class Watch:
         self.tensors: dict[int, tuple[Source, Tensor]] = {}
         self._latest_number: tuple[Guard, bool] | None = None  # read last, and was it known before?
         self.impurities: list[Impurity] = []
+        self.written: list[Any] = []  # what has been changed outside
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
@@ -256,7 +257,7 @@ class Watch:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found, self.tensors = (), {}, {}
+        self.leaves, self._found, self.tensors, self.written = (), {}, {}, []
 
     # verdicts
 
@@ -303,6 +304,7 @@ class Watch:
     def wrote(self, thing: Any, what: str) -> None:
         """Something of `thing` was changed."""
         if not isinstance(thing, Tensor) and not self.is_made(thing):
+            self.written.append(thing)
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
     # watching
