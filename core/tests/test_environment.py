@@ -1105,7 +1105,7 @@ def f(): print("hello")
 
 ### logging
 import logging
-def f(): logging.getLogger("watched").debug("hello")
+def f(): logging.getLogger("watched").critical("hello")
 #-> logging
 
 ### file
@@ -1317,9 +1317,11 @@ def f(): xs.sort()
 
 ### cached function
 from functools import lru_cache
+class A: pass
+a = A()
 @lru_cache
 def g(x): return x
-def f(): return g(1)
+def f(): return g(a)
 #-> lru_cache
 
 ### ContextVar set

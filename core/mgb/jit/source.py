@@ -222,7 +222,7 @@ class Item(Source):
 
 @dataclass(frozen=True, slots=True)
 class Result(Source):
-    """What a function without effects gives for what is at another place: `type`, `vars`, or its own call."""
+    """What a function without effects gives for what is at another place: `type`, `list`."""
 
     function: Callable[[Any], Any]
     of: Source
@@ -231,25 +231,39 @@ class Result(Source):
         return self.function(self.of.read(leaves))
 
     def code(self, scope: Scope) -> str:
-        if self.function is call:
-            return f"{scope.local(self.of)}()"
         name = self.function.__name__ if self.function in (type, list) else scope.name(self.function)
         return f"{name}({scope.local(self.of)})"
 
     def __str__(self) -> str:
-        if self.function is call:
-            return f"`{_inner(self.of)}()`"
         return f"`{self.function.__name__}({_inner(self.of)})`"
 
 
-def call(function: Callable[[], Any]) -> Any:
-    """What `function` gives: a weak reference, or the method of a ContextVar."""
-    return function()
+@dataclass(frozen=True, slots=True)
+class Call(Source):
+    """What a function at another place gives for plain values, however often it is asked."""
+
+    of: Source
+    args: tuple[Any, ...] = field(default=(), compare=False)
+    text: str = ""  # which tells 1 from True and 1.0
+
+    @staticmethod
+    def given(of: Source, args: tuple[Any, ...]) -> Call:
+        """The call of what is at `of` with `args`."""
+        return Call(of, args, ", ".join(map(repr, args)))
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.of.read(leaves)(*self.args)
+
+    def code(self, scope: Scope) -> str:
+        return f"{scope.local(self.of)}({f'*{scope.name(self.args)}' if self.args else ''})"
+
+    def __str__(self) -> str:
+        return f"`{_inner(self.of)}({self.text})`"
 
 
 def root(source: Source) -> Source:
     """Where its path starts."""
-    while isinstance(source, (Attribute, Item, Result)):
+    while isinstance(source, (Attribute, Item, Result, Call)):
         source = source.of
     return source
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import threading
+from operator import attrgetter
 from types import (
     BuiltinFunctionType,
     FrameType,
@@ -23,7 +24,7 @@ from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result
 from .armed import METHODS
 from .arming import own_code
-from .known import MISSING, is_heap, is_library, is_users, lookup
+from .known import MISSING, is_heap, is_library, is_users, lookup, namespace
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))
@@ -102,6 +103,13 @@ def attribute(watch: Watch, thing: Any, asked: str) -> None:
     return _of_instance(watch, thing, asked, own)
 
 
+def path(watch: Watch, thing: Any, names: str) -> None:
+    """Attributes of attributes are about to be read."""
+    for asked in names.split("."):
+        attribute(watch, thing, asked)
+        thing = getattr(thing, asked, MISSING)
+
+
 def _of_instance(watch: Watch, thing: Any, asked: str, own: dict[str, Any]) -> None:
     kind = type(thing)
     raw, _ = lookup(kind, asked)
@@ -123,19 +131,15 @@ def _of_instance(watch: Watch, thing: Any, asked: str, own: dict[str, Any]) -> N
     return None if isinstance(raw, _FUNCTIONS) else _of_descriptor(watch, thing, asked, raw)
 
 
-def namespace(thing: Any) -> dict[str, Any]:
-    """The attributes of an object's own."""
-    try:
-        found = object.__getattribute__(thing, "__dict__")
-    except (AttributeError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def lacks(watch: Watch, kind: type, asked: str) -> None:
-    """A class has to go on without an attribute."""
-    if is_heap(kind) and not watch.is_made(kind):
+    """A class has to go on without an attribute, whatever its own class has."""
+    if not is_heap(kind) or watch.is_made(kind):
+        return
+    if not hasattr(kind, asked):
         watch.guard(Object(Held(kind)), "lacks", asked)
+        return
+    for base in filter(is_heap, kind.__mro__):
+        watch.guard(Attribute(Object(Held(base)), "__dict__"), "without", asked)
 
 
 def _not_its_own(watch: Watch, thing: Any, asked: str) -> None:
@@ -272,7 +276,10 @@ def _of_descriptor(watch: Watch, thing: Any, asked: str, raw: Any) -> None:
     getter = getattr(type(raw), "__get__", None)
     if isinstance(raw, property):
         class_fact(watch, kind, asked)
-        if not isinstance(raw.fget, (FunctionType, type(None))):
+        if isinstance(raw.fget, attrgetter):
+            for names in raw.fget.__reduce__()[1]:
+                path(watch, thing, names)
+        elif not isinstance(raw.fget, (FunctionType, type(None))):
             watch.impure(f"asks the property {asked} of {kind.__name__}, which is not written in Python")
     elif getter is None:
         watch.part(thing, Attribute, asked, namespace(thing).get(asked, raw))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..guard import is_plain
-from ..source import Attribute, Held, Object, Result, call
+from ..source import Attribute, Call, Held, Object
 from .attributes import attribute, class_fact
 from .known import is_heap, is_trusted, lookup
 from .reads import DEPTH, advanced, container, iterated, length
@@ -54,7 +54,7 @@ def _subclass(watch: Watch, kind: Any, base: Any) -> None:
         if isinstance(asked, FunctionType) and owner is not abc.ABCMeta and is_trusted(asked.__code__):
             watch.impure(f"asks whether something is a {base.__name__}, which {decides.__name__} decides")
         if base not in kind.__mro__:
-            watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+            watch.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
 
 
 def text(watch: Watch, given: list[Any]) -> None:
@@ -78,7 +78,8 @@ def _globals(watch: Watch) -> Then:
 
 
 def _setattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
-    watch.wrote(thing, f"attribute {name}")
+    what = f"attribute {name}"
+    watch.writes(thing, Attribute, name, what) if rest else watch.wrote(thing, what)
     watch.arm(thing)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import logging
 import operator
 import types
 import weakref
@@ -16,10 +17,10 @@ import numpy as np
 from ...module import Module
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Cell, Held, Result, call
+from ..source import Attribute, Call, Cell, Held, Object
 from . import known
 from .armed import METHODS
-from .attributes import attribute, class_fact, function_facts, special
+from .attributes import attribute, class_fact, function_facts, path, special
 from .builtin_calls import SPECIAL, Then, text
 from .known import IN_C, is_heap, is_module, is_trusted, is_users, lookup, top_of
 from .reads import DEPTH, advanced, array, container, item, item_or_absent, iterated, owner_of, state, tree
@@ -40,35 +41,67 @@ def called(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any])
     if isinstance(function, type):
         return _class(watch, function, args, kwargs)
     if isinstance(function, functools._lru_cache_wrapper):
-        name = getattr(function, "__qualname__", "a function")
-        watch.impure(f"calls {name}, whose results are kept by lru_cache")
-        return None
+        return _kept(watch, function, args, kwargs)
     if isinstance(function, IN_C):
         return _in_c(watch, function, args, kwargs)
     if isinstance(function, weakref.ref):
-        source = watch.source_of(function)
-        return (lambda value: watch.found(Result(call, source), value)) if source else None
-    if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller) and args:
-        return _getter(watch, function, args[0])
+        return _again(watch, function, ())
+    if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+        return _getter(watch, function, args)
     if top_of(kind) == "numpy":
         return _numpy(watch, function, args, kwargs)
     return _instance(watch, function, args)
 
 
-def _getter(watch: Watch, getter: Any, thing: Any) -> Then:
-    """One of those of the module `operator`."""
-    _, given = getter.__reduce__()[:2]
-    if isinstance(getter, operator.methodcaller):
-        attribute(watch, thing, given[0])
-        return called(watch, getattr(thing, given[0]), list(given[1:]), {})
-    for key in given:
-        if isinstance(getter, operator.itemgetter):
-            item(watch, thing, key)
-            continue
-        value = thing
-        for name in key.split("."):
-            attribute(watch, value, name)
-            value = getattr(value, name)
+def _again(watch: Watch, function: Any, args: tuple[Any, ...]) -> Then:
+    """What it gives now it would give again: calling it does nothing that this call has not done."""
+    source = watch.source_of(function)
+    return (lambda value: watch.found(Call.given(source, args), value)) if source is not None else None
+
+
+def _kept(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
+    """A function made by `lru_cache`: a guard that asks again gets a result as the body would."""
+    if kwargs or not all(map(is_plain, args)):
+        watch.impure(
+            f"calls {function.__qualname__}, whose results lru_cache keeps by what is no plain value"
+        )
+        return None
+    called(watch, function.__wrapped__, args, kwargs)
+    return _again(watch, function, tuple(args))
+
+
+def _logging(watch: Watch, function: Any, args: list[Any]) -> Then:
+    """A message of a level that nobody wants does nothing, while that is so."""
+    name = function.__name__
+    logger = args[0] if args and isinstance(args[0], logging.Logger) else logging.root
+    asked = Attribute(watch.source_of(logger) or Object(Held(logger)), "isEnabledFor")
+    if name == "isEnabledFor" and logger in args and is_plain(args[1]):
+        return lambda value: watch.found(Call.given(asked, (args[1],)), value)
+    level = getattr(logging, name.upper(), None)
+    plain = function in (getattr(logging.Logger, name, None), getattr(logging, name, None))
+    wanted = not plain or not isinstance(level, int) or logger.isEnabledFor(level)
+    if wanted or not (logger in args or logger.handlers):  # the module's own functions install a handler
+        watch.impure(f"calls {function.__module__}.{name}", once=not wanted)
+    else:
+        watch.guard(Call.given(asked, (level,)), "same", False)
+    return None
+
+
+def _getter(watch: Watch, getter: Any, args: list[Any]) -> Then:
+    """One of those of the module `operator`; without `args` it is called later, for what was read."""
+    given = getter.__reduce__()[1]
+    if not args:
+        if not isinstance(getter, operator.itemgetter):
+            watch.impure(f"has an {type(getter).__name__} called")
+    elif isinstance(getter, operator.methodcaller):
+        attribute(watch, args[0], given[0])
+        return called(watch, getattr(args[0], given[0]), list(given[1:]), {})
+    else:
+        for key in given:
+            if isinstance(getter, operator.itemgetter):
+                item(watch, args[0], key)
+            else:
+                path(watch, args[0], key)
     return None
 
 
@@ -130,7 +163,11 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
     every = [*args, *kwargs.values()]
     if top == "mgb":
         _of_mgb(watch, function, args)
-    elif top in known.DENIED_LIBRARY:
+    elif function in known.AGAIN:
+        return _again(watch, function, tuple(args))
+    elif top == "logging":
+        return _logging(watch, function, args)
+    elif top in known.DENIED_LIBRARY or (top == "json" and (name in known.DENIED_NAMES or "cls" in kwargs)):
         watch.impure(f"calls {function.__module__}.{name}")
     for value in every:
         container(watch, value, DEPTH)
@@ -154,8 +191,8 @@ def _of_mgb(watch: Watch, function: Any, args: list[Any]) -> None:
     if args and name in known.CHANGING_NAMES:
         watch.wrote(args[0], f"what {name} changes")
     if args and is_module(args[0]):
-        if name in ("__setattr__", "__delattr__"):
-            watch.wrote(args[0], f"attribute {args[1] if len(args) > 1 else ''}")
+        if name in ("__setattr__", "__delattr__") and args:
+            SPECIAL[setattr](watch, *args)
         elif name not in _UNWALKED:
             tree(watch, args[0])
 
@@ -277,6 +314,8 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
         return _numpy(watch, function, args, kwargs)
     if function in (repr, ascii, format):
         text(watch, every)
+    if function in known.AGAIN:
+        return _again(watch, function, tuple(args))
     if function not in known.PURE and module not in known.PURE_MODULES:
         watch.impure(f"calls {module}.{function.__name__}".replace("builtins.", ""))
         return None
@@ -295,9 +334,8 @@ _COMPARING = frozenset("index count __eq__ __contains__".split())
 
 def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Then:
     """A method in C of `owner`."""
-    if name in ("__setattr__", "__delattr__"):
-        watch.wrote(owner, f"attribute {args[0] if args else ''}")
-        return None
+    if name in ("__setattr__", "__delattr__") and args:
+        return SPECIAL[setattr](watch, owner, *args)
     if name in ("__getattribute__", "__getattr__") and args:
         attribute(watch, owner, args[0])
         return None
@@ -324,9 +362,9 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
 def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Then:
     source = watch.source_of(owner)
     if isinstance(owner, type) and name in ("mro", "__subclasses__") and source is not None:
-        return functools.partial(_listed_classes, watch, Result(call, Attribute(source, name)))
+        return functools.partial(_listed_classes, watch, Call(Attribute(source, name)))
     if isinstance(owner, contextvars.ContextVar) and name == "get" and source is not None:
-        place = Result(call, Attribute(source, "get"))
+        place = Call(Attribute(source, "get"))
         return lambda value: (
             watch.found(place, value)
             if not every or value is not every[0]
@@ -353,7 +391,7 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
     return None
 
 
-def _listed_classes(watch: Watch, method: Result, value: list[type]) -> None:
+def _listed_classes(watch: Watch, method: Call, value: list[type]) -> None:
     """A method of a class has listed others."""
     watch.guard(method, "items", tuple(map(Held, value)))
     watch.make(value)

@@ -8,7 +8,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ...sizes import Size
 from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
-from ..source import Held, Item, Object
+from ..source import Attribute, Global, Held, Item, Object
 from . import attributes, calls, known, reads
 from .builtin_calls import text
 from .watch import WATCHING, Watch
@@ -71,7 +71,16 @@ def cell(code: CodeType, asked: str) -> None:
 @_hook
 def wrote(asked: str) -> None:
     """A variable outside is written next."""
-    _see(Watch.impure, f"writes the variable `{asked}` outside", None, True)
+    _see(_wrote, asked, sys._getframe(1))
+
+
+def _wrote(watch: Watch, asked: str, frame: FrameType) -> None:
+    what = f"the variable `{asked}`"
+    if asked in frame.f_code.co_freevars:
+        watch.impure(f"writes {what} outside", once=True)
+    else:
+        space = frame.f_globals
+        watch.writes(space, lambda _, name: Global(Held(space), name), asked, what)
 
 
 @_hook
@@ -111,7 +120,7 @@ _told("attribute")(attributes.attribute)
 
 
 @_told("store_attribute")
-def _store_attribute(watch: Watch, thing: Any, asked: str) -> None:
+def _store_attribute(watch: Watch, thing: Any, asked: str, deletes: bool = False) -> None:
     """An attribute of this is written or deleted next."""
     watch.arm(thing)
     kind = type(thing)
@@ -124,8 +133,10 @@ def _store_attribute(watch: Watch, thing: Any, asked: str) -> None:
         return
     if isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
         attributes.class_fact(watch, kind, asked)
-    else:
+    elif deletes:
         watch.wrote(thing, f"attribute {asked}")
+    else:
+        watch.writes(thing, Attribute, asked, f"attribute {asked}")
 
 
 @_hook
@@ -145,13 +156,31 @@ def _got(watch: Watch, thing: Any, key: Any, value: Any) -> None:
         watch.found(None, value)
 
 
-@_told("store_item")
-def _store_item(watch: Watch, thing: Any) -> None:
-    """An element of this is written or deleted next."""
+class _Place:
+    """Where an element is written or deleted next."""
+
+    __slots__ = ("key", "thing")
+
+    def __init__(self, thing: Any, key: Any) -> None:
+        self.thing, self.key = thing, key
+
+    def __setitem__(self, _: None, value: Any) -> None:
+        _see(_store_item, self.thing, self.key)
+        self.thing[self.key] = value
+
+    def __delitem__(self, _: None) -> None:
+        _see(_store_item, self.thing)
+        del self.thing[self.key]
+
+
+HOOKS["place"] = _Place
+
+
+def _store_item(watch: Watch, thing: Any, key: Any = known.MISSING) -> None:
     if known.is_users(known.lookup(type(thing), "__setitem__")[0]):
         attributes.special(watch, thing, "__setitem__")
     else:
-        watch.wrote(thing, "an element")
+        watch.writes(thing, Item, key, "an element")
 
 
 @_hook
@@ -196,7 +225,7 @@ def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> An
     """The same of a variable outside, which is written where another object comes of it."""
     result = augmented(operation, thing, value)
     if result is not thing:
-        wrote(asked)
+        _see(_wrote, asked, sys._getframe(1))
     return result
 
 
@@ -204,7 +233,7 @@ def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> An
 def _augmented_attribute(watch: Watch, thing: Any, asked: str) -> None:
     """``thing.asked += value`` follows."""
     attributes.attribute(watch, thing, asked)
-    value = attributes.namespace(thing).get(asked)
+    value = known.namespace(thing).get(asked)
     if not isinstance(value, Tensor):  # which takes a new value, and stays where it is
         _store_attribute(watch, thing, asked)
         _changed(watch, [value])
@@ -417,7 +446,7 @@ def _matched(watch: Watch, value: Any, *names: str) -> None:
         attributes.attribute(watch, kind, "__match_args__")
     for asked in (*names, *getattr(kind, "__match_args__", ())):
         attributes.attribute(watch, value, asked)
-        part = attributes.namespace(value).get(asked)
+        part = known.namespace(value).get(asked)
         if known.is_heap(type(part)):
             _matched(watch, part, *names)
         else:
@@ -438,7 +467,5 @@ def _dotted(watch: Watch, path: str, frame: Any) -> None:
         watch.impure("compares with what a local variable names in a pattern")
         return
     attributes.name(watch, first, frame)
-    value = frame.f_globals.get(first, vars(builtins).get(first, known.MISSING))
-    for asked in rest:
-        attributes.attribute(watch, value, asked)
-        value = getattr(value, asked, known.MISSING)
+    if rest:
+        attributes.path(watch, frame.f_globals.get(first, vars(builtins).get(first)), ".".join(rest))

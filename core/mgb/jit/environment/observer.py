@@ -107,6 +107,7 @@ class Observer(Watch):
         for pending in self.unaccounted.values():
             for _, whole, source, place in pending:
                 reads.array_contents(self, whole, source, place)
+        self.tell_written()
         for module, setting in _SETTINGS:
             value = vars(module)[setting]
             self.found(Attribute(Object(Held(module)), setting), value)

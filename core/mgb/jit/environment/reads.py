@@ -15,8 +15,8 @@ from ...sizes import Size
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
-from .attributes import class_fact, every_method, namespace, special
-from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_users, lookup
+from .attributes import class_fact, every_method, special
+from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_users, lookup, namespace
 from .watch import Watch
 
 #: Deeper than this nothing is read for a function in C.
@@ -127,7 +127,9 @@ def container(watch: Watch, thing: Any, deep: int = 1) -> None:
     if isinstance(thing, np.ndarray):
         return array(watch, thing)
     if isinstance(thing, VIEWS):
-        return watch.listed(thing)  # what a view that was made here is of was read then
+        of = thing.mapping  # type: ignore[attr-defined]
+        watch.part(thing, Attribute, "mapping", of)
+        return container(watch, of, deep)
     if isinstance(thing, partial):
         for part in (thing.func, thing.args, thing.keywords):
             container(watch, part, deep - 1)
@@ -278,8 +280,8 @@ def iterated(watch: Watch, thing: Any, deep: int = 1) -> None:
         return
     advanced(watch, thing)
     if isinstance(thing, VIEWS):
-        watch.listed(thing)
-    if not isinstance(thing, (GeneratorType, *VIEWS)):
+        container(watch, thing, deep)
+    elif not isinstance(thing, GeneratorType):
         iterates = lookup(type(thing), "__iter__")[0] is not MISSING
         special(watch, thing, *(("__iter__",) if iterates else ("__getitem__", "__len__")))
         if isinstance(thing, CONTAINERS):

@@ -26,6 +26,24 @@ _COMPARISONS = {
     "LtE": ("__le__", "__ge__"), "GtE": ("__ge__", "__le__"),
 }  # fmt: skip
 
+#: What is given to a hook, by the kind of node and its field: the hook, and what else it is given.
+_GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
+    (ast.Assert, "test"): ("truth",),
+    (ast.If, "test"): ("truth",),
+    (ast.IfExp, "test"): ("truth",),
+    (ast.While, "test"): ("truth",),
+    (ast.match_case, "guard"): ("truth",),
+    (ast.comprehension, "ifs"): ("truth",),
+    (ast.ClassDef, "bases"): ("base",),
+    (ast.Raise, "exc"): ("raised",),
+    (ast.ExceptHandler, "type"): ("operand",),
+    (ast.FormattedValue, "value"): ("formatted",),
+    (ast.YieldFrom, "value"): ("iterated", 0),
+    (ast.Await, "value"): ("awaited",),
+}
+#: Expressions whose values are new.
+_MAKING = (ast.List, ast.Set)
+
 
 def _methods(operation: ast.AST) -> tuple[str, ...]:
     """What an operator may call, of either operand."""
@@ -127,16 +145,24 @@ class Transformer(ast.NodeTransformer):
             made += new if isinstance(new, list) else [new]
         return made
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
+    def generic_visit(self, node: ast.AST) -> Any:
         for name, old in ast.iter_fields(node):
+            given = _GIVEN.get((type(node), name))
             if isinstance(old, list):
-                if old and isinstance(old[0], ast.stmt):
-                    setattr(node, name, self._body(old))
-                else:
-                    setattr(node, name, [self.visit(v) if isinstance(v, ast.AST) else v for v in old])
-            elif isinstance(old, ast.AST):
-                setattr(node, name, self.visit(old))
-        return node
+                is_body = old and isinstance(old[0], ast.stmt)
+                setattr(node, name, self._body(old) if is_body else [self._visited(v, given) for v in old])
+            else:
+                setattr(node, name, self._visited(old, given))
+        is_new = isinstance(node, _MAKING) and isinstance(getattr(node, "ctx", None), ast.Load | None)
+        return self._hook(node, "made", node) if is_new else node
+
+    def _visited(self, value: Any, given: tuple[Any, ...] | None) -> Any:
+        """A part of a node, which a hook is given as well."""
+        new = self.visit(value) if isinstance(value, ast.AST) else value
+        if given is None or value is None or isinstance(value, ast.Constant):
+            return new
+        is_bool = given[0] == "truth" and isinstance(value, ast.Compare)
+        return new if is_bool else self._hook(value, given[0], new, *given[1:])
 
     def _inner(self, node: Any) -> None:
         """What is evaluated where a function is defined, then its body."""
@@ -161,7 +187,7 @@ class Transformer(ast.NodeTransformer):
         self._store(node.name)
         made = self._hook(node, "made").func
         node.decorator_list = [*map(self.visit, node.decorator_list), made]
-        node.bases = [self._hook(b, "base", self.visit(b)) for b in node.bases]
+        node.bases = [self._visited(base, _GIVEN[ast.ClassDef, "bases"]) for base in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
         within, self._class = self._class, node.name
         self._scopes.append(scope_of(node))
@@ -171,12 +197,17 @@ class Transformer(ast.NodeTransformer):
         return node
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        node.value = self.visit(node.value)
         depth = max(map(_depth, node.targets))
-        if depth:
-            node.value = self._hook(node.value, "unpacked", node.value, depth)
+        node.value = self._visited(node.value, ("unpacked", depth) if depth else None)
+        new = self._rest(node.targets)
         node.targets = [self.visit(t) for t in node.targets]
-        return node
+        return [node, *new]
+
+    def _rest(self, targets: list[ast.expr]) -> list[ast.stmt]:
+        """Lists that unpacking makes are new."""
+        stars = [part.value for t in targets for part in ast.walk(t) if isinstance(part, ast.Starred)]
+        names = [star for star in stars if isinstance(star, ast.Name)]
+        return [_at(ast.Expr(self._hook(n, "made", ast.Name(n.id, ast.Load()))), n) for n in names]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         node.target = self.visit(node.target)
@@ -185,7 +216,7 @@ class Transformer(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         target: Any = node.target
-        value = self._operand(node.value, "operand", *_methods(node.op))
+        value = self._visited(node.value, ("operand", *_methods(node.op)))
         if isinstance(target, ast.Name):
             load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
             given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
@@ -205,8 +236,9 @@ class Transformer(ast.NodeTransformer):
 
     def visit_For(self, node: Any) -> Any:
         node.iter = self._iterated(node)
+        new = self._rest([node.target])
         node.target = self.visit(node.target)
-        node.body, node.orelse = self._body(node.body), self._body(node.orelse)
+        node.body, node.orelse = [*new, *self._body(node.body)], self._body(node.orelse)
         return node
 
     visit_AsyncFor = visit_For
@@ -227,31 +259,10 @@ class Transformer(ast.NodeTransformer):
 
     visit_AsyncWith = visit_With
 
-    def visit_Raise(self, node: ast.Raise) -> Any:
-        if node.exc is not None:
-            node.exc = self._hook(node.exc, "raised", self.visit(node.exc))
-        node.cause = node.cause and self.visit(node.cause)
-        return node
-
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
         if node.name:
             self._store(node.name)
-        self.generic_visit(node)
-        if node.type is not None:
-            node.type = self._hook(node.type, "operand", node.type)
-        return node
-
-    def visit_If(self, node: Any) -> Any:
-        node.test = self._truth(node.test)
-        node.body, node.orelse = self._body(node.body), self._body(node.orelse)
-        return node
-
-    visit_While = visit_If
-
-    def visit_Assert(self, node: ast.Assert) -> Any:
-        node.test = self._truth(node.test)
-        node.msg = node.msg and self.visit(node.msg)
-        return node
+        return self.generic_visit(node)
 
     def _before_match(self, node: ast.Match) -> list[Any]:
         """Patterns take no calls: what they read is read before."""
@@ -270,34 +281,28 @@ class Transformer(ast.NodeTransformer):
         for case in node.cases:
             for name in (n for p in ast.walk(case.pattern) for n in names_in(p)):
                 self._store(name)
-            case.guard = case.guard and self._truth(case.guard)
+            case.guard = self._visited(case.guard, ("truth",))
             case.body = self._body(case.body)
         return node
 
     # expressions
 
-    def _truth(self, node: Any) -> Any:
-        new = self.visit(node)
-        return new if isinstance(node, ast.Compare | ast.Constant) else self._hook(node, "truth", new)
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        node.test = self._truth(node.test)
-        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
-        return node
-
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        node.values = [*map(self._truth, node.values[:-1]), self.visit(node.values[-1])]
+        asked = [self._visited(value, ("truth",)) for value in node.values[:-1]]
+        node.values = [*asked, self.visit(node.values[-1])]
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         hook = "attribute" if isinstance(node.ctx, ast.Load) else "store_attribute"
-        node.value = self._hook(node.value, hook, self.visit(node.value), self._mangled(node.attr))
+        deletes = [True] if isinstance(node.ctx, ast.Del) else []
+        node.value = self._hook(node.value, hook, self.visit(node.value), self._mangled(node.attr), *deletes)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         value, key = self.visit(node.value), self.visit(node.slice)
         if not isinstance(node.ctx, ast.Load):
-            node.value, node.slice = self._hook(node.value, "store_item", value), key
+            node.value = self._hook(node.value, "place", value, self._key(key))
+            node.slice = _at(ast.Constant(None), node)
             return node
         return self._hook(node, "item", value, self._key(key))
 
@@ -311,9 +316,7 @@ class Transformer(ast.NodeTransformer):
         return key
 
     def visit_Starred(self, node: ast.Starred) -> Any:
-        node.value = self.visit(node.value)
-        if isinstance(node.ctx, ast.Load):
-            node.value = self._hook(node.value, "iterated", node.value, 0)
+        node.value = self._visited(node.value, ("iterated", 0) if isinstance(node.ctx, ast.Load) else None)
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -329,22 +332,18 @@ class Transformer(ast.NodeTransformer):
         prepared.keywords = keywords
         return self._hook(node, "called", _at(ast.Call(prepared, [], []), node))
 
-    def _operand(self, node: Any, hook: str, *methods: str) -> Any:
-        return node if isinstance(node, ast.Constant) else self._hook(node, hook, self.visit(node), *methods)
-
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        methods = _methods(node.op)
-        node.left = self._operand(node.left, "operand", *methods)
-        node.right = self._operand(node.right, "operand", *methods)
+        given = ("operand", *_methods(node.op))
+        node.left, node.right = self._visited(node.left, given), self._visited(node.right, given)
         return self._hook(node, "made", node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
-            node.operand = self._truth(node.operand)
+            node.operand = self._visited(node.operand, ("truth",))
             return node
         if isinstance(node.operand, ast.Constant):
             return node
-        node.operand = self._operand(node.operand, "operand", *_UNARY[type(node.op).__name__])
+        node.operand = self._visited(node.operand, ("operand", *_UNARY[type(node.op).__name__]))
         return self._hook(node, "made", node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -364,29 +363,15 @@ class Transformer(ast.NodeTransformer):
             hook = "kind" if constant and len(node.ops) == 1 else "identity"
         methods = {m for op in node.ops if hook == "operand" for m in _COMPARISONS.get(type(op).__name__, ())}
         node.left, *node.comparators = [
-            self._operand(p, hook, *sorted(methods)) for p in (node.left, *node.comparators)
+            self._visited(p, (hook, *sorted(methods))) for p in (node.left, *node.comparators)
         ]
         return node if hook != "operand" else self._hook(node, "compared", node)
 
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        node.value = self._hook(node.value, "formatted", self.visit(node.value))
-        node.format_spec = node.format_spec and self.visit(node.format_spec)
-        return node
-
     def visit_Dict(self, node: ast.Dict) -> Any:
-        values = []
-        for key, value in zip(node.keys, node.values, strict=True):
-            values.append(self.visit(value) if key else self._hook(value, "operand", self.visit(value)))
-        node.keys, node.values = [k and self.visit(k) for k in node.keys], values
+        given = [("operand",) if key is None else None for key in node.keys]
+        node.values = [self._visited(value, g) for value, g in zip(node.values, given, strict=True)]
+        node.keys = [key and self.visit(key) for key in node.keys]
         return self._hook(node, "made", node)
-
-    def visit_List(self, node: Any) -> Any:
-        self.generic_visit(node)
-        return (
-            self._hook(node, "made", node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
-        )
-
-    visit_Set = visit_List
 
     def visit_ListComp(self, node: Any) -> Any:
         first = self._iterated(node.generators[0])
@@ -397,7 +382,7 @@ class Transformer(ast.NodeTransformer):
         for number, part in enumerate(node.generators):
             part.iter = self._iterated(part) if number else first
             part.target = self.visit(part.target)
-            part.ifs = [self._truth(test) for test in part.ifs]
+            part.ifs = [self._visited(test, _GIVEN[ast.comprehension, "ifs"]) for test in part.ifs]
         for name in ("elt", "key", "value"):
             if hasattr(node, name):
                 setattr(node, name, self.visit(getattr(node, name)))
@@ -405,14 +390,6 @@ class Transformer(ast.NodeTransformer):
         return self._hook(node, "made", node)
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
-
-    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
-        node.value = self._hook(node.value, "iterated", self.visit(node.value), 0)
-        return node
-
-    def visit_Await(self, node: ast.Await) -> Any:
-        node.value = self._hook(node.value, "awaited", self.visit(node.value))
-        return node
 
 
 def _at(node: Any, place: Any) -> Any:

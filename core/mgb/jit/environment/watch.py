@@ -16,9 +16,9 @@ import numpy as np
 from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain
-from ..source import Held, Object, Result, Source
+from ..source import Attribute, Held, Item, Object, Result, Source
 from .armed import Armed
-from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted
+from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted, namespace
 
 _NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None
 #: At most so many impurities are told apart.
@@ -71,6 +71,8 @@ class Watch:
         self._given: set[int] = set()  # containers among the arguments
         self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
+        #: Places that were written: what was there before, and what to say of it, with its line.
+        self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
         self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
 
@@ -130,6 +132,7 @@ class Watch:
 
     def found(self, source: Source | None, value: Any) -> None:
         """`value` was read at `source`; without one, in something that was made here."""
+        source = None if source in self._written else source  # which says what the body has put there
         if is_plain(value):
             if source is not None:
                 self.guard(source, "same", value)
@@ -223,6 +226,28 @@ class Watch:
         if not isinstance(thing, Tensor) and not self.is_made(thing):
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
+    def writes(self, thing: Any, step: Callable[[Source, Any], Source], key: Any, what: str) -> None:
+        """What is where `step` leads from `thing` is written next; the end shows whether it differs."""
+        source, old = self.source_of(thing), _there(thing, step, key)
+        reason = f"writes {what} of a {type(thing).__name__} from outside"
+        if step not in (Attribute, Item):
+            reason = f"writes {what} outside"
+        if isinstance(thing, Tensor) or self.is_made(thing):
+            return
+        if self._refuses or source is None or old is MISSING:
+            self.impure(reason, once=True)
+        elif (place := step(source, key)) not in self._written:
+            self.found(place, old)
+            self._written[place] = old, reason, place_of(sys._getframe(1))
+
+    def tell_written(self) -> None:
+        """At the end: what was written and is another thing now is an impurity."""
+        for place, (old, reason, line) in self._written.items():
+            if not Guard(place, "same" if is_plain(old) else "is", old if is_plain(old) else Held(old)).holds(
+                self.leaves
+            ):
+                self.impure(reason, once=True, place=line)
+
     # watching
 
     def arm(self, thing: Any) -> None:
@@ -232,6 +257,16 @@ class Watch:
     def closures(self, code: Any) -> list[FunctionType]:
         """The armed functions of `code`."""
         return self._armed.closures(code)
+
+
+def _there(thing: Any, step: Any, key: Any) -> Any:
+    """What stands in a dict, a list or among an object's own attributes; MISSING: nothing that is known."""
+    inside = namespace(thing) if step is Attribute else thing
+    if isinstance(inside, dict) and is_plain(key):
+        return dict.get(inside, key, MISSING)
+    if isinstance(inside, list) and type(key) is int and -len(inside) <= key < len(inside):
+        return inside[key]
+    return MISSING
 
 
 def _stands_for_itself(value: Any) -> bool:
