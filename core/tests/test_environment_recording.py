@@ -18,6 +18,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import mgb
+import numpy as np
 import pytest
 from environment_cases import everything_is_undone, module_of
 from mgb.jit.environment import Observer
@@ -351,3 +353,27 @@ def test_instrumented_code_has_the_lines_and_names_of_its_own() -> None:
             assert getattr(made, name) == getattr(code, name)
         lines = [{line for *_, line in c.co_lines() if line is not None} for c in (made, code)]
         assert lines[0] == lines[1]
+
+
+LIMIT = 3
+
+
+def _checked(x: Any, n: int = 2) -> Any:
+    assert x.ndim == 1 and x.shape[0] > LIMIT, f"too few: {x.shape}"
+    assert isinstance(n, int)
+    return x + n
+
+
+def test_assertions_that_pytest_has_rewritten_are_watched() -> None:
+    x = mgb.tensor(np.ones(5, np.float32))
+    observer = Observer([x])
+    observer.run(_checked, x)
+    assert not observer.impurities, [str(i) for i in observer.impurities]
+    assert [guard for guard in observer.guards if str(guard.source) == "global `LIMIT`"]
+    for arguments in ([mgb.tensor([1.0])], [x, "two"]):
+        said = []
+        for run in (_checked, Observer(arguments).run):
+            with pytest.raises(AssertionError) as caught:
+                run(*([_checked] if run is not _checked else []), *arguments)
+            said.append(str(caught.value))
+        assert said[0] == said[1]
