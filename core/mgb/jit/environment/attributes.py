@@ -7,6 +7,7 @@ import threading
 from operator import attrgetter
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FrameType,
     FunctionType,
     GetSetDescriptorType,
@@ -49,18 +50,30 @@ def name(watch: Watch, asked: str, frame: FrameType) -> None:
         watch.found(Global(_BUILTINS, asked), vars(builtins)[asked])
 
 
-def cell(watch: Watch, code: Any, asked: str) -> None:
-    """A variable of a function around is read: of each that has this code, for the frame tells not which."""
-    for function in watch.closures(code):
-        place = code.co_freevars.index(asked)
-        assert function.__closure__ is not None
-        held = function.__closure__[place]
-        if watch.is_made(function):
-            continue
+def cell(watch: Watch, code: CodeType, asked: str) -> None:
+    """A variable of a function around is read."""
+    for held in _cells(watch, code, asked):
         if is_empty(held):
             watch.guard(Result(is_empty, Object(Held(held))), "same", True)
         else:
             watch.found(Cell(Held(held), asked), held.cell_contents)
+
+
+def _cells(watch: Watch, code: CodeType, asked: str) -> list[Any]:
+    """Those of each function that has this code, for the frame tells not which of them runs."""
+    outside = [f for f in watch.closures(code) if not watch.is_made(f) and f.__closure__]
+    return [f.__closure__[code.co_freevars.index(asked)] for f in outside]  # type: ignore[index]
+
+
+def wrote(watch: Watch, code: CodeType, asked: str, space: dict[str, Any]) -> None:
+    """A variable outside is written next."""
+    reason = f"writes the variable `{asked}` outside"
+    if asked not in code.co_freevars:
+        return watch.writes_at(Global(Held(space), asked), space.get(asked, MISSING), reason)
+    for held in _cells(watch, code, asked):
+        old = MISSING if is_empty(held) else held.cell_contents
+        watch.writes_at(Cell(Held(held), asked), old, reason)
+    return None
 
 
 def is_empty(held: Any) -> bool:

@@ -79,7 +79,7 @@ def _globals(watch: Watch) -> Then:
 
 def _setattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
     what = f"attribute {name}"
-    watch.writes(thing, Attribute, name, what) if rest else watch.wrote(thing, what)
+    watch.writes(thing, Attribute, name, what, *rest) if rest else watch.wrote(thing, what)
     watch.arm(thing)
 
 

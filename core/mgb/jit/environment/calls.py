@@ -17,7 +17,7 @@ import numpy as np
 from ...module import Module
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Call, Cell, Held, Object
+from ..source import Attribute, Call, Held, Object
 from . import known
 from .armed import METHODS
 from .attributes import attribute, class_fact, function_facts, path, special
@@ -132,7 +132,7 @@ def _python(watch: Watch, function: FunctionType, args: list[Any], kwargs: dict[
     if hasattr(function, "registry") and hasattr(function, "dispatch") and args:
         return _dispatched(watch, function, args, kwargs)
     if "registry" in function.__code__.co_freevars:
-        _registry(watch, function)
+        watch.impure(f"calls {function.__name__} of a function by classes")
     return _trusted(watch, function, args, kwargs)
 
 
@@ -143,16 +143,6 @@ def _dispatched(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, 
     if not is_plain(args[0]):
         watch.kind(args[0])
     return called(watch, function.dispatch(type(args[0])), args, kwargs)
-
-
-def _registry(watch: Watch, function: FunctionType) -> None:
-    """One of those that `singledispatch` makes, which share a dict, is called itself."""
-    if function.__name__ == "register":
-        watch.impure("registers a function by a class", once=True)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name == "registry":
-            watch.found(Cell(Held(cell), name), cell.cell_contents)
-            container(watch, cell.cell_contents)
 
 
 def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:

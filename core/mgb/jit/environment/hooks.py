@@ -7,18 +7,18 @@ import collections
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterable
-from types import CodeType, FrameType, FunctionType, MethodType
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from ...sizes import Size
 from ...tensor import Tensor
-from ..guard import PLAIN, is_plain
-from ..source import Attribute, Global, Held, Item, Object
+from ..guard import _SINGLE, PLAIN, is_plain
+from ..source import Held, Item, Object
 from . import attributes, calls, known, reads
-from .builtin_calls import text
+from .builtin_calls import SPECIAL, text
 from .watch import WATCHING, Watch
 
 #: The hooks by their names in `transform`.
@@ -69,18 +69,9 @@ def cell(code: CodeType, asked: str) -> None:
 
 
 @_hook
-def wrote(asked: str) -> None:
-    """A variable outside is written next."""
-    _see(_wrote, asked, sys._getframe(1))
-
-
-def _wrote(watch: Watch, asked: str, frame: FrameType) -> None:
-    what = f"the variable `{asked}`"
-    if asked in frame.f_code.co_freevars:
-        watch.impure(f"writes {what} outside", once=True)
-    else:
-        space = frame.f_globals
-        watch.writes(space, lambda _, name: Global(Held(space), name), asked, what)
+def wrote(code: CodeType, asked: str) -> None:
+    """A variable outside of the function of `code` is written next."""
+    _see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
 
 
 @_hook
@@ -119,26 +110,6 @@ made = HOOKS["made"]
 _told("attribute")(attributes.attribute)
 
 
-@_told("store_attribute")
-def _store_attribute(watch: Watch, thing: Any, asked: str, deletes: bool = False) -> None:
-    """An attribute of this is written or deleted next."""
-    watch.arm(thing)
-    kind = type(thing)
-    raw, _ = known.lookup(kind, asked)
-    if known.is_heap(kind) and not known.is_library(kind.__module__):
-        attributes.class_fact(watch, kind, "__setattr__")
-        if raw is known.MISSING:
-            attributes.lacks(watch, kind, asked)
-    if known.is_users(known.lookup(kind, "__setattr__")[0]):
-        return
-    if isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
-        attributes.class_fact(watch, kind, asked)
-    elif deletes:
-        watch.wrote(thing, f"attribute {asked}")
-    else:
-        watch.writes(thing, Attribute, asked, f"attribute {asked}")
-
-
 @_hook
 def item(thing: Any, key: Any) -> Any:
     """``thing[key]``"""
@@ -157,30 +128,68 @@ def _got(watch: Watch, thing: Any, key: Any, value: Any) -> None:
 
 
 class _Place:
-    """Where an element is written or deleted next."""
+    """An attribute or element, which ``place[None]`` stands for where it is written, deleted, added to."""
 
-    __slots__ = ("key", "thing")
+    __slots__ = ("key", "operation", "thing")
 
-    def __init__(self, thing: Any, key: Any) -> None:
-        self.thing, self.key = thing, key
+    def __init__(self, thing: Any, key: Any, operation: str = "") -> None:
+        self.thing, self.key, self.operation = thing, key, operation
+
+
+class _Element(_Place):
+    __slots__ = ()
+
+    def __getitem__(self, _: None) -> Any:
+        return _in_place(self.operation, item(self.thing, self.key))
 
     def __setitem__(self, _: None, value: Any) -> None:
-        _see(_store_item, self.thing, self.key)
-        self.thing[self.key] = value
+        _see(_store_item, self.thing, self.key, value)
+        self.thing[self.key] = made(value) if self.operation else value
 
     def __delitem__(self, _: None) -> None:
-        _see(_store_item, self.thing)
+        _see(_store_item, self.thing, known.MISSING, None)
         del self.thing[self.key]
 
 
-HOOKS["place"] = _Place
+class _Field(_Place):
+    __slots__ = ()
+
+    def __getitem__(self, _: None) -> Any:
+        return _in_place(self.operation, getattr(HOOKS["attribute"](self.thing, self.key), self.key))
+
+    def __setitem__(self, _: None, value: Any) -> None:
+        _see(_store_attribute, self.thing, self.key, value)
+        setattr(self.thing, self.key, made(value) if self.operation else value)
+
+    def __delitem__(self, _: None) -> None:
+        _see(_store_attribute, self.thing, self.key)
+        delattr(self.thing, self.key)
 
 
-def _store_item(watch: Watch, thing: Any, key: Any = known.MISSING) -> None:
+HOOKS.update(element=_Element, field=_Field)
+
+
+def _store_item(watch: Watch, thing: Any, key: Any, value: Any) -> None:
     if known.is_users(known.lookup(type(thing), "__setitem__")[0]):
         attributes.special(watch, thing, "__setitem__")
     else:
-        watch.writes(thing, Item, key, "an element")
+        watch.writes(thing, Item, key, "an element", value)
+
+
+def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
+    watch.arm(thing)
+    kind = type(thing)
+    raw, _ = known.lookup(kind, asked)
+    if known.is_heap(kind) and not known.is_library(kind.__module__):
+        attributes.class_fact(watch, kind, "__setattr__")
+        if raw is known.MISSING:
+            attributes.lacks(watch, kind, asked)
+    if known.is_users(known.lookup(kind, "__setattr__")[0]):
+        return
+    if isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
+        attributes.class_fact(watch, kind, asked)
+    else:
+        SPECIAL[setattr](watch, thing, asked, *value)
 
 
 @_hook
@@ -204,53 +213,28 @@ _CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
 @_hook
 def augmented(operation: str, thing: Any, value: Any) -> Any:
     """``thing += value`` and such; gives what it is bound to."""
+    return made(getattr(operator, operation)(_in_place(operation, thing), value))
+
+
+def _in_place(operation: str, thing: Any) -> Any:
     if type(thing) not in _QUIET:
         _see(_augmented, thing, operation)
-    return made(getattr(operator, operation)(thing, value))
+    return thing
 
 
 def _augmented(watch: Watch, thing: Any, operation: str) -> None:
     _operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
-    _changed(watch, [thing])
-
-
-def _changed(watch: Watch, values: Iterable[Any]) -> None:
-    for value in values:
-        if isinstance(value, _CHANGED):
-            watch.wrote(value, "the contents")
+    if isinstance(thing, _CHANGED):
+        watch.wrote(thing, "the contents")
 
 
 @_hook
-def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> Any:
+def augmented_variable(code: CodeType, asked: str, operation: str, thing: Any, value: Any) -> Any:
     """The same of a variable outside, which is written where another object comes of it."""
     result = augmented(operation, thing, value)
     if result is not thing:
-        _see(_wrote, asked, sys._getframe(1))
+        _see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
     return result
-
-
-@_told("augmented_attribute")
-def _augmented_attribute(watch: Watch, thing: Any, asked: str) -> None:
-    """``thing.asked += value`` follows."""
-    attributes.attribute(watch, thing, asked)
-    value = known.namespace(thing).get(asked)
-    if not isinstance(value, Tensor):  # which takes a new value, and stays where it is
-        _store_attribute(watch, thing, asked)
-        _changed(watch, [value])
-
-
-@_told("augmented_item")
-def _augmented_item(watch: Watch, thing: Any) -> None:
-    """``thing[...] += value`` follows."""
-    if isinstance(thing, (list, dict, np.ndarray)):
-        reads.container(watch, thing)
-        watch.arm(known.lookup(type(thing), "__missing__")[0])
-        watch.arm(getattr(thing, "default_factory", None))
-        if not isinstance(thing, np.ndarray):
-            _changed(watch, thing.values() if isinstance(thing, dict) else thing)
-    else:
-        watch.arm(thing)
-    _store_item(watch, thing)
 
 
 @_told("truth")
@@ -275,13 +259,15 @@ def identical(left: Any, right: Any) -> bool:
 
 
 def _identical(watch: Watch, left: Any, right: Any) -> None:
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
+    sides = [value for value in (left, right) if type(value) not in _SINGLE]
+    if len(sides) == 1:  # is it None, True or False?
+        watch.kind(sides[0])
+    elif isinstance(left, Tensor) and isinstance(right, Tensor):
         one, two = watch.known(left), watch.known(right)
         if one is not None and two is not None and left is not right:
             watch.guard(one, "apart", two)
-        return
-    for value in (left, right):
-        if type(value) not in _QUIET:
+    else:
+        for value in sides:
             _identity(watch, value)
 
 
@@ -291,12 +277,8 @@ def _identity(watch: Watch, value: Any) -> None:
     if watch.is_argument(value):
         watch.impure("asks which object a container among the arguments is")
     source = watch.source_of(value)
-    if source is not None and not isinstance(source, Object):
+    if source is not None and not isinstance(source, Object) and type(value) not in _QUIET:
         watch.guard(source, "is", Held(value))
-
-
-#: It is asked next whether this is None, True or False.
-_told("kind")(Watch.kind)
 
 
 @_hook

@@ -15,6 +15,9 @@ from .scopes import Scope, bind, names_in, scope_of
 #: What stands for a hook in the source; nobody's constants are like that.
 MARK = "<mgb watches: {}>"
 
+#: Hooks of variables outside, which ask whose they are.
+OF_CODE = ("cell", "wrote", "augmented_variable")
+
 _OPERATORS = {
     "Add": "iadd", "Sub": "isub", "Mult": "imul", "Div": "itruediv", "FloorDiv": "ifloordiv", "Mod": "imod",
     "Pow": "ipow", "MatMult": "imatmul", "LShift": "ilshift", "RShift": "irshift", "BitAnd": "iand",
@@ -43,6 +46,14 @@ _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
 }
 #: Expressions whose values are new.
 _MAKING = (ast.List, ast.Set)
+
+#: Comparisons that a hook makes, and whether it is them or their opposite.
+_SINGLE_COMPARISONS: dict[type[ast.cmpop], tuple[str, bool]] = {
+    ast.In: ("contains", True),
+    ast.NotIn: ("contains", False),
+    ast.Is: ("identical", True),
+    ast.IsNot: ("identical", False),
+}
 
 
 def _methods(operation: ast.AST) -> tuple[str, ...]:
@@ -225,13 +236,9 @@ class Transformer(ast.NodeTransformer):
             if outside:
                 given.insert(0, self._mangled(target.id))
             return _at(ast.Assign([target], self._hook(node, hook, *given)), node)
-        target.value = self.visit(target.value)
-        if isinstance(target, ast.Attribute):
-            target.value = self._hook(target, "augmented_attribute", target.value, self._mangled(target.attr))
-        else:
-            target.value = self._hook(target, "augmented_item", target.value)
-            target.slice = self.visit(target.slice)
+        place = node.target = self.visit(target)
         node.value = value
+        place.value.args.append(_at(ast.Constant(_OPERATORS[type(node.op).__name__]), node))
         return node
 
     def visit_For(self, node: Any) -> Any:
@@ -293,18 +300,21 @@ class Transformer(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        hook = "attribute" if isinstance(node.ctx, ast.Load) else "store_attribute"
-        deletes = [True] if isinstance(node.ctx, ast.Del) else []
-        node.value = self._hook(node.value, hook, self.visit(node.value), self._mangled(node.attr), *deletes)
+        value, name = self.visit(node.value), self._mangled(node.attr)
+        if not isinstance(node.ctx, ast.Load):
+            return self._place(node, "field", value, name)
+        node.value = self._hook(node.value, "attribute", value, name)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        value, key = self.visit(node.value), self.visit(node.slice)
+        value, key = self.visit(node.value), self._key(self.visit(node.slice))
         if not isinstance(node.ctx, ast.Load):
-            node.value = self._hook(node.value, "place", value, self._key(key))
-            node.slice = _at(ast.Constant(None), node)
-            return node
-        return self._hook(node, "item", value, self._key(key))
+            return self._place(node, "element", value, key)
+        return self._hook(node, "item", value, key)
+
+    def _place(self, node: Any, hook: str, *args: Any) -> Any:
+        """What stands for an attribute or element where it is written or deleted."""
+        return _at(ast.Subscript(self._hook(node.value, hook, *args), ast.Constant(None), node.ctx), node)
 
     def _key(self, key: Any) -> Any:
         """A subscript as a value."""
@@ -347,20 +357,11 @@ class Transformer(ast.NodeTransformer):
         return self._hook(node, "made", node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-            found = self._hook(node, "contains", self.visit(node.left), self.visit(node.comparators[0]))
-            return _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.NotIn) else found
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
-            sides = (node.left, node.comparators[0])
-            if not any(isinstance(side, ast.Constant) for side in sides):
-                found = self._hook(node, "identical", *map(self.visit, sides))
-                return (
-                    _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.IsNot) else found
-                )
-        hook = "operand"
-        if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
-            constant = any(isinstance(p, ast.Constant) for p in (node.left, *node.comparators))
-            hook = "kind" if constant and len(node.ops) == 1 else "identity"
+        single = _SINGLE_COMPARISONS.get(type(node.ops[0])) if len(node.ops) == 1 else None
+        if single is not None:
+            found = self._hook(node, single[0], self.visit(node.left), self.visit(node.comparators[0]))
+            return found if single[1] else _at(ast.UnaryOp(ast.Not(), found), node)
+        hook = "identity" if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) else "operand"
         methods = {m for op in node.ops if hook == "operand" for m in _COMPARISONS.get(type(op).__name__, ())}
         node.left, *node.comparators = [
             self._visited(p, (hook, *sorted(methods))) for p in (node.left, *node.comparators)

@@ -15,8 +15,8 @@ import numpy as np
 
 from ...errors import ImpureBodyError
 from ...tensor import Tensor
-from ..guard import Guard, Guards, is_plain
-from ..source import Attribute, Held, Item, Object, Result, Source
+from ..guard import Guard, Guards, is_plain, same
+from ..source import Attribute, Held, Object, Result, Source
 from .armed import Armed
 from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted, namespace
 
@@ -226,26 +226,35 @@ class Watch:
         if not isinstance(thing, Tensor) and not self.is_made(thing):
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
-    def writes(self, thing: Any, step: Callable[[Source, Any], Source], key: Any, what: str) -> None:
-        """What is where `step` leads from `thing` is written next; the end shows whether it differs."""
-        source, old = self.source_of(thing), _there(thing, step, key)
-        reason = f"writes {what} of a {type(thing).__name__} from outside"
-        if step not in (Attribute, Item):
-            reason = f"writes {what} outside"
+    def writes(
+        self, thing: Any, step: Callable[[Source, Any], Source], key: Any, what: str, value: Any = MISSING
+    ) -> None:
+        """`value`, if it is known, is written next where `step` leads from `thing`."""
+        source = self.source_of(thing)
         if isinstance(thing, Tensor) or self.is_made(thing):
             return
-        if self._refuses or source is None or old is MISSING:
+        reason = f"writes {what} of a {type(thing).__name__} from outside"
+        if source is None:
             self.impure(reason, once=True)
-        elif (place := step(source, key)) not in self._written:
+        else:
+            self.writes_at(step(source, key), _there(thing, step, key), reason, value)
+
+    def writes_at(self, place: Source, old: Any, reason: str, value: Any = MISSING) -> None:
+        """The same of a place where `old` is; the end shows whether it is another then."""
+        if old is MISSING or (self._refuses and not _is_same(value, old)):
+            self.impure(reason, once=True)
+        elif place not in self._written:
             self.found(place, old)
             self._written[place] = old, reason, place_of(sys._getframe(1))
 
     def tell_written(self) -> None:
         """At the end: what was written and is another thing now is an impurity."""
         for place, (old, reason, line) in self._written.items():
-            if not Guard(place, "same" if is_plain(old) else "is", old if is_plain(old) else Held(old)).holds(
-                self.leaves
-            ):
+            try:
+                now = place.read(self.leaves)
+            except Exception:
+                now = MISSING
+            if not _is_same(now, old):
                 self.impure(reason, once=True, place=line)
 
     # watching
@@ -257,6 +266,10 @@ class Watch:
     def closures(self, code: Any) -> list[FunctionType]:
         """The armed functions of `code`."""
         return self._armed.closures(code)
+
+
+def _is_same(now: Any, old: Any) -> bool:
+    return same(now, old) if is_plain(old) else now is old
 
 
 def _there(thing: Any, step: Any, key: Any) -> Any:
