@@ -29,7 +29,8 @@ from .known import MISSING, is_heap, is_library, is_users, lookup, namespace
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))
-_C_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, BuiltinFunctionType)
+_C_SLOTS = (MethodDescriptorType, WrapperDescriptorType)
+_C_DESCRIPTORS = (*_C_SLOTS, BuiltinFunctionType)
 _FUNCTIONS = (FunctionType, staticmethod, classmethod)
 
 # variables
@@ -214,6 +215,10 @@ def special(watch: Watch, thing: Any, *asked: str) -> None:
         watch.kind(thing)
         for method in asked:
             class_fact(watch, kind, method)
+            raw, _ = lookup(kind, method)
+            function = getattr(raw, "__func__", raw)
+            if raw is not MISSING and not isinstance(function, (FunctionType, type(None), *_C_SLOTS)):
+                watch.impure(f"asks {method} of a {kind.__name__}, which is a {type(function).__name__}")
         watch.arm(kind if isinstance(thing, type) else thing)
 
 
@@ -330,9 +335,10 @@ def _of_nobody(watch: Watch, thing: Any, asked: str) -> None:
     kind = type(thing)
     lacks(watch, kind, asked)
     if not hasattr(kind, "__getattr__"):
-        return watch.fact(thing, "lacks", asked)
+        watch.fact(thing, "lacks", asked)
+        return
     _not_its_own(watch, thing, asked)
     class_fact(watch, kind, "__getattr__")
-    if not isinstance(lookup(kind, "__getattr__")[0], FunctionType):
-        watch.impure(f"asks {asked} of a {kind.__name__}, whose __getattr__ is not written in Python")
-    return None
+    getter, _ = lookup(kind, "__getattr__")
+    if not isinstance(getter, FunctionType):
+        watch.calls(getter, [thing, asked])

@@ -86,6 +86,7 @@ def _imports(watch: Watch, module: str, level: int, asked: str, space: dict[str,
         base = package[: len(package) - level + 1]
         module = ".".join([*base, module] if module else base)
     if module not in sys.modules:
+        watch.guard(Object(Held(sys.modules)), "without", module)
         watch.impure(f"imports {module} for the first time", once=True)
         return
     watch.found(Item(Object(Held(sys.modules)), module), sys.modules[module])

@@ -135,6 +135,9 @@ class Observer(Watch):
         self._latest = None
         self._found = {key: (source, _weakly(get)) for key, (source, get) in self._found.items()}
 
+    def calls(self, function: Any, args: list[Any]) -> None:
+        calls.called(self, function, args, {})
+
     def enters(self, module: Any) -> None:
         """The core calls a Module: its class, and what stands before that, have to stay."""
         if WATCHING.watch is self:

@@ -94,8 +94,7 @@ class Transformer(ast.NodeTransformer):
         if node.args.kwarg is None:
             return []
         first = node.body[1 if _is_text(node.body[0]) and len(node.body) > 1 else 0]
-        name = node.args.kwarg.arg
-        return [_at(ast.Expr(self._hook(first, "made", ast.Name(name, ast.Load()))), first)]
+        return [self._made(first, node.args.kwarg.arg)]
 
     # names
 
@@ -217,8 +216,7 @@ class Transformer(ast.NodeTransformer):
     def _rest(self, targets: list[ast.expr]) -> list[ast.stmt]:
         """Lists that unpacking makes are new."""
         stars = [part.value for t in targets for part in ast.walk(t) if isinstance(part, ast.Starred)]
-        names = [star for star in stars if isinstance(star, ast.Name)]
-        return [_at(ast.Expr(self._hook(n, "made", ast.Name(n.id, ast.Load()))), n) for n in names]
+        return [self._made(star, star.id) for star in stars if isinstance(star, ast.Name)]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         node.target = self.visit(node.target)
@@ -267,9 +265,16 @@ class Transformer(ast.NodeTransformer):
     visit_AsyncWith = visit_With
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
+        self.generic_visit(node)
         if node.name:
             self._store(node.name)
-        return self.generic_visit(node)
+            node.body = [self._made(node.body[0], node.name), *node.body]
+        return node
+
+    def _made(self, at: Any, name: str) -> ast.stmt:
+        """The variable `name` holds what Python has just made."""
+        made: ast.stmt = _at(ast.Expr(self._hook(at, "made", ast.Name(name, ast.Load()))), at)
+        return made
 
     def _before_match(self, node: ast.Match) -> list[Any]:
         """Patterns take no calls: what they read is read before."""

@@ -263,6 +263,10 @@ class Watch:
         """Watch the Python functions that `thing` is, or that its class, submodules and hooks have."""
         self._armed.arm(thing)
 
+    def calls(self, function: Any, args: list[Any]) -> None:
+        """`function` is about to be called, by Python itself."""
+        raise NotImplementedError
+
     def closures(self, code: Any) -> list[FunctionType]:
         """The armed functions of `code`."""
         return self._armed.closures(code)
