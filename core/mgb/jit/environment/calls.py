@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import logging
-import operator
 import types
-import weakref
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
 from typing import Any
@@ -17,14 +14,14 @@ import numpy as np
 from ...module import Module
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Call, Held, Object
+from ..source import Attribute, Call, Held
 from . import known
 from .armed import METHODS
-from .attributes import attribute, class_fact, function_facts, path, special
-from .builtin_calls import SPECIAL, Then, text
+from .attributes import attribute, class_fact, function_facts, special
+from .builtin_calls import OBJECTS, SPECIAL, again, logs, text
 from .known import IN_C, is_heap, is_module, is_trusted, is_users, lookup, top_of
-from .reads import DEPTH, advanced, array, container, item, item_or_absent, iterated, owner_of, state, tree
-from .watch import Watch
+from .reads import DEPTH, advanced, array, container, item_or_absent, iterated, owner_of, state, tree
+from .watch import Then, Watch
 
 
 def called(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
@@ -34,75 +31,16 @@ def called(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any])
         return called(watch, function.__func__, [function.__self__, *args], kwargs)
     if kind is FunctionType:
         return _python(watch, function, args, kwargs)
-    if isinstance(function, functools.partial):
-        container(watch, [function.keywords, function.args], DEPTH)
-        watch.part(function, Attribute, "func", function.func)
-        return called(watch, function.func, [*function.args, *args], {**function.keywords, **kwargs})
     if isinstance(function, type):
         return _class(watch, function, args, kwargs)
-    if isinstance(function, functools._lru_cache_wrapper):
-        return _kept(watch, function, args, kwargs)
     if isinstance(function, IN_C):
         return _in_c(watch, function, args, kwargs)
-    if isinstance(function, weakref.ref):
-        return _again(watch, function, ())
-    if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
-        return _getter(watch, function, args)
+    for callable_kind, handler in OBJECTS.items():
+        if isinstance(function, callable_kind):
+            return handler(watch, function, args, kwargs)
     if top_of(kind) == "numpy":
         return _numpy(watch, function, args, kwargs)
     return _instance(watch, function, args)
-
-
-def _again(watch: Watch, function: Any, args: tuple[Any, ...]) -> Then:
-    """What it gives now it would give again: calling it does nothing that this call has not done."""
-    source = watch.source_of(function)
-    return (lambda value: watch.found(Call.given(source, args), value)) if source is not None else None
-
-
-def _kept(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
-    """A function made by `lru_cache`: a guard that asks again gets a result as the body would."""
-    if kwargs or not all(map(is_plain, args)):
-        watch.impure(
-            f"calls {function.__qualname__}, whose results lru_cache keeps by what is no plain value"
-        )
-        return None
-    called(watch, function.__wrapped__, args, kwargs)
-    return _again(watch, function, tuple(args))
-
-
-def _logging(watch: Watch, function: Any, args: list[Any]) -> Then:
-    """A message of a level that nobody wants does nothing, while that is so."""
-    name = function.__name__
-    logger = args[0] if args and isinstance(args[0], logging.Logger) else logging.root
-    asked = Attribute(watch.source_of(logger) or Object(Held(logger)), "isEnabledFor")
-    if name == "isEnabledFor" and logger in args and is_plain(args[1]):
-        return lambda value: watch.found(Call.given(asked, (args[1],)), value)
-    level = getattr(logging, name.upper(), None)
-    plain = function in (getattr(logging.Logger, name, None), getattr(logging, name, None))
-    wanted = not plain or not isinstance(level, int) or logger.isEnabledFor(level)
-    if wanted or not (logger in args or logger.handlers):  # the module's own functions install a handler
-        watch.impure(f"calls {function.__module__}.{name}", once=not wanted)
-    else:
-        watch.guard(Call.given(asked, (level,)), "same", False)
-    return None
-
-
-def _getter(watch: Watch, getter: Any, args: list[Any]) -> Then:
-    """One of those of the module `operator`; without `args` it is called later, for what was read."""
-    given = getter.__reduce__()[1]
-    if not args:
-        if not isinstance(getter, operator.itemgetter):
-            watch.impure(f"has an {type(getter).__name__} called")
-    elif isinstance(getter, operator.methodcaller):
-        attribute(watch, args[0], given[0])
-        return called(watch, getattr(args[0], given[0]), list(given[1:]), {})
-    else:
-        for key in given:
-            if isinstance(getter, operator.itemgetter):
-                item(watch, args[0], key)
-            else:
-                path(watch, args[0], key)
-    return None
 
 
 def _maker(watch: Watch, given: list[Any]) -> Callable[[Any], None]:
@@ -154,9 +92,9 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
     if top == "mgb":
         _of_mgb(watch, function, args)
     elif function in known.AGAIN:
-        return _again(watch, function, tuple(args))
+        return again(watch, function, tuple(args))
     elif top == "logging":
-        return _logging(watch, function, args)
+        return logs(watch, function, args)
     elif top in known.DENIED_LIBRARY or (top == "json" and (name in known.DENIED_NAMES or "cls" in kwargs)):
         watch.impure(f"calls {function.__module__}.{name}")
     for value in every:
@@ -305,7 +243,7 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     if function in (repr, ascii, format):
         text(watch, every)
     if function in known.AGAIN:
-        return _again(watch, function, tuple(args))
+        return again(watch, function, tuple(args))
     if function not in known.PURE and module not in known.PURE_MODULES:
         watch.impure(f"calls {module}.{function.__name__}".replace("builtins.", ""))
         return None

@@ -282,12 +282,6 @@ def _identity(watch: Watch, value: Any) -> None:
         watch.guard(source, "is", Held(value))
 
 
-@_hook
-def compared(value: Any) -> Any:
-    """What a comparison gave."""
-    return value if type(value) is bool else made(value)
-
-
 @_told("formatted")
 def _formatted(watch: Watch, value: Any) -> None:
     """A text is made of this next."""

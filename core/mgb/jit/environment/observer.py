@@ -16,7 +16,7 @@ from .armed import Armed
 from .arming import Net
 from .hooks import HOOKS
 from .known import CONTAINERS
-from .watch import WATCHING, Watch
+from .watch import WATCHING, Then, Watch
 
 #: Settings of mgb that decide which ops a body records.
 _SETTINGS = ((device, "_default"), (random, "_generators"))
@@ -135,8 +135,8 @@ class Observer(Watch):
         self._latest = None
         self._found = {key: (source, _weakly(get)) for key, (source, get) in self._found.items()}
 
-    def calls(self, function: Any, args: list[Any]) -> None:
-        calls.called(self, function, args, {})
+    def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
+        return calls.called(self, function, args, kwargs or {})
 
     def enters(self, module: Any) -> None:
         """The core calls a Module: its class, and what stands before that, have to stay."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .scopes import Scope, bind, names_in, scope_of
+from .scopes import Names, Scope, bind, names_in, scope_of
 
 #: What stands for a hook in the source; nobody's constants are like that.
 MARK = "<mgb watches: {}>"
@@ -74,20 +74,19 @@ class Transformer(ast.NodeTransformer):
     """
 
     def __init__(self, free: tuple[str, ...], within: str | None) -> None:
-        self._free, self._class = frozenset(free), within
-        self._scopes: list[Scope] = []
+        self._names = Names(free, within)
         self._writes: list[str] = []
 
     def function(self, node: Any) -> None:
         """Transform the function `node`, but not what is evaluated where it is defined."""
-        self._scopes.append(scope_of(node))
+        self._names.scopes.append(scope_of(node))
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
             node.body = [*self._keywords(node), *self._body(node.body)]
             if len(node.body) > 1 and _is_text(node.body[1]):
                 node.body[:2] = node.body[1::-1]  # the docstring first
-        self._scopes.pop()
+        self._names.scopes.pop()
 
     def _keywords(self, node: Any) -> list[Any]:
         """The dict of other keyword arguments is made by the call."""
@@ -98,34 +97,20 @@ class Transformer(ast.NodeTransformer):
 
     # names
 
-    def _kind(self, name: str) -> str:
-        """Where `name` is found from here: local, class, free or global."""
-        for depth, scope in enumerate(reversed(self._scopes)):
-            if name in scope.globals:
-                return "global"
-            if name in scope.own and (not scope.is_class or depth == 0):
-                return "class" if scope.is_class else "local"
-        return "free" if self._mangled(name) in self._free else "global"
-
-    def _mangled(self, name: str) -> str:
-        if self._class is None or not name.startswith("__") or name.endswith("__") or "." in name:
-            return name
-        return f"_{self._class.lstrip('_')}{name}" if self._class.strip("_") else name
-
     def _hook(self, at: Any, hook: str, *args: Any) -> Any:
         constants: list[Any] = [a if isinstance(a, ast.AST) else ast.Constant(a) for a in args]
         made = ast.Call(ast.Constant(MARK.format(hook)), constants, [])
         return _at(made, at)
 
     def _store(self, name: str) -> None:
-        if self._kind(name) in ("free", "global"):
-            self._writes.append(self._mangled(name))
+        if self._names.is_outside(name):
+            self._writes.append(self._names.mangled(name))
 
     def visit_Name(self, node: ast.Name) -> Any:
         if not isinstance(node.ctx, ast.Load):
             self._store(node.id)
             return node
-        kind, name = self._kind(node.id), self._mangled(node.id)
+        kind, name = self._names.kind(node.id), self._names.mangled(node.id)
         if kind == "local" or name == "__debug__":
             return node
         hook = "cell" if kind == "free" else "name"
@@ -171,8 +156,7 @@ class Transformer(ast.NodeTransformer):
         new = self.visit(value) if isinstance(value, ast.AST) else value
         if given is None or value is None or isinstance(value, ast.Constant):
             return new
-        is_bool = given[0] == "truth" and isinstance(value, ast.Compare)
-        return new if is_bool else self._hook(value, given[0], new, *given[1:])
+        return self._hook(value, given[0], new, *given[1:])
 
     def _inner(self, node: Any) -> None:
         """What is evaluated where a function is defined, then its body."""
@@ -199,11 +183,11 @@ class Transformer(ast.NodeTransformer):
         node.decorator_list = [*map(self.visit, node.decorator_list), made]
         node.bases = [self._visited(base, _GIVEN[ast.ClassDef, "bases"]) for base in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
-        within, self._class = self._class, node.name
-        self._scopes.append(scope_of(node))
+        within, self._names.within = self._names.within, node.name
+        self._names.scopes.append(scope_of(node))
         node.body = self._body(node.body)
-        self._scopes.pop()
-        self._class = within
+        self._names.scopes.pop()
+        self._names.within = within
         return node
 
     def visit_Assign(self, node: ast.Assign) -> Any:
@@ -229,10 +213,10 @@ class Transformer(ast.NodeTransformer):
         if isinstance(target, ast.Name):
             load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
             given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
-            outside = self._kind(target.id) in ("free", "global")
+            outside = self._names.is_outside(target.id)
             hook = "augmented_variable" if outside else "augmented"
             if outside:
-                given.insert(0, self._mangled(target.id))
+                given.insert(0, self._names.mangled(target.id))
             return _at(ast.Assign([target], self._hook(node, hook, *given)), node)
         place = node.target = self.visit(target)
         node.value = value
@@ -283,7 +267,7 @@ class Transformer(ast.NodeTransformer):
             value = {ast.MatchValue: "value", ast.MatchClass: "cls"}.get(type(part))
             dotted = ast.unparse(getattr(part, value)) if value else ""
             if dotted and isinstance(getattr(part, value), ast.Name | ast.Attribute):  # type: ignore[arg-type]
-                kind = self._kind(dotted.partition(".")[0])
+                kind = self._names.kind(dotted.partition(".")[0])
                 calls.append(self._hook(node, "dotted", dotted if kind == "global" else ""))
         return calls
 
@@ -305,7 +289,7 @@ class Transformer(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        value, name = self.visit(node.value), self._mangled(node.attr)
+        value, name = self.visit(node.value), self._names.mangled(node.attr)
         if not isinstance(node.ctx, ast.Load):
             return self._place(node, "field", value, name)
         node.value = self._hook(node.value, "attribute", value, name)
@@ -371,7 +355,7 @@ class Transformer(ast.NodeTransformer):
         node.left, *node.comparators = [
             self._visited(p, (hook, *sorted(methods))) for p in (node.left, *node.comparators)
         ]
-        return node if hook != "operand" else self._hook(node, "compared", node)
+        return node if hook != "operand" else self._hook(node, "made", node)
 
     def visit_Dict(self, node: ast.Dict) -> Any:
         given = [("operand",) if key is None else None for key in node.keys]
@@ -384,7 +368,7 @@ class Transformer(ast.NodeTransformer):
         scope = Scope()
         for part in node.generators:
             bind(part.target, scope)
-        self._scopes.append(scope)
+        self._names.scopes.append(scope)
         for number, part in enumerate(node.generators):
             part.iter = self._iterated(part) if number else first
             part.target = self.visit(part.target)
@@ -392,7 +376,7 @@ class Transformer(ast.NodeTransformer):
         for name in ("elt", "key", "value"):
             if hasattr(node, name):
                 setattr(node, name, self.visit(getattr(node, name)))
-        self._scopes.pop()
+        self._names.scopes.pop()
         return self._hook(node, "made", node)
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp

@@ -24,6 +24,9 @@ _NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None
 #: At most so many impurities are told apart.
 _MOST = 100
 
+#: What is done with the result of a call: a function that is given it, or None.
+Then = Callable[[Any], Any] | None
+
 
 @dataclass(frozen=True, slots=True)
 class Impurity:
@@ -263,8 +266,8 @@ class Watch:
         """Watch the Python functions that `thing` is, or that its class, submodules and hooks have."""
         self._armed.arm(thing)
 
-    def calls(self, function: Any, args: list[Any]) -> None:
-        """`function` is about to be called, by Python itself."""
+    def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
+        """`function` is about to be called."""
         raise NotImplementedError
 
     def closures(self, code: Any) -> list[FunctionType]:
