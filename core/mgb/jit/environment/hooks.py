@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import builtins
-import collections
 import functools
-import operator
 import sys
-from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -15,69 +12,41 @@ import numpy as np
 
 from ...sizes import Size
 from ...tensor import Tensor
-from ..guard import _SINGLE, PLAIN, is_plain
+from ..guard import _SINGLE, is_plain
 from ..source import Held, Item, Object
 from . import attributes, calls, known, reads
-from .builtin_calls import SPECIAL, text
+from .builtin_calls import text
+from .value_hooks import HOOKS, QUIET, hook, see, told
 from .watch import WATCHING, Watch
 
-#: The hooks by their names in `transform`.
-HOOKS: dict[str, Callable[..., Any]] = {"slice": slice}
-
-#: Types of values of which there is nothing to know.
-_QUIET = frozenset({*PLAIN, Tensor, Size})
-
-
-def _see(do: Callable[..., Any], *args: Any) -> Any:
-    watch = WATCHING.watch
-    return watch.see(do, *args) if watch is not None else None
-
-
-def _hook(hook: Callable[..., Any]) -> Callable[..., Any]:
-    HOOKS[hook.__name__] = hook
-    return hook
-
-
-def _told(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make hooks that are given a value, have the function look at it, and give it back."""
-
-    def decorate(look: Callable[..., None]) -> Callable[..., None]:
-        def hook(value: Any, *args: Any) -> Any:
-            if type(value) not in _QUIET:
-                _see(look, value, *args)
-            return value
-
-        HOOKS.update(dict.fromkeys(names, hook))
-        return look
-
-    return decorate
+__all__ = ["HOOKS"]
 
 
 # variables
 
 
-@_hook
+@hook
 def name(asked: str) -> None:
     """A global is read next."""
-    _see(attributes.name, asked, sys._getframe(1))
+    see(attributes.name, asked, sys._getframe(1))
 
 
-@_hook
+@hook
 def cell(code: CodeType, asked: str) -> None:
     """A variable of a function around the one of `code` is read next."""
-    _see(attributes.cell, code, asked)
+    see(attributes.cell, code, asked)
 
 
-@_hook
+@hook
 def wrote(code: CodeType, asked: str) -> None:
     """A variable outside of the function of `code` is written next."""
-    _see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
+    see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
 
 
-@_hook
+@hook
 def imports(module: str, level: int, asked: str) -> None:
     """An import follows."""
-    _see(_imports, module, level, asked, sys._getframe(1).f_globals)
+    see(_imports, module, level, asked, sys._getframe(1).f_globals)
 
 
 def _imports(watch: Watch, module: str, level: int, asked: str, space: dict[str, Any]) -> None:
@@ -96,149 +65,7 @@ def _imports(watch: Watch, module: str, level: int, asked: str, space: dict[str,
         attributes.attribute(watch, sys.modules[module], asked)
 
 
-# values
-
-
-@_told("made")
-def _make(watch: Watch, value: Any) -> None:
-    """A display, a comprehension, an operator or a function made this."""
-    if not isinstance(value, np.ndarray) or value.base is None:
-        watch.make(value)
-
-
-made = HOOKS["made"]
-#: An attribute of this is read next.
-_told("attribute")(attributes.attribute)
-
-
-@_hook
-def item(thing: Any, key: Any) -> Any:
-    """``thing[key]``"""
-    _see(reads.item, thing, key)
-    value = thing[key]
-    if type(value) not in _QUIET:
-        _see(_got, thing, key, value)
-    return value
-
-
-def _got(watch: Watch, thing: Any, key: Any, value: Any) -> None:
-    if isinstance(key, slice):
-        watch.make(value) if isinstance(value, (list, bytearray)) else None
-    elif watch.is_made(thing):
-        watch.found(None, value)
-
-
-class _Place:
-    """An attribute or element, which ``place[None]`` stands for where it is written, deleted, added to."""
-
-    __slots__ = ("key", "operation", "thing")
-
-    def __init__(self, thing: Any, key: Any, operation: str = "") -> None:
-        self.thing, self.key, self.operation = thing, key, operation
-
-
-class _Element(_Place):
-    __slots__ = ()
-
-    def __getitem__(self, _: None) -> Any:
-        return _in_place(self.operation, item(self.thing, self.key))
-
-    def __setitem__(self, _: None, value: Any) -> None:
-        _see(_store_item, self.thing, self.key, value)
-        self.thing[self.key] = made(value) if self.operation else value
-
-    def __delitem__(self, _: None) -> None:
-        _see(_store_item, self.thing, known.MISSING, None)
-        del self.thing[self.key]
-
-
-class _Field(_Place):
-    __slots__ = ()
-
-    def __getitem__(self, _: None) -> Any:
-        return _in_place(self.operation, getattr(HOOKS["attribute"](self.thing, self.key), self.key))
-
-    def __setitem__(self, _: None, value: Any) -> None:
-        _see(_store_attribute, self.thing, self.key, value)
-        setattr(self.thing, self.key, made(value) if self.operation else value)
-
-    def __delitem__(self, _: None) -> None:
-        _see(_store_attribute, self.thing, self.key)
-        delattr(self.thing, self.key)
-
-
-HOOKS.update(element=_Element, field=_Field)
-
-
-def _store_item(watch: Watch, thing: Any, key: Any, value: Any) -> None:
-    if known.is_users(known.lookup(type(thing), "__setitem__")[0]):
-        attributes.special(watch, thing, "__setitem__")
-    else:
-        watch.writes(thing, Item, key, "an element", value)
-
-
-def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
-    watch.arm(thing)
-    kind = type(thing)
-    raw, _ = known.lookup(kind, asked)
-    if known.is_heap(kind) and not known.is_library(kind.__module__):
-        attributes.class_fact(watch, kind, "__setattr__")
-        if raw is known.MISSING:
-            attributes.lacks(watch, kind, asked)
-    if known.is_users(known.lookup(kind, "__setattr__")[0]):
-        return
-    if isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
-        attributes.class_fact(watch, kind, asked)
-    else:
-        SPECIAL[setattr](watch, thing, asked, *value)
-
-
-@_hook
-def contains(key: Any, thing: Any) -> bool:
-    """``key in thing``"""
-    _see(reads.contains, key, thing)
-    return key in thing
-
-
-@_told("operand")
-def _operand(watch: Watch, value: Any, *methods: str) -> None:
-    """An operator takes this next, which may call these methods of it."""
-    attributes.special(watch, value, *methods)
-    reads.container(watch, value, reads.DEPTH)
-
-
-#: What `+=` and such change in place.
-_CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
-
-
-@_hook
-def augmented(operation: str, thing: Any, value: Any) -> Any:
-    """``thing += value`` and such; gives what it is bound to."""
-    return made(getattr(operator, operation)(_in_place(operation, thing), value))
-
-
-def _in_place(operation: str, thing: Any) -> Any:
-    if type(thing) not in _QUIET:
-        _see(_augmented, thing, operation)
-    return thing
-
-
-def _augmented(watch: Watch, thing: Any, operation: str) -> None:
-    _operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
-    if isinstance(thing, _CHANGED):
-        watch.wrote(thing, "the contents")
-
-
-@_hook
-def augmented_variable(code: CodeType, asked: str, operation: str, thing: Any, value: Any) -> Any:
-    """The same of a variable outside, which is written where another object comes of it."""
-    result = augmented(operation, thing, value)
-    if result is not thing:
-        _see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
-    return result
-
-
-@_told("truth")
+@told("truth")
 def _truth(watch: Watch, value: Any) -> None:
     """It is asked next whether this is true."""
     if is_plain(value) or isinstance(value, (Tensor, FunctionType, type, MethodType)):
@@ -252,10 +79,10 @@ def _truth(watch: Watch, value: Any) -> None:
         attributes.special(watch, value, "__bool__", "__len__")
 
 
-@_hook
+@hook
 def identical(left: Any, right: Any) -> bool:
     """``left is right``"""
-    _see(_identical, left, right)
+    see(_identical, left, right)
     return left is right
 
 
@@ -272,17 +99,17 @@ def _identical(watch: Watch, left: Any, right: Any) -> None:
             _identity(watch, value)
 
 
-@_told("identity")
+@told("identity")
 def _identity(watch: Watch, value: Any) -> None:
     """It is asked next which object this is."""
     if watch.is_argument(value):
         watch.impure("asks which object a container among the arguments is")
     source = watch.source_of(value)
-    if source is not None and not isinstance(source, Object) and type(value) not in _QUIET:
+    if source is not None and not isinstance(source, Object) and type(value) not in QUIET:
         watch.guard(source, "is", Held(value))
 
 
-@_told("formatted")
+@told("formatted")
 def _formatted(watch: Watch, value: Any) -> None:
     """A text is made of this next."""
     kind: Any = type(value)
@@ -296,10 +123,10 @@ def _formatted(watch: Watch, value: Any) -> None:
 # loops
 
 
-@_hook
+@hook
 def iterated(value: Any, depth: int) -> Any:
     """A loop goes over this next; its target unpacks `depth` levels."""
-    _see(reads.iterated, value, depth + 1)
+    see(reads.iterated, value, depth + 1)
     if depth and WATCHING.watch is not None and not isinstance(value, known.CONTAINERS):
         return map(functools.partial(_each, depth), value)
     return value
@@ -310,10 +137,10 @@ def _each(depth: int, value: Any) -> Any:
 
 
 #: Next, so many levels of it are unpacked.
-_told("unpacked")(reads.iterated)
+told("unpacked")(reads.iterated)
 
 
-@_told("awaited")
+@told("awaited")
 def _awaited(watch: Watch, value: Any) -> None:
     """It is waited for."""
     if not watch.is_made(value):
@@ -323,7 +150,7 @@ def _awaited(watch: Watch, value: Any) -> None:
 # calls
 
 
-@_hook
+@hook
 def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What makes the call when it is called itself, in the frame of the user."""
     watch = WATCHING.watch
@@ -341,7 +168,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     return functools.partial(function, *args, **kwargs)
 
 
-@_hook
+@hook
 def called(value: Any) -> Any:
     """The result of the call."""
     watch = WATCHING.watch
@@ -349,7 +176,7 @@ def called(value: Any) -> Any:
     if type(then) is _New:
         return then.finish(value)
     if then is not None and type(value) not in (Tensor, Size):
-        _see(lambda watch: then(value))
+        see(lambda watch: then(value))
     return int if value is Size else value  # as everything that is asked of a length says
 
 
@@ -391,7 +218,7 @@ def _construct(watch: Watch, kind: type, args: Any, kwargs: Any, frame: int) -> 
     return functools.partial(initial, value, *args, **kwargs)
 
 
-@_told("raised")
+@told("raised")
 def _raised(watch: Watch, value: Any) -> None:
     """It is raised next."""
     if isinstance(value, BaseException):
@@ -400,7 +227,7 @@ def _raised(watch: Watch, value: Any) -> None:
         calls.called(watch, value, [], {})
 
 
-@_told("entered")
+@told("entered")
 def _entered(watch: Watch, value: Any) -> None:
     """A `with` statement enters this next."""
     kind = type(value)
@@ -411,10 +238,10 @@ def _entered(watch: Watch, value: Any) -> None:
 
 
 #: A class is derived from this.
-_told("base")(Watch.arm)
+told("base")(Watch.arm)
 
 
-@_told("matched")
+@told("matched")
 def _matched(watch: Watch, value: Any, *names: str) -> None:
     """Patterns look at this next, and at these attributes."""
     kind: Any = type(value)
@@ -432,10 +259,10 @@ def _matched(watch: Watch, value: Any, *names: str) -> None:
         reads.container(watch, value, reads.DEPTH)
 
 
-@_hook
+@hook
 def dotted(path: str) -> None:
     """A pattern names this."""
-    _see(_dotted, path, sys._getframe(1))
+    see(_dotted, path, sys._getframe(1))
 
 
 def _dotted(watch: Watch, path: str, frame: Any) -> None:
