@@ -20,7 +20,7 @@ from .armed import METHODS
 from .attributes import attribute, class_fact, function_facts, special
 from .builtin_calls import OBJECTS, SPECIAL, again, logs, text
 from .known import IN_C, is_heap, is_module, is_trusted, is_users, lookup, top_of
-from .reads import DEPTH, advanced, array, container, item_or_absent, iterated, owner_of, state, tree
+from .reads import DEPTH, advanced, array, container, item_or_absent, iterated, owner_of, tree
 from .watch import Then, Watch
 
 
@@ -98,11 +98,9 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
     elif top in known.DENIED_LIBRARY or (top == "json" and (name in known.DENIED_NAMES or "cls" in kwargs)):
         watch.impure(f"calls {function.__module__}.{name}")
     for value in every:
-        container(watch, value, DEPTH)
+        container(watch, value, DEPTH, whole=top in ("copy", "dataclasses"))
         if is_module(value):
             module_facts(watch, value)
-        elif top in ("copy", "dataclasses"):
-            state(watch, value, DEPTH)
     return _maker(watch, every)
 
 
@@ -274,7 +272,7 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
         if isinstance(owner, str) and name.startswith("format") and not all(map(is_plain, every)):
             text(watch, every)
             for value in every:
-                state(watch, value, DEPTH)
+                container(watch, value, DEPTH, whole=True)
         return _maker(watch, every)
     if isinstance(owner, np.ndarray):
         array(watch, owner)
