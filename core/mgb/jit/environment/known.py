@@ -7,6 +7,7 @@ import collections
 import contextvars
 import functools
 import itertools
+import logging
 import math
 import operator
 import re
@@ -42,7 +43,7 @@ DENIED_LIBRARY = _words(
 )
 #: Those whose functions are not watched: these, and others that are pure functions of their arguments.
 _LIBRARY = DENIED_LIBRARY | _words(
-    "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy"
+    "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy json"
 )
 _TRUSTED = (
     f"{_MGB}/", f"{_NUMPY}/", "<frozen importlib", "<frozen abc>",
@@ -74,11 +75,15 @@ def is_trusted(code: CodeType) -> bool:
     return _is_in_trusted_file(code.co_filename) or _is_made_by_library(code)
 
 
+#: More functions of Python's library: those that keep methods by classes, ask for ids, make classes.
+_MADE = ("singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple")
+
+
 def _is_made_by_library(code: CodeType) -> bool:
     """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
     if code.co_filename == "<string>":
         return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_varnames[:1] == ("_cls",)
-    return code.co_qualname.startswith("singledispatch.<locals>.") and code.co_filename.startswith(_STDLIB)
+    return code.co_qualname.startswith(_MADE) and code.co_filename.startswith(_STDLIB)
 
 
 def is_users(function: Any) -> bool:
@@ -149,6 +154,16 @@ MISSING: Any = object()
 #: What stands for a number.
 FOLLOWED = frozenset({Size, *SCALARS})
 
+
+def namespace(thing: Any) -> dict[str, Any]:
+    """The attributes of an object's own."""
+    try:
+        found = object.__getattribute__(thing, "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 #: What holds others, and is read by elements.
 CONTAINERS: tuple[type, ...] = (
     list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType,
@@ -199,6 +214,8 @@ PURE: frozenset[Any] = frozenset(
         operator.invert, operator.is_, operator.is_not, operator.indexOf,
     }
 )  # fmt: skip
+#: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
+AGAIN: frozenset[Any] = frozenset({sys.exc_info, logging.getLogger})
 #: Functions of these modules only read what they are given.
 PURE_MODULES = _words("math cmath _bisect itertools _struct zlib binascii unicodedata _sre")
 
