@@ -16,6 +16,7 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
+from .scalars import SCALARS, Scalar, known, plain
 from .sizes import Size, fixed
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 
@@ -200,6 +201,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             operands.append(type(a))
         elif type(a) is Size:
             operands.append(int)
+        elif type(a) in SCALARS and type(a.value) in _WEAK:
+            operands.append(type(a.value))
         else:
             return _promoted(op, literals(op.name, args, partial(_targets_of, op)))
     key = tuple(operands)
@@ -208,7 +211,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     except KeyError:
         targets = _targets[key] = _wanted(op, operands[1:])
     if not targets:
-        return args if targets is None else _of_one_sign(*[fixed(a) for a in args])
+        return args if targets is None else _of_one_sign(*[known(fixed(a)) for a in args])
     exact = []
     try:
         for a, given, wanted in zip(args, key[1:], targets, strict=True):
@@ -216,13 +219,15 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
                 exact.append(number(op.name, a, wanted, device or devices.default()))
             elif type(a) is Size:
                 exact.append(_followed(op.name, a, wanted, device or devices.default()))
+            elif type(a) in SCALARS:
+                exact.append(_scalar(op.name, a, wanted, device or devices.default()))
             else:
                 exact.append(a if given == wanted else _cast(a, dtype=wanted))
     except ConversionError:
         compares = op.infer(*(Spec((), d) for d in targets)).dtype == dtypes.bool_
         if not compares or targets[0] not in dtypes.INTEGERS:
             raise
-        return _promoted(op, tuple(_compared(fixed(a), targets[0]) for a in args))
+        return _promoted(op, tuple(_compared(known(fixed(a)), targets[0]) for a in args))
     return tuple(exact)
 
 
@@ -233,6 +238,20 @@ def _followed(name: str, size: Size, dtype: np.dtype[Any], device: str) -> Tenso
         fixed(size)
     size.sizes.note(made._data, size)
     return made
+
+
+def _scalar(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
+    """As `number`, of one that is followed."""
+    made = number(name, value.value, dtype, device)
+    follow(made, value)
+    return made
+
+
+def follow(tensor: Tensor, value: Scalar) -> None:
+    """Have the trace that follows `value` make `tensor` of it anew at each call, or else fix it."""
+    session = ACTIVE.get()
+    if session is None or not session.follows(tensor, value):
+        value.fixed()
 
 
 def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -295,10 +314,12 @@ def literals(
             device = device or a._device
         elif type(a) in _WEAK:
             operands.append(type(a))
-        elif type(a) is Size:
-            return literals(name, [fixed(a) for a in args], promote)
+        elif type(a) in SCALARS and promote and type(a.value) in _WEAK:
+            operands.append(type(a.value))
+        elif type(a) is Size or (type(a) in SCALARS and not promote):
+            return literals(name, [known(fixed(a)) for a in args], promote)
         else:
-            arrays[place] = array = _array_of(name, a)
+            arrays[place] = array = _array_of(name, plain(a))
             operands.append(dtypes.constructed(array.dtype))
     targets = promote(operands) if promote else [dtypes.common(operands)] * len(operands)
     made, session = list(args), ACTIVE.get()
@@ -308,7 +329,9 @@ def literals(
         except ConversionError as error:
             raise ConversionError(f"{name}: {error}") from None
         made[place] = constant(devices.to_host(value), device or devices.of_array(value))
-        if session is not None:
+        if type(args[place]) in SCALARS:
+            follow(made[place], args[place])
+        elif session is not None:
             session.created(made[place], args[place])
     return tuple(made)
 

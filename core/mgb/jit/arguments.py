@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceInputError
+from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .tree import Structure, exactly, fields_of, flatten
+
+#: Types of numbers that a call may be recorded for whatever they are.
+_NUMBERS = FOLLOWED
 
 #: What has axes whose lengths are followed.
 ARRAYS = (Tensor, np.ndarray)
@@ -45,10 +49,15 @@ def _form(key: ArrayKey) -> tuple[Any, ...]:
     return kind, len(shape), dtype, device
 
 
+def without_numbers(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A `key_of`, or a `form_of`, without the values of numbers."""
+    structure, shared, *leaves = key
+    return structure, shared, *(leaf[:1] if leaf[0] in _NUMBERS else leaf for leaf in leaves)
+
+
 def pattern_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """A `form_of` without the values of numbers."""
-    structure, shared, *leaves = form_of(key)
-    return structure, shared, *(leaf[:1] if leaf[0] in (int, float) else leaf for leaf in leaves)
+    return without_numbers(form_of(key))
 
 
 class ArrayKey(tuple[Any, ...]):
@@ -59,7 +68,12 @@ class ArrayKey(tuple[Any, ...]):
 
 def numbers_in(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """The Python numbers among the arguments, as `exactly` has them."""
-    return tuple([exactly(leaf) for leaf in leaves if type(leaf) in (int, float)])
+    return tuple([exactly(leaf) for leaf in leaves if type(leaf) in _NUMBERS])
+
+
+def places_of_numbers(leaves: Sequence[Any]) -> list[int]:
+    """Where the numbers of `numbers_in` stand."""
+    return [place for place, leaf in enumerate(leaves) if type(leaf) in _NUMBERS]
 
 
 def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:

@@ -11,16 +11,20 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 
 from .. import device as devices
+from .. import dtypes
 from ..device import is_gpu, of_array
 from ..executor import Program
 from ..forking import cached_property
 from ..ir import Spec
+from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
+from .deferral.operands import array_of_number
 from .environment import Impurity
 from .guard import MISS, Guard, Guards, reader
-from .record import Binding, External, Given, Literal, Ref, external_ref
+from .record import Binding, End, External, Given, Literal, Live, Ref, external_ref
 from .source import Argument, Attribute, Grad, Held, Object, Places, Source
 from .tensor_guards import Arguments, Fits
 from .tree import LEAF, Structure
@@ -41,13 +45,14 @@ class CompiledCall:
     Attributes
     ----------
     kept : list
-        Those leaves that are no Tensors.
+        Those leaves that the function does not look at: no Tensors, and no numbers if it serves any.
     """
 
     def __init__(self, variant: Variant, leaves: Sequence[Any]) -> None:
         self.variant = variant
         self._leaves = _sketched(leaves)
-        self.kept = [leaf for leaf in self._leaves if not isinstance(leaf, _Sketch)]
+        asked = FOLLOWED if variant.outline.follows else ()
+        self.kept = [x for x in self._leaves if not isinstance(x, _Sketch) and type(x) not in asked]
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
@@ -127,6 +132,7 @@ class _Writer:
         self._owners: dict[Source, str] = {}
         self._made: dict[int | Source, str] = {}  # Tensors that are handed on to more than one place
         self._many = False  # arguments
+        self._tensors: list[str] = []  # among the arguments
         self._names: dict[str, Any] = {
             "MISS": MISS,
             "place": devices.place,
@@ -149,6 +155,10 @@ class _Writer:
         self._lines += guards.lines(self._name)
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
+        for live in (result for result in results if isinstance(result, Live)):
+            lines, value = reader(live.path, self._name)
+            self._made[id(live)] = f"m{len(self._made)}"
+            self._lines += [*lines, f"{self._made[id(live)]} = {value}"]
         if self._outputs:
             self._run()
         else:
@@ -180,6 +190,7 @@ class _Writer:
             if len(places) > 1:
                 yield Guard(Places(places), "different", len(places))
         fed = {external.leaf for external in self._record.externals}
+        self._tensors = [f"t{place.place}" for place in places]
         for place in places:
             if place.place not in fed:
                 yield Guard(Attribute(place, "_data"), "spec", leaves[place.place].spec)
@@ -203,6 +214,9 @@ class _Writer:
         if external.made is not None:
             self._arrays[number] = self._name(external.made)
             return
+        if external.is_looked_for:
+            self._look_for(number, external)
+            return
         tensor = self._tensor(external.place)
         array = f"{tensor}._data"
         if self._is_bare(number):
@@ -214,20 +228,47 @@ class _Writer:
         if external.leaf is not None and not self._many:
             self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
 
+    def _look_for(self, number: int, external: External) -> None:
+        """A Tensor outside that is another one at each call, and none of those that the call works with."""
+        assert external.place is not None
+        lines, tensor = reader(external.place, self._name)
+        others = self._name(self._record.outside)
+        self._lines += [*lines, f"x{number} = {tensor}._data", f"if id({tensor}) in {others}: return MISS"]
+        grads = (guard.source for guard in self._record.guards if isinstance(guard.source, Grad))
+        same = dict.fromkeys([*self._tensors, *map(self._tensor, grads)])
+        self._lines.extend(f"if {tensor} is {other}: return MISS" for other in same)
+        self._guard(f"x{number}", external.node.spec)
+        self._lines.append(f"if {tensor}._device != {external.node.spec.device!r}: return MISS")
+
     def _feed_array(self, number: int, external: External) -> None:
-        """An array of NumPy's is converted, and so copied."""
+        """An array of NumPy's is converted, and so copied; a number becomes an array."""
         spec = external.node.spec
         assert external.place is not None
         lines, array = reader(external.place, self._name)
+        if isinstance(external.converts, type):
+            is_array = issubclass(external.converts, np.generic) and external.converts is not np.float64
+            made = self._converted(array, spec.dtype) if is_array else self._number(array, spec.dtype)
+            made = f"place({made}, {spec.device!r})" if is_gpu(spec.device) else made
+            self._lines += [*lines, f"x{number} = {made}"]
+            return
         if not isinstance(external.place, Argument):
             kind = f"type({array}) is {self._name(np.ndarray)}"
             shape, dtype = self._name(spec.shape), self._name(external.converts)
             guard = f"{kind} and {array}.shape == {shape} and {array}.dtype == {dtype}"
             self._lines += [*lines, f"if not ({guard}): return MISS"]
-        as_dtype = (
-            f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(spec.dtype)}, False)"
-        )
-        self._lines.append(f"x{number} = place({as_dtype}, {spec.device!r})")
+        self._lines.append(f"x{number} = place({self._converted(array, spec.dtype)}, {spec.device!r})")
+
+    def _converted(self, array: str, dtype: np.dtype[Any]) -> str:
+        return f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(dtype)}, False)"
+
+    def _number(self, value: str, dtype: np.dtype[Any]) -> str:
+        """A Python number as an array; that one may become infinite is said only where it is so large."""
+        name = self._name(dtype)
+        large = f"{self._name(array_of_number)}({value}, {name})"
+        if dtype not in dtypes.FLOATS:
+            return large
+        limit = repr(float(finfo(dtype).max))  # type: ignore[no-untyped-call]
+        return f"{self._name(np.array)}({value}, {name}) if -{limit} < {value} < {limit} else {large}"
 
     def _is_bare(self, number: int) -> bool:
         """Has no variable its array? A variable is a holder, and then it is not updated in place."""
@@ -239,6 +280,7 @@ class _Writer:
         external = self._record.externals[number]
         alone = external.origin is not None or (external.leaf is not None and not self._many)
         alone = alone or external.made is not None or external.converts is not None
+        alone = alone or external.is_looked_for
         return not alone and external_ref(number) in self._reads
 
     def _run(self) -> None:
@@ -292,7 +334,7 @@ class _Writer:
             condition = f"if {tensor}._data is not {self._value(binding.source)} or {tensor}._tape: "
         self._lines.append(f"{condition}{tensor}._reset({self._wrapped(binding.source)})")
 
-    def _make_shared(self, results: Sequence[Ref | Given | None]) -> None:
+    def _make_shared(self, results: Sequence[End]) -> None:
         """Make each Tensor once that is handed on to several places, and find those outside that are."""
         handed: list[tuple[int | Source | None, Any]]
         handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
@@ -308,18 +350,20 @@ class _Writer:
                 self._made[place] = f"m{len(self._made)}"
                 self._lines.append(f"{self._made[place]} = {self._tensor(place)}")
 
-    def _handed(self, results: Sequence[Ref | Given | None]) -> Iterator[str]:
+    def _handed(self, results: Sequence[End]) -> Iterator[str]:
         """What the result is made of."""
         returned = chain(self._record.returned, repeat(None))  # what comes after the result is new
         for ref, which in zip(results, returned):
             yield self._bound(which, None) if isinstance(which, Source) else self._bound(ref, which)
 
-    def _bound(self, source: Ref | Source | Given | None, made: int | None) -> str:
+    def _bound(self, source: End | Source, made: int | None) -> str:
         """A Tensor, None, or what is given."""
         if isinstance(source, Source):
             return self._made.get(source) or self._tensor(source)
         if isinstance(source, Given):
             return self._name(source.value) + ".copy()" * source.copied
+        if isinstance(source, Live):
+            return self._made[id(source)]
         if source is None:
             return "None"
         shared = self._made.get(made) if made is not None else None

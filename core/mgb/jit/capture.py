@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
-from ..sizes import Size, fixed, plain
+from ..scalars import SCALARS
+from ..scalars import plain as plain_number
+from ..sizes import Size, is_sized, plain, settled
 from ..tensor import Tensor, run_in
-from .record import Ends, Given, Literal, Record, Ref
+from .record import End, Ends, Literal, Live, Record
 from .recording import Recording
-from .tree import flatten
+from .tree import Structure, flatten
+
+#: What stands for a number that is followed.
+_FOLLOWED = frozenset({Size, *SCALARS})
 
 #: A body, and what it is given by position.
 Body = Sequence[Any]
@@ -88,11 +95,26 @@ def _note(
 
 
 def with_numbers(result: Any, decide: bool) -> Any:
-    """The result of a body with plain numbers for lengths that are followed; may they `decide` what it is?"""
+    """The result of a body with plain numbers for those that are followed.
+
+    If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
+    """
+    rule: Callable[[Size], Any] = Size.fixed if decide else operator.attrgetter("value")
     leaves, structure = flatten(result)
-    if not any(type(leaf) is Size for leaf in leaves):
-        return result
-    return structure.build(map(fixed if decide else plain, leaves))
+    kept = [
+        leaf if decide and type(leaf) in _FOLLOWED else settled(plain_number(leaf), rule) for leaf in leaves
+    ]
+    same = all(map(operator.is_, kept, leaves)) and not _has_sized_keys(structure)
+    return result if same else _with_plain_keys(structure).build(iter(kept))
+
+
+def _has_sized_keys(structure: Structure) -> bool:
+    return is_sized(structure.keys) or any(map(_has_sized_keys, structure.children))
+
+
+def _with_plain_keys(structure: Structure) -> Structure:
+    children = tuple(map(_with_plain_keys, structure.children))
+    return replace(structure, keys=plain(structure.keys), children=children)
 
 
 def _ends_of(result: Any, session: Recording) -> Ends:
@@ -103,9 +125,11 @@ def _ends_of(result: Any, session: Recording) -> Ends:
     return structure, tuple(refs)
 
 
-def _ref_of(leaf: Any, session: Recording) -> Ref | Given | None:
+def _ref_of(leaf: Any, session: Recording) -> End:
     if leaf is None:
         return None
+    if type(leaf) in SCALARS:
+        return Live(leaf.path)
     if isinstance(leaf, Tensor):
         ref = session.ref(leaf)
         if not isinstance(ref, Literal):

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..tensor import Tensor
-from .record import END, Given, Record, Ref
+from .record import END, End, Given, Record
 from .source import Argument, Held
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
@@ -38,7 +38,7 @@ class Captured:
         return self.record.ends[0]
 
     @property
-    def results(self) -> tuple[Ref | Given | None, ...]:
+    def results(self) -> tuple[End, ...]:
         """Where its leaves come from."""
         assert self.record.ends is not None
         return self.record.ends[1]
@@ -206,7 +206,7 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
     )
 
 
-def _node(record: Record, ref: Ref | Given | None) -> Node:
+def _node(record: Record, ref: End) -> Node:
     if not isinstance(ref, int):
         got = type(ref.value).__name__ if isinstance(ref, Given) else "None"
         raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")

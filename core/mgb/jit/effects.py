@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tensor import Tensor
+from .environment import Observer
 from .guard import Guard
 from .provenance import Provenance
 from .record import Binding, Record, Ref
@@ -48,6 +49,7 @@ def note_effects(
     used = _used(provenance, [*owners, *returned])
     pinned = list(_identities(provenance, leaves, used.intersection(found_elsewhere)))
     record.guards.add(*_guards_of_grads(provenance), *pinned)
+    record.outside = _changed(provenance)
     outside = _outside(record, provenance, owners).difference(id(guard.value.get()) for guard in pinned)
     if outside and provenance.arguments:
         record.guards.add(Guard(Places(tuple(provenance.arguments.values())), "other than", outside))
@@ -59,6 +61,28 @@ def note_effects(
         record.guards.add(Guard(Places(tuple([source for source, _ in found])), "meets", constants))
 
 
+def look_for_tensors(
+    record: Record,
+    provenance: Provenance,
+    observer: Observer,
+    returned: Sequence[Any],
+    found_elsewhere: Collection[int],
+    may_look: bool,
+) -> None:
+    """Tensors outside that are others from call to call are looked for, if the body only takes their values.
+
+    Parameters are as for `note_effects`, and `may_look` says whether any may be another one.
+    """
+    touched = [part for tensor, grad, _ in provenance.grads.values() for part in (tensor, grad)]
+    touched += [*provenance.watched_outside(), *provenance.rebound_tensors(), *returned]
+    owners = {id(external.tensor()) for external in record.externals if external.is_elsewhere}
+    free = owners.difference(found_elsewhere, map(id, touched))
+    observer.fix_tensors(but=free if may_look else ())
+    for external in record.externals:
+        if external.is_elsewhere and (path := observer.path_to(external.tensor())) is not None:
+            external.place = path
+
+
 def _outside(record: Record, provenance: Provenance, owners: Sequence[Tensor | None]) -> frozenset[int]:
     """The ids of Tensors outside none of which may be an argument.
 
@@ -67,10 +91,17 @@ def _outside(record: Record, provenance: Provenance, owners: Sequence[Tensor | N
     found = provenance.watched_outside()
     if record.bindings:
         elsewhere = zip(record.externals, owners, strict=True)
-        found += [tensor for external, tensor in elsewhere if external.is_elsewhere and tensor is not None]
+        found += [t for e, t in elsewhere if e.is_elsewhere and not e.is_looked_for and t is not None]
         found += [tensor for tensor, _, _ in provenance.grads.values()]
         found += provenance.rebound_tensors()
     return frozenset(map(id, found)).difference(provenance.arguments, provenance.holders())
+
+
+def _changed(provenance: Provenance) -> frozenset[int]:
+    """The ids of Tensors outside the arguments that the body works with otherwise than by taking values."""
+    touched = (tensor for tensor, _, _ in provenance.grads.values())
+    found = (*provenance.watched_outside(), *provenance.rebound_tensors(), *touched)
+    return frozenset(map(id, found)).difference(provenance.arguments)
 
 
 def _values(

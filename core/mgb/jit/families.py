@@ -143,6 +143,8 @@ class Impure:
         What was recorded of such calls.
     calls : int
         How many there were.
+    unsettled : str or None
+        What the body finds that is new at each call, in words, if no record serves others for that.
     """
 
     def __init__(self, leaves: Sequence[Any]) -> None:
@@ -150,7 +152,17 @@ class Impure:
         self.calls = 0
         self._leaves = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]  # whose ids stay taken
         self._attempts = 0
+        self.unsettled: str | None = None
+        self._next = 1
         self._reasons: frozenset[str] = frozenset()
+
+    def may_record(self) -> bool:
+        """Shall a call that does other ops than all before be recorded? Less and less, where all do."""
+        if self.unsettled is None:
+            return True
+        due = self.calls >= self._next
+        self._next = 2 * self.calls if due else self._next
+        return due
 
     def is_due(self) -> bool:
         """Shall the next call be recorded again?"""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..forking import cached_property
-from .source import Argument, Attribute, Grad, Held, Places, Scope, Source, is_gone, root, short
+from .source import Argument, Attribute, Grad, Held, Scope, Source, is_gone, roots, short
 
 #: Types whose values never change and are compared as values.
 PLAIN = frozenset(
@@ -32,9 +32,9 @@ def is_plain(value: Any) -> bool:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_plain, value))
-    return isinstance(value, (np.generic, np.dtype)) and not (
-        isinstance(value, np.generic) and value.dtype.hasobject
-    )
+    if issubclass(kind, np.generic):  # not what says that it is one, as a number that is followed does
+        return not value.dtype.hasobject
+    return isinstance(value, np.dtype)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -276,6 +276,13 @@ class Guards:
         for guard in guards:
             self._guards.setdefault(guard.key(), guard)
 
+    def discard(self, guard: Guard) -> None:
+        """One less."""
+        self._guards.pop(guard.key(), None)
+
+    def __contains__(self, guard: Guard) -> bool:
+        return guard.key() in self._guards
+
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards.values())
 
@@ -313,7 +320,7 @@ class Guards:
 
     def asks_arguments(self) -> bool:
         """Is one about an argument?"""
-        return any(isinstance(root(guard.source), Argument) for guard in self)
+        return any(isinstance(start, Argument) for guard in self for start in roots(guard.source))
 
     def hold(self, leaves: Sequence[Any]) -> bool:
         """Do all? What is gone is not asked for."""
@@ -368,10 +375,8 @@ class _Names(dict[str, Any]):
 
         Whatever exception they raise, it returns `otherwise`.
         """
-        parts = (
-            part for source in sources for part in (source.places if isinstance(source, Places) else [source])
-        )
-        places = sorted({start.place for part in parts if isinstance(start := root(part), Argument)})
+        starts = (start for source in sources for start in roots(source))
+        places = sorted({start.place for start in starts if isinstance(start, Argument)})
         given = [f"t{place} = leaves[{place}]" for place in places]
         body = "\n".join(f"  {line}" for line in [*given, *lines])
         text = f"def made(leaves):\n try:\n{body}\n except Exception:\n  return {otherwise}\n"

@@ -59,9 +59,10 @@ class Kept(Generic[Value]):
             self._entries[key] = _Entry(reference, weakref.ref(owner), None)
         keys = list(self._entries)
         for oldest in keys[: max(len(keys) - most, 0)]:
-            self._drop(oldest)
+            self.drop(oldest)
 
-    def _drop(self, key: Hashable) -> None:
+    def drop(self, key: Hashable) -> None:
+        """Keep nothing for `key`."""
         entry = self._entries.pop(key, None)  # the garbage collector, or another thread, may have been here
         owner = entry.owner() if entry is not None and entry.owner is not None else None
         if owner is not None:

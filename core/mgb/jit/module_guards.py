@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -36,14 +36,18 @@ def decisive(module: Any) -> dict[str, Any]:
     }
 
 
-def guards_of_module(module: Any) -> Iterator[Guard]:
-    """That `module` does what it does now: its `decisive` attributes, and what stands in its containers."""
+def guards_of_module(module: Any, free: Collection[str] = ()) -> Iterator[Guard]:
+    """That `module` does what it does now: its `decisive` attributes, and what stands in its containers.
+
+    The attributes `free` may change.
+    """
     attributes = Result(vars, Object(Held(module)))
     if "forward" not in vars(module):  # as it would be called instead of that of the class
         yield Guard(attributes, "without", "forward")
     seen: set[int] = set()
     for name, value in decisive(module).items():
-        yield _fact(Item(attributes, name), value)
+        if name not in free:
+            yield _fact(Item(attributes, name), value)
         yield from _contents(Item(attributes, name), value, seen)
 
 

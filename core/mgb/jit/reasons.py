@@ -54,11 +54,14 @@ class Difference:
         The step, as recorded, and the parameters that came.
     externals : tuple of (External, Spec)
         The inputs of other shapes, as recorded and as they came; when there are none, parameters differ.
+    numbers : sequence of pairs
+        The numbers among the operands, as recorded and as they came, if these differ.
     """
 
     entry: Entry
     params: Mapping[str, Any]
     externals: tuple[tuple[External, Spec], ...]
+    numbers: Sequence[tuple[Any, Any]] = ()
 
 
 def of_difference(name: str, difference: Difference) -> str:
@@ -72,6 +75,10 @@ def of_difference(name: str, difference: Difference) -> str:
             [f"{external.node.spec.shape}"],
         )
     entry, params = difference.entry, difference.params
+    for was, now in difference.numbers:
+        return (
+            f"{entry.op.name} at {entry.source} has the number {now}, recorded was {was}; it is an input now"
+        )
     changed = next(key for key, value in params.items() if entry.params.get(key) != value)
     was = entry.params.get(changed)
     return f"{entry.op.name} at {entry.source} has {changed} = {params[changed]}, recorded were {was}"
@@ -99,7 +106,13 @@ def of_shapes(
 
 def _closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[Any, ...]:
     """The one with the fewest differences, of equal ones the newest."""
-    return min(reversed(known), key=lambda other: sum(a != b for a, b in zip(other, key)))
+    return min(reversed(known), key=lambda other: sum(map(_differ, other, key)))
+
+
+def _differ(known: Any, now: Any) -> bool:
+    """Do two parts of keys, or of shapes? Any number of a type is known by that alone."""
+    is_of_any = type(known) is tuple and len(known) == 1 and isinstance(known[0], type)
+    return bool(known[0] is not now[0] if is_of_any else known != now)
 
 
 def _text(argument: str, name: str, aspect: str, now: str, recorded: Iterable[str]) -> str:
@@ -115,7 +128,7 @@ def of_keys(name: str, known: Iterable[tuple[Any, ...]], key: tuple[Any, ...], n
     closest = _closest(alike, key)
     if closest[1] != key[1]:
         return f"one Tensor stands for other arguments of {name} than recorded"
-    place = next(i for i in range(2, len(key)) if closest[i] != key[i])
+    place = next(i for i in range(2, len(key)) if _differ(closest[i], key[i]))
     aspect = _aspect(closest[place], key[place])
     recorded = dict.fromkeys(_shown(other[place], aspect) for other in reversed(alike))
     return _text(names[place - 2], name, _ASPECTS[aspect], _shown(key[place], aspect), recorded)
@@ -136,6 +149,8 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
         value = key[aspect] if aspect >= 0 else "a Tensor"
         return value.__name__ if isinstance(value, type) else str(value)
+    if len(key) == 1:
+        return f"any {key[0].__name__}"
     if isinstance(key[1], Identity):
         return f"{key[0].__name__} {hash(key[1]):#x}"
     value = key[1] if isinstance(key[1], str) and key[0] is not str else f"{key[1]!r:.60}"

@@ -17,7 +17,7 @@ from ..sizes import At, Size, plain
 from ..tensor import Tensor
 from ..tracing import make_node
 from .guard import Guards
-from .source import Argument, Grad, Source, found_at, is_gone
+from .source import Argument, Grad, Object, Source, found_at, is_gone
 from .tree import Structure
 
 
@@ -141,8 +141,8 @@ class External:
         Where the Tensor stands that holds it, or the array of NumPy's of which it is made.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
-    converts : np.dtype or None
-        Of an array of NumPy's at `place`, which is converted at each call.
+    converts : np.dtype, type or None
+        Of an array of NumPy's at `place`, which is converted at each call; or that of a number there.
     made : array or None
         What the body made of data, which is the same again as long as it sees the same.
     """
@@ -165,6 +165,11 @@ class External:
         """Does a Tensor hold it that is no argument?"""
         return self.converts is None and self.place is not None and self.leaf is None
 
+    @property
+    def is_looked_for(self) -> bool:
+        """Does it stand in another Tensor at each call, outside the arguments?"""
+        return self.is_elsewhere and not isinstance(self.place, Grad | Object)
+
     def tensor(self, leaves: Sequence[Any] = ()) -> Tensor | None:
         """The Tensor that holds it now; None: there is none, or none any more."""
         found = None if self.place is None or self.converts is not None else found_at(self.place, leaves)
@@ -173,14 +178,31 @@ class External:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """What is no Tensor in a result: the same `value` at each call, or, if it is `copied`, a copy of that."""
+    """What is no Tensor in a result: the same `value` at each call, or, if it is `copied`, a copy of that.
+
+    Of a length, `size` is which one it is.
+    """
 
     value: Any
     copied: bool = False
+    size: Size | None = None
+
+    def at(self, at: At) -> Given:
+        """The same for other lengths."""
+        return self if self.size is None else Given(at(self.size), size=self.size)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Live:
+    """A number in a result, which is read or computed anew at each call: see `numbers`."""
+
+    path: Source
+
+
+#: Where a leaf of a result comes from; None: it is None.
+End = Ref | Given | Live | None
 #: How the result of a call is nested, and where each of its leaves comes from.
-Ends = tuple[Structure, tuple[Ref | Given | None, ...]]
+Ends = tuple[Structure, tuple[End, ...]]
 
 
 @dataclass(slots=True)
@@ -231,6 +253,8 @@ class Record:
         Was the body seen to read outside?
     is_unknown : bool
         Did it also read what no guard tells, such as the value of a Tensor?
+    follows : frozenset of Source
+        Where numbers, also those among the arguments, need not be as they were unless the guards say so.
     ends : Ends or None
         How the result is nested, and where its values come from; None: the body makes it at each call.
     statics : dict
@@ -241,6 +265,8 @@ class Record:
         What the body changes in its `modules`, in words: it would do something else after that.
     returned : tuple of int, Source or None
         For each Tensor in the result which one it is, by a number if the body made it.
+    outside : frozenset of int
+        The ids of Tensors outside that the body changes, or whose gradients it wants.
     captured : dict
         The constants that were values of Tensors outside, by their nodes.
     arrangement : Structure or None
@@ -259,11 +285,13 @@ class Record:
     guards: Guards = field(default_factory=Guards)
     is_observed: bool = False
     is_unknown: bool = False
+    follows: frozenset[Source] = frozenset()
     ends: Ends | None = None
     modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
     returned: tuple[int | Source | None, ...] = ()
+    outside: frozenset[int] = frozenset()
     captured: dict[Node, Literal] = field(default_factory=dict)
     arrangement: Structure | None = None
     numbers: tuple[Any, ...] = ()

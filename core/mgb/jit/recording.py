@@ -15,10 +15,12 @@ from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..ir import Op, Spec, input_node
 from ..optimizer import Optimizer
+from ..scalars import Scalar, all_known, known
 from ..sizes import Size, fixed, plain
 from ..tensor import CONSTANT, Tensor, place, wrap
+from .arguments import numbers_in
 from .belongings import Belongings
-from .effects import note_effects
+from .effects import look_for_tensors, note_effects
 from .environment import Observer
 from .guard import Guards
 from .measured import Measured, given, is_handed_on, with_views
@@ -65,7 +67,8 @@ class Recording(CallSession):
         instance: Any = None,
         belongings: Belongings | None = None,
     ) -> None:
-        super().__init__(Record(is_observed=observer is not None))
+        super().__init__(Record(is_observed=observer is not None, numbers=numbers_in(leaves)))
+        self.record.follows = observer.follows if observer is not None else frozenset()
         self.leaves, self.policy, self.observer, self.belongings = leaves, policy, observer, belongings
         self.symbolic_shape = policy.symbolic_shape
         self.provenance = Provenance(leaves, names)
@@ -73,7 +76,7 @@ class Recording(CallSession):
         self._undone = self._saw_outside = False
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
-        self._numbers: dict[tuple[int, int], int] = {}  # of two Tensors of one array, one may change
+        self._numbers: dict[tuple[Any, ...], int] = {}  # of two Tensors of one array, one may change
         self._converted: dict[int, tuple[Source, Any, Any]] = {}  # by the id of an array: of what it is made
         self._views: list[tuple[Any, Measured]] = []  # of arrays among the arguments
         self._made: dict[int, Any] = {}
@@ -100,6 +103,7 @@ class Recording(CallSession):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
+        params = all_known(params) if self.observer is not None and self.observer.numbers else params
         spec = self.record.step(op, self._refs(op, inputs), params).spec
         if not self.policy.runs:
             out = place(self, index, spec)
@@ -120,8 +124,8 @@ class Recording(CallSession):
         array, root = tensor._data, self.provenance.root(tensor)
         if self._followed is not None and self._is_grad_of_argument(root):
             self._followed.fix()  # it would have the lengths of another argument
-        known = self._converted.get(id(array))
-        source = known[0] if known is not None else self._argument_of(root, array)
+        converted = self._converted.get(id(array))
+        source = converted[0] if converted is not None else self._argument_of(root, array)
         return self._spec_outside(array, tensor._device, source)
 
     def measured(self, value: Any) -> Any:
@@ -136,8 +140,9 @@ class Recording(CallSession):
         return None if self._followed is None else self._followed.sizes.noted(tensor._data)
 
     def _spec_outside(self, array: Any, device: str, source: Source | None) -> Spec:
-        follows = self._followed is not None and isinstance(source, Argument)
-        shape: Any = self._followed.shapes[source.place] if follows else array.shape  # type: ignore[union-attr]
+        shape = array.shape
+        if self._followed is not None and isinstance(source, Argument):
+            shape = self._followed.shapes.get(source.place, shape)
         return Spec(shape, array.dtype, device)
 
     def _argument_of(self, tensor: Tensor, array: Any) -> Argument | None:
@@ -173,6 +178,8 @@ class Recording(CallSession):
 
     def seen(self, tensor: Tensor) -> None:
         fixed(self._size_of(tensor))
+        if (converted := self._converted.get(id(tensor._data))) is not None:
+            known(converted[2])
         if tensor._index == CONSTANT or id(tensor._data) in self._made:
             return
         if self.policy.refused is not None:
@@ -212,6 +219,12 @@ class Recording(CallSession):
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         self._origins[id(tensor._data)] = source
 
+    def follows(self, tensor: Tensor, number: Scalar) -> bool:
+        if self.observer is None or number.follower is not self.observer.numbers:
+            return False
+        self._converted[id(tensor._data)] = number.path, tensor._data, number
+        return True
+
     def entered(self, module: Any) -> None:
         if isinstance(module, GradManager | Optimizer):
             self._trainers[id(module)] = weakref.ref(module)
@@ -228,7 +241,7 @@ class Recording(CallSession):
     @property
     def is_pure(self) -> bool:
         """Was the body watched, and need it not run again?"""
-        return self.observer is not None and not self.observer.impurities
+        return self.policy.skips and self.observer is not None and not self.observer.impurities
 
     # cuts
 
@@ -260,7 +273,11 @@ class Recording(CallSession):
     def finish(self) -> Record:
         """Close the sequence: what is alive now leaves the program at every call."""
         alive, record = self.alive(), self.record
-        note_effects(record, self.provenance, self.leaves, self.ref, self._returned, self._also_found())
+        elsewhere = self._also_found()
+        if self.observer is not None and self.observer.tensors:
+            may_look = self.policy.gives
+            look_for_tensors(record, self.provenance, self.observer, self._returned, elsewhere, may_look)
+        note_effects(record, self.provenance, self.leaves, self.ref, self._returned, elsewhere)
         self._returned.clear()
         if any((t := r()) is not None and t._grad is not None for r in self.provenance.own_grads):
             self.must_run("leaves a Tensor that it makes with a grad")
@@ -282,7 +299,8 @@ class Recording(CallSession):
             record.modules.append((alive, decisive(module)))
             if observer is None or not observer.is_made(module):
                 record.changes = record.changes or before.why(())
-                record.guards.add(*guards_of_module(module))
+                free = observer.followed_attributes(module) if observer is not None else ()
+                record.guards.add(*guards_of_module(module, free))
         for trainer in self._living_trainers():
             record.guards.add(*guards_of_trainer(trainer))
 
@@ -318,6 +336,8 @@ class Recording(CallSession):
 
     def given(self, value: Any) -> Given | None:
         """What is no Tensor in the result, at each call that skips the body."""
+        if type(value) is Size:
+            return Given(value.value, size=value)
         if isinstance(value, _CONSTANT) or self.observer is None or not self.observer.is_made(value):
             return Given(value)
         if isinstance(value, np.ndarray):
@@ -333,7 +353,9 @@ class Recording(CallSession):
         for leaf in leaves:
             if isinstance(leaf, Tensor) and self.provenance.is_own(leaf) and id(leaf) not in given:
                 new[id(leaf)] = wrap(leaf._data, leaf._device)
-        return structure.build(iter([new.get(id(leaf), leaf) for leaf in leaves]))
+            elif isinstance(leaf, Scalar):
+                new[id(leaf)] = leaf.value
+        return structure.build(iter([new.get(id(leaf), plain(leaf)) for leaf in leaves]))
 
     def check_changes(self) -> None:
         """What the body changes in Modules makes it do something else at the next call."""
@@ -416,7 +438,7 @@ class Recording(CallSession):
         external.made = array if made and external.origin is None else None
         if not made:
             self.provenance.remember(tensor)
-        return self._fed_as(external, id(tensor), array)
+        return self._fed_as(external, (id(tensor), id(array)), array)
 
     def _is_input(self, tensor: Tensor, array: Any, argument: Argument | None) -> bool:
         """Is it an argument, or, where what is in these counts as well, in one?"""
@@ -443,19 +465,21 @@ class Recording(CallSession):
     def _converted_ref(self, tensor: Tensor) -> Ref:
         """Where the value of a Tensor or constant comes from that was made of an array outside."""
         source, array, data = self._converted[id(tensor._data)]
-        number = self._numbers.get((id(data), id(array)))
+        is_number = isinstance(data, Scalar)
+        key = (source, array.dtype, tensor._device) if is_number else (id(data), id(array))
+        number = self._numbers.get(key)
         if number is not None:
             return external_ref(number)
         external = self._external(array, tensor._device, source)
-        external.converts = data.dtype
-        return self._fed_as(external, id(data), array)
+        external.converts = type(data.value) if is_number else data.dtype
+        return self._fed_as(external, key, array)
 
     def _external(self, array: Any, device: str, source: Source | None) -> External:
         line = caller()
         return External(input_node(self._spec_outside(array, device, source), line), source, source=line)
 
-    def _fed_as(self, external: External, key: int, array: Any) -> Ref:
+    def _fed_as(self, external: External, key: tuple[Any, ...], array: Any) -> Ref:
         self.record.externals.append(external)
         self.fed.append(array)
-        number = self._numbers[key, id(array)] = len(self.fed) - 1
+        number = self._numbers[key] = len(self.fed) - 1
         return external_ref(number)

@@ -294,7 +294,8 @@ class Replay(CallSession):
     def _feed(self, number: int, tensor: Tensor, entry: Entry, new: dict[int, Spec]) -> None:
         array = tensor._data
         if self.fed[number] is not None:
-            if self.fed[number] is not array:
+            known = self.fed[number]
+            if known is not array and not (tensor._index == CONSTANT and Literal(known).matches(array)):
                 self._mismatch("input id mismatch", entry, "another tensor than before in its place")
             return
         external = self.record.externals[number]
@@ -373,7 +374,8 @@ class Replay(CallSession):
         self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
     ) -> Entry:
         """Leave the record at `entry`, for a variant that agrees so far, or else to grow a new one."""
-        if not new and not self.reshaped:
+        numbers = self._other_numbers(entry, inputs) if entry.params == params and not self.reshaped else ()
+        if not new and not self.reshaped and not numbers:
             self._check_parting(entry, inputs, params)
         fed = {n: e.node.spec for n, e in enumerate(self.record.externals) if self.fed[n] is not None}
         found = self._variants.find(
@@ -382,12 +384,27 @@ class Replay(CallSession):
         if found is not None:
             self.variant, self.record = found, found.record
             self._entries, self._specs = found.record.entries, found.specs
-            return self._entries[self._cursor]
+            self.fed += [None] * (len(self._specs) - len(self.fed))  # numbers that are inputs there
+            entry = self._entries[self._cursor]
+            for tensor, ref in zip(inputs, entry.args, strict=True):
+                if tensor._index == CONSTANT and not isinstance(ref, Literal):
+                    self._feed(-1 - ref, tensor, entry, {})
+            return entry
         externals = tuple((self.record.externals[number], spec) for number, spec in new.items())
-        self.grown = Difference(entry, params, externals)
+        self.grown = Difference(entry, params, externals, numbers)
         self.record = self.record.begun(self._cursor)
         self.variant = self._regrow(self.record, self.variant)
         return entry
+
+    def _other_numbers(self, entry: Entry, inputs: Sequence[Tensor]) -> Sequence[tuple[Any, Any]]:
+        """Those that were recorded for `entry` and those that came, if numbers alone differ, for a reason."""
+        pairs = [(r, t) for t, r in zip(inputs, entry.args) if isinstance(r, Literal)]
+        others = [(r, t) for r, t in pairs if not r.matches(t._data)]
+        if not all(_is_number_like(r, t) for r, t in others):
+            return ()
+        if self.explained is None or not self.explained(self.record):
+            return ()
+        return [(r.raw, f"{t._data.item():.7g}") for r, t in others]
 
     def _check_parting(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
         """Without other shapes constants must not differ, and parameters may only where a value was seen."""
@@ -406,17 +423,41 @@ class Replay(CallSession):
         for number, spec in new.items():
             old = self.record.externals[number]
             self.record.externals[number] = replace(old, node=input_node(spec, old.source))
-        args = tuple(
-            Literal(t._data, r.raw if r.matches(t._data) else None, device=t._device)
-            if isinstance(r, Literal)
-            else r
-            for t, r in zip(inputs, entry.args, strict=True)
-        )
+        args = tuple([self._grown_ref(t, r, entry) for t, r in zip(inputs, entry.args, strict=True)])
         return self.record.step(entry.op, args, params)
+
+    def _grown_ref(self, tensor: Tensor, ref: Ref, entry: Entry) -> Ref:
+        """An operand of what came; a number that is another one becomes an input, unless shapes decide it."""
+        if not isinstance(ref, Literal):
+            return ref
+        array, same = tensor._data, ref.matches(tensor._data)
+        if same or self.explained is None or self.reshaped or not _is_number_like(ref, tensor):
+            return Literal(array, ref.raw if same else None, device=tensor._device)
+        node = input_node(Spec((), array.dtype, tensor._device), entry.source)
+        self.record.externals.append(External(node, source=entry.source, converts=type(ref.raw)))
+        self.fed.append(array)
+        return external_ref(len(self.fed) - 1)
+
+
+def _is_number_like(ref: Literal, tensor: Tensor) -> bool:
+    """Is it another value of a Python number that is an operand?"""
+    array = tensor._data
+    return (
+        ref.raw is not None
+        and tensor._index == CONSTANT
+        and array.dtype == ref.array.dtype
+        and not array.ndim
+    )
 
 
 def _agrees(entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> bool:
-    """Has `entry` these parameters, and these constants among its operands?"""
-    return entry.params == params and all(
-        ref.matches(tensor._data) for tensor, ref in zip(inputs, entry.args) if isinstance(ref, Literal)
-    )
+    """Has `entry` these parameters, and these constants, or inputs of their types, among its operands?"""
+    if entry.params != params or entry.node is None:
+        return False
+    for tensor, ref, node in zip(inputs, entry.args, entry.node.inputs):
+        if isinstance(ref, Literal):
+            if not ref.matches(tensor._data):
+                return False
+        elif tensor._index == CONSTANT and tensor._data.dtype != node.spec.dtype:
+            return False
+    return True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from inspect import unwrap
 from keyword import iskeyword
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any, Protocol
@@ -19,6 +20,12 @@ class Scope(Protocol):
 
     def local(self, source: Source) -> str:
         """A variable of it that holds what is found at `source`."""
+
+
+def beginning_of(function: Callable[..., Any]) -> tuple[str, int]:
+    """The file and the line where a function begins."""
+    code = getattr(unwrap(function), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code is not None else ("?", 0)
 
 
 def is_static(value: Any) -> bool:
@@ -286,17 +293,19 @@ def call(function: Callable[[], Any]) -> Any:
     return function()
 
 
-def root(source: Source) -> Source:
-    """Where its path starts."""
-    while isinstance(source, (Attribute, Item, Result, Grad)):
-        source = source.of
-    return source
+def roots(source: Source) -> Iterator[Source]:
+    """Where its path starts; there are several of what is made of several."""
+    parts = getattr(source, "places", None) or getattr(source, "of", None)
+    if parts is None:
+        yield source
+    else:
+        for part in parts if isinstance(parts, tuple) else (parts,):
+            yield from roots(part)
 
 
 def is_gone(source: Source) -> bool:
     """Is the object gone that its path starts at?"""
-    start = root(source)
-    return isinstance(start, Object) and start.thing.is_gone()
+    return any(isinstance(start, Object) and start.thing.is_gone() for start in roots(source))
 
 
 def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:

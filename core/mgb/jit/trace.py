@@ -12,10 +12,10 @@ from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..ir import Graph
-from ..tensor import ACTIVE, active_trace
+from ..tensor import active_trace
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import ARRAYS, check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
+from .arguments import check_tensors, key_of, names_of, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
@@ -27,21 +27,22 @@ from .families import Families, Impure
 from .guard import MISS
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
+from .matching import Matching
 from .policy import Policy
 from .profiling import History, Profilable
 from .record import Record
 from .recording import Recording
-from .replay import Replay
+from .source import Source, beginning_of
+from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
-from .variants import most_like
 
-#: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
-_STATES = 8
+#: Kinds of arguments with which the body is known to run at each call.
+_IMPURE = 256
 
 
-class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
+class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
@@ -164,8 +165,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._history = History() if profiling else None
         self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
-        self._calls: Kept[list[CompiledCall]] = Kept()  # the newest first
-        self._followed: Kept[list[CompiledCall]] = Kept()  # those to be resized, the newest first
+        self._calls = Specializations()
         self._impure: Kept[Impure] = Kept()
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
@@ -201,81 +201,6 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self._statistics.recorded()
         return result
 
-    # the body is run, and matched
-
-    def _call_with_body(self, args: Any, kwargs: Any, families: Families) -> Any:
-        result = self._follow(args, kwargs, families)
-        if result is not MISS:
-            return result
-        shapes = shapes_of(args, kwargs)
-        with self._lock:
-            if families.of(shapes, args, kwargs)[0] is None:  # no other thread was faster
-                return self._record_new(args, kwargs, families, shapes)
-        return self._follow(args, kwargs, families)
-
-    def _follow(self, args: Any, kwargs: Any, families: Families) -> Any:
-        """The result of the body, matched against what was recorded; `MISS` where that is none."""
-        shapes = shapes_of(args, kwargs)
-        variants, known = families.of(shapes, args, kwargs)
-        if variants is None:
-            return MISS
-        resized = None if known is not None else variants.resized(flatten((args, kwargs))[0])
-        follows = known or resized or variants.oldest()
-        session = Replay(follows, variants, self._regrown, self.imperative, known is None)
-        session.symbolic_shape = self.symbolic_shape
-        if self._skips:
-            session.explained = functools.partial(_is_explained, args, kwargs)
-        self._statistics.body_runs += 1
-        before = ACTIVE.get()
-        try:  # as `run_in`, without a call more
-            ACTIVE.set(session)
-            result = self.__wrapped__(*args, **kwargs)
-            ACTIVE.set(before)
-            session.finish(result)
-        except BaseException as error:
-            try:
-                ACTIVE.set(before)
-                session.abandon(error)
-            except BaseException as another:  # a second interrupt
-                ACTIVE.set(before)
-                session.abandon(another)
-                raise
-            raise
-        finally:
-            if session.left:
-                families.part(shapes)
-        if session.grown is not None and not (session.left and session.reshaped):
-            of_shapes = self._reason_of_shapes(families, args, kwargs) if session.reshaped else None
-            reason = of_shapes or reasons.of_difference(self.__name__, session.grown)
-            if not session.left:
-                families.grow(variants, shapes, session.variant)
-            self._statistics.again(reason + "; other ops follow from it, which ran one by one" * session.left)
-        elif not session.left:
-            families.follow(shapes)
-            if resized is not None:
-                families.grow(variants, shapes, session.variant)
-        return result
-
-    def _reason_of_shapes(self, families: Families, args: Any, kwargs: Any) -> str:
-        leaves = flatten((args, kwargs))[0]
-        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, ARRAYS)]
-        return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
-
-    def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
-        reason = None
-        if families.finds_other(shapes, args, kwargs):
-            reason = reasons.of_found(self.__name__)
-        elif families:
-            reason = self._reason_of_shapes(families, args, kwargs)
-        elif self._statistics.records:
-            records = "records" if families is self._families[True] else "does not record"
-            reason = f"a GradManager outside of {self.__name__} {records} this call"
-        recorded = self._record(args, kwargs, *flatten((args, kwargs)), None)
-        families.keep(shapes, recorded.variant)
-        if reason is not None:
-            self._statistics.again(reason)
-        return recorded.result
-
     # the body is skipped
 
     def _call_skipping(self, args: Any, kwargs: Any) -> Any:
@@ -287,19 +212,20 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         with self._lock:
             result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
             if result is MISS:
-                result = self._resized(key, leaves)
+                result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
-                recorded = self._record(args, kwargs, leaves, structure, self._observer(leaves))
+                observer = self._observer_after(key, leaves, reason)
+                recorded = self._record(args, kwargs, leaves, structure, observer)
                 self._keep(key, leaves, shapes_of(args, kwargs), recorded)
-                if reason is not None:
+                if reason is not None and recorded.call is not None:
                     self._statistics.again(reason)
                 result = recorded.result
         return result
 
     def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """The result by what was recorded for `key`, or `MISS`."""
-        for call in self._calls.get(key) or ():
+        for call in self._calls.of(key):
             result = call.run(leaves)
             if result is not MISS:
                 if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
@@ -308,42 +234,32 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         impure = self._impure.get(pattern_of(key))
         if impure is not None and not impure.is_due():
             result = self._follow(args, kwargs, impure.families)
+            if result is MISS and not impure.may_record():
+                self._statistics.body_runs += 1
+                result = self.__wrapped__(*args, **kwargs)
             impure.calls += result is not MISS
             return result
         return MISS
 
-    def _resized(self, key: tuple[Any, ...], leaves: list[Any]) -> Any:
-        """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
-        for known in self._followed.get(form_of(key)) or ():
-            call = known.resized(leaves)
-            result = MISS if call is None else call.run(leaves)
-            if result is not MISS:
-                calls = [call, *(self._calls.get(key) or ())]
-                self._calls.keep(key, calls[:_STATES], leaves, most_like(known.variant))
-                return result
-        return MISS
-
     def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         """Keep what was recorded, for calls like it."""
-        call, most, pattern = recorded.call, most_like(recorded.variant), pattern_of(key)
-        if call is not None:
-            self._calls.keep(key, [call, *(self._calls.get(key) or ())][:_STATES], leaves, most)
-            if call.variant.sized is not None:
-                form = form_of(key)
-                self._followed.keep(form, [call, *(self._followed.get(form) or ())][:_STATES], leaves, most)
+        if recorded.call is not None:
+            self._calls.keep(key, recorded.call, leaves)
             return
+        self._calls.drop(key)
+        pattern = pattern_of(key)
         impure = self._impure.get(pattern) or Impure(leaves)
         impure.families.keep(shapes, recorded.variant)
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
-        self._impure.keep(pattern, impure, leaves, most)
+        self._impure.keep(pattern, impure, leaves, _IMPURE)
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call serves arguments with `key`; None if there is none yet."""
-        alike = self._calls.get(key)
+        alike = self._calls.of(key)
         if alike:
             return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
-        known = list(self._calls)
+        known = self._calls.keys()
         return reasons.of_keys(self.__name__, known, key, names_of(args, kwargs)) if known else None
 
     # recording
@@ -355,8 +271,21 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         instance = self._is_method_of()
         return Recording(leaves, policy, names=names, observer=observer, instance=instance)
 
-    def _observer(self, leaves: list[Any]) -> Observer:
-        return Observer(leaves, self.run_body is False, self._instance is not None)
+    def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
+        return Observer(leaves, self.run_body is False, self._instance is not None, follows)
+
+    def _observer_after(self, key: tuple[Any, ...], leaves: list[Any], reason: str | None) -> Observer:
+        """What watches a call that nothing serves, for the `reason`."""
+        follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
+        observer = self._observer(leaves, follows)
+        impure = self._impure.get(pattern_of(key)) or Impure(leaves)
+        if impure.unsettled is None and reason is not None and self.run_body is None:
+            if self._calls.is_ever_new(key, self._statistics.calls):
+                impure.unsettled = f"finds what is new at each call: {reason}"
+                self._impure.keep(pattern_of(key), impure, leaves, _IMPURE)
+        if impure.unsettled is not None:
+            observer.impure(impure.unsettled, place=beginning_of(self.__wrapped__))
+        return observer
 
     def _policy(self, freezes: bool) -> Policy:
         """How a call is only noted."""
@@ -368,17 +297,19 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         policy = Policy(
             runs=not self.symbolic,
             gives=True,
+            skips=observer is not None,
             freezes=self.capture_as_const,
             symbolic_shape=self.symbolic_shape,
             follows=not self.symbolic_shape and not self.capture_as_const,
         )
+        observer = observer or Observer(leaves, False, self._instance is not None)
         session = self._session(args, kwargs, leaves, policy, observer)
-        session.record.arrangement, session.record.numbers = arrangement, numbers_in(leaves)
+        session.record.arrangement = arrangement
         self._statistics.body_runs += 1
         return session.watch_over(self._recorded, session, args, kwargs)
 
     def _recorded(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
-        """Run the body; if somebody watches it, find out whether it has to run at later calls."""
+        """Run the body, and find out whether it has to run at later calls."""
         leaves = session.leaves
         box = [run_body(session, self._body_with(args), kwargs)]
         box.append(with_numbers(box.pop(), decide=session.is_pure))
@@ -394,7 +325,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
             return Recorded(box.pop(), variant, CompiledCall(variant, leaves))
         impurities = session.observer.impurities if session.observer is not None else ()
         self._impurity = next(iter(impurities), None)
-        return Recorded(box.pop(), variant, None, impurities)
+        return Recorded(with_numbers(box.pop(), decide=False), variant, None, impurities)
 
     def _closed(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compiler)
@@ -421,7 +352,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         """Every recorded variant, oldest first."""
         families = [*self._families.values(), *(impure.families for impure in self._impure.values())]
         matched = [variant for family in families for variant in family]
-        return matched + [c.variant for calls in self._calls.values() for c in reversed(calls)]
+        return matched + [call.variant for call in self._calls]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""
@@ -435,15 +366,3 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         return self._tell_compiled(
             self._statistics.compiled(lambda: compile_program(graph, options, updates))
         )
-
-
-def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
-    """Is something else outside, or another number among the arguments, than the body of `record` found?"""
-    leaves, arrangement = flatten((args, kwargs))
-    return (
-        not record.is_observed  # since tapes of the caller looked on
-        or record.is_unknown
-        or arrangement != record.arrangement
-        or numbers_in(leaves) != record.numbers
-        or record.guards.why(leaves) is not None
-    )

@@ -102,7 +102,8 @@ class Variants:
 
 def _begins_like(record: Record, entries: list[Entry], specs: Mapping[int, Spec]) -> bool:
     """Has `record` inputs of `specs`, and does it begin with `entries`, of the same ops and wiring?"""
-    if any(record.externals[number].node.spec != spec for number, spec in specs.items()):
+    externals = record.externals
+    if any(n >= len(externals) or externals[n].node.spec != spec for n, spec in specs.items()):
         return False
     return all(mine is other or _same(mine, other) for mine, other in zip(record.entries, entries))
 
@@ -114,8 +115,8 @@ def _same(mine: Entry, other: Entry) -> bool:
         and mine.params == other.params
         and len(mine.args) == len(other.args)
         and all(
-            a is b or a.matches(b.array)
+            a is b or (isinstance(a, Literal) and isinstance(b, Literal) and a.matches(b.array))
             for a, b in zip(mine.args, other.args)
-            if isinstance(a, Literal) and isinstance(b, Literal)
+            if isinstance(a, Literal) or isinstance(b, Literal)
         )
     )

@@ -165,7 +165,7 @@ class xla_trace(trace):
     def _record_call(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """Record a call, compile it if no other did the same, say why, and run it."""
         reason = self._reason_of(key, leaves, args, kwargs)
-        call = self._noted_call(args, kwargs, leaves)
+        call = self._noted_call(args, kwargs, leaves, self._calls.follows(key, leaves))
         if call.variant.record.changes is None:
             self._keep(key, leaves, shapes_of(args, kwargs), Recorded(None, call.variant, call))
         result = call.run(leaves)
@@ -188,20 +188,24 @@ class xla_trace(trace):
     def _belongings(self, leaves: Sequence[Any]) -> Belongings:
         return Belongings(leaves, self._is_method_of())
 
-    def _noted_call(self, args: Any, kwargs: Any, leaves: list[Any]) -> CompiledCall:
-        call = CompiledCall(self._noted(args, kwargs, leaves), leaves)
+    def _noted_call(
+        self, args: Any, kwargs: Any, leaves: list[Any], follows: frozenset[Source] = frozenset()
+    ) -> CompiledCall:
+        call = CompiledCall(self._noted(args, kwargs, leaves, follows), leaves)
         self._statistics.body_runs += 1
         self._statistics.recorded()
         self._given = _without_values(args, kwargs)
         return call
 
-    def _noted(self, args: Any, kwargs: Any, leaves: list[Any]) -> Variant:
+    def _noted(
+        self, args: Any, kwargs: Any, leaves: list[Any], follows: frozenset[Source] = frozenset()
+    ) -> Variant:
         """One call, of which nothing is run."""
         session = Recording(
             leaves,
             Policy(freezes=self.capture_as_const, refused=_refused),
             names=names_of(args, kwargs),
-            observer=self._observer(leaves),
+            observer=self._observer(leaves, follows),
             instance=self._is_method_of(),
             belongings=self._belongings(leaves),
         )

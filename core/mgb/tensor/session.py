@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .. import config
 from ..ir import Op, Spec
+from ..scalars import Scalar
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -74,6 +75,10 @@ class Session:
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
         """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
+
+    def follows(self, tensor: Tensor, number: Scalar) -> bool:
+        """Told that the constant `tensor` was made of `number`; is it to be made anew at every call?"""
+        return False
 
     def entered(self, module: Any) -> None:
         """Told of an object whose attributes decide what the body does: a Module that is called in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -194,7 +195,7 @@ class Launcher:
         work = _Work(
             signature=np.array(signature, np.int64),
             parts=np.array([part for phase in phases for part in phase], np.int64),
-            phases=np.cumsum([len(phase) for phase in phases]),
+            phases=np.array(list(itertools.accumulate(map(len, phases))), np.int64),
             plans=plans,
         )
         program = work.program(threads if parallel else 0)

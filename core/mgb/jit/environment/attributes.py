@@ -60,6 +60,8 @@ def cell(watch: Watch, code: Any, asked: str) -> None:
             watch.guard(Result(is_empty, Object(Held(held))), "same", True)
         else:
             watch.found(Cell(Held(held), asked), held.cell_contents)
+    if len(watch.closures(code)) != 1:
+        watch.expect_no_number()  # perhaps that of another
 
 
 def is_empty(held: Any) -> bool:

@@ -349,6 +349,7 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
     if isinstance(owner, GeneratorType):
         advanced(watch, owner)
     else:
+        watch.written.append(owner)
         watch.impure(f"calls {type(owner).__name__}.{name} of an object from outside")
     return None
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ...scalars import known as fixed
 from ...sizes import Size
-from ...tensor import ACTIVE, Tensor
+from ...tensor import Tensor
+from .. import numbers
 from ..guard import PLAIN, is_plain
 from ..measured import given
 from ..source import Held, Item, Object
-from . import attributes, calls, known, reads
+from . import attributes, calls, followed, known, operands, reads
 from .builtin_calls import text
 from .watch import WATCHING, Watch
 
@@ -26,7 +28,7 @@ from .watch import WATCHING, Watch
 HOOKS: dict[str, Callable[..., Any]] = {"slice": slice}
 
 #: Types of values of which there is nothing to know.
-_QUIET = frozenset({*PLAIN, Tensor, Size})
+_QUIET = frozenset({*PLAIN, Tensor, *known.FOLLOWED})
 
 
 def _see(do: Callable[..., Any], *args: Any) -> Any:
@@ -60,13 +62,34 @@ def _told(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 @_hook
 def name(asked: str) -> None:
     """A global is read next."""
-    _see(attributes.name, asked, sys._getframe(1))
+    _see(_reading, attributes.name, asked, asked, sys._getframe(1))
 
 
 @_hook
 def cell(code: CodeType, asked: str) -> None:
     """A variable of a function around the one of `code` is read next."""
-    _see(attributes.cell, code, asked)
+    _see(_reading, attributes.cell, asked, code, asked)
+
+
+def _reading(watch: Watch, read: Callable[..., Any], asked: Any, *args: Any) -> None:
+    """What is read next may be a number that is followed: see `number`."""
+    watch.expect_no_number()
+    read(watch, *args)
+    watch.expect_number(asked)
+
+
+@_hook
+def number(value: Any) -> Any:
+    """What was just read; what stands for it, if it is a number that is followed."""
+    watch = WATCHING.watch
+    return value if watch is None or watch.busy else watch.number(value)
+
+
+@_hook
+def stored(value: Any) -> Any:
+    """It is stored next, where it may stay: no number in it is followed any more."""
+    watch = WATCHING.watch
+    return value if watch is None or watch.busy or not watch.numbers else numbers.all_fixed(value)
 
 
 @_hook
@@ -107,21 +130,19 @@ def _make(watch: Watch, value: Any) -> None:
 
 
 made = HOOKS["made"]
-#: An attribute of this is read next.
-_told("attribute")(attributes.attribute)
+
+
+@_told("attribute")
+def _attribute(watch: Watch, thing: Any, asked: str) -> None:
+    """An attribute of this is read next."""
+    _reading(watch, attributes.attribute, asked, thing, asked)
 
 
 @_hook
 def measured(thing: Any, asked: str) -> Any:
     """The shape of this is read next; lengths of an array that the call was given are followed."""
-    seen = _measured(thing)
+    seen = operands.measured(thing)
     return HOOKS["attribute"](thing, asked) if seen is thing else seen
-
-
-def _measured(value: Any) -> Any:
-    """`value` as mgb's own code is given it."""
-    session = ACTIVE.get()
-    return value if session is None else session.measured(value)
 
 
 @_told("store_attribute")
@@ -145,11 +166,12 @@ def _store_attribute(watch: Watch, thing: Any, asked: str) -> None:
 @_hook
 def item(thing: Any, key: Any) -> Any:
     """``thing[key]``"""
-    _see(reads.item, thing, key)
+    key = stored(key)
+    _see(_reading, reads.item, key, thing, key)
     value = thing[key]
     if type(value) not in _QUIET:
         _see(_got, thing, key, value)
-    return value
+    return number(value)
 
 
 def _got(watch: Watch, thing: Any, key: Any, value: Any) -> None:
@@ -191,6 +213,7 @@ def augmented(operation: str, thing: Any, value: Any) -> Any:
     """``thing += value`` and such; gives what it is bound to."""
     if type(thing) not in _QUIET:
         _see(_augmented, thing, operation)
+        value = stored(value) if isinstance(thing, _CHANGED) else value
     return made(getattr(operator, operation)(thing, value))
 
 
@@ -211,7 +234,7 @@ def augmented_variable(asked: str, operation: str, thing: Any, value: Any) -> An
     result = augmented(operation, thing, value)
     if result is not thing:
         wrote(asked)
-    return result
+    return stored(result)
 
 
 @_told("augmented_attribute")
@@ -255,6 +278,7 @@ def _truth(watch: Watch, value: Any) -> None:
 @_hook
 def identical(left: Any, right: Any) -> bool:
     """``left is right``"""
+    left, right = fixed(left), fixed(right)
     _see(_identical, left, right)
     return left is right
 
@@ -339,15 +363,22 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return functools.partial(function, *args, **kwargs)
     frame = id(sys._getframe(1))
     watch.pending.pop(frame, None)
-    if _is_plain_class(function):
+    if watch.numbers:
+        computed = numbers.computed_by(function, args, kwargs)
+        if computed is not None:
+            return computed
+        if not followed.takes(watch, function):
+            args, kwargs = numbers.all_fixed(args), numbers.all_fixed(kwargs)
+    if followed.is_plain_class(function):
         made = watch.see(_construct, function, args, kwargs, frame)
         if made is not None:
             return made
+    watch.expect_no_number()
     then = watch.see(calls.called, function, list(args), kwargs)
+    watch.expect_number(followed.asked_by(function, args))
     if then is not None:
         watch.pending[frame] = then
-    if (getattr(function, "__module__", None) or "").partition(".")[0] == "mgb":
-        args, kwargs = tuple(map(_measured, args)), {k: _measured(v) for k, v in kwargs.items()}
+    args, kwargs = operands.given_to(function, args, kwargs)
     return functools.partial(function, *args, **kwargs)
 
 
@@ -359,19 +390,9 @@ def called(value: Any) -> Any:
     then = watch.pending.pop(id(sys._getframe(1)), None) if watch is not None else None
     if type(then) is _New:
         return then.finish(value)
-    if then is not None and type(value) not in (Tensor, Size):
+    if then is not None and type(value) is not Tensor and type(value) not in known.FOLLOWED:
         _see(lambda watch: then(value))
-    return int if value is Size else value  # as everything that is asked of a length says
-
-
-def _is_plain_class(function: Any) -> bool:
-    """A user's class whose instances are made and then given to `__init__`, as `type` does it."""
-    return (
-        isinstance(function, type)
-        and type(function).__call__ is type.__call__
-        and known.is_heap(function)
-        and known.is_users(known.lookup(function, "__init__")[0])
-    )
+    return int if value is Size else number(value)  # as everything that is asked of a length says
 
 
 class _New:

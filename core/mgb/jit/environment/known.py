@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...module import Module
+from ...scalars import SCALARS
 from ...sizes import Size
 
 
@@ -113,14 +114,25 @@ def is_pure_library(kind: type) -> bool:
     return top_of(kind) in _LIBRARY
 
 
+#: Parts of mgb whose functions take numbers as operands of ops, and other such functions.
+_ELEMENTWISE = _words("mgb.functional.elemwise mgb.ops.operators mgb.ops.elementwise mgb.ops.primitives")
+_ELEMENTWISE_NAMES = _words("where dropout")
+
+
+def is_elementwise(function: Any) -> bool:
+    """Is it a function of mgb that only computes with its operands?"""
+    is_one = function.__module__.startswith("mgb.functional") and function.__name__ in _ELEMENTWISE_NAMES
+    return is_one or function.__module__ in _ELEMENTWISE
+
+
 def is_module(value: Any) -> bool:
     """Is it a Module? `isinstance` asks an abstract class, in Python."""
     return Module in type(value).__mro__
 
 
 def is_heap(kind: type) -> bool:
-    """Was the class made by Python code, and may be changed? A `Size` is a number like any other."""
-    return kind is not Size and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
+    """Was the class made by Python code, and may be changed? What is followed is a number like any other."""
+    return kind not in FOLLOWED and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
 
 
 def lookup(kind: type, name: str) -> tuple[Any, type | None]:
@@ -134,6 +146,9 @@ def lookup(kind: type, name: str) -> tuple[Any, type | None]:
 
 MISSING: Any = object()
 
+#: What stands for a number.
+FOLLOWED = frozenset({Size, *SCALARS})
+
 #: What holds others, and is read by elements.
 CONTAINERS: tuple[type, ...] = (
     list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType,
@@ -143,7 +158,8 @@ CONTAINERS: tuple[type, ...] = (
 #: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
-    Size, tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super, *VIEWS,
+    *FOLLOWED, tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super,
+    *VIEWS,
 )  # fmt: skip
 
 #: Functions and methods in C.

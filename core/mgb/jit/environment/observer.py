@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ... import device, random
+from ...scalars import FOLLOWED, plain
+from ...sizes import settled
 from ..arguments import names_of
 from ..guard import Guards, is_plain
-from ..source import Argument, Attribute, Held, Object
-from ..tree import flatten, parts_of
+from ..source import Argument, Attribute, Held, Object, Source
+from ..tree import flatten, parts_of, put
 from . import calls, reads
 from .armed import Armed
 from .arming import Net
@@ -33,6 +36,8 @@ class Observer(Watch):
         Raise an error at the first impurity, before it is done.
     of_instance : bool
         The function is a method, whose instance is given first and is no argument.
+    follows : frozenset of Source, optional
+        Where numbers and Tensors are followed. Then numbers among the arguments are asked for by guards, too.
 
     Attributes
     ----------
@@ -42,11 +47,18 @@ class Observer(Watch):
         Why the body cannot be skipped whatever holds; empty: it can.
     """
 
-    def __init__(self, leaves: Sequence[Any] = (), refuses: bool = False, of_instance: bool = False) -> None:
-        super().__init__(leaves, refuses, Armed(HOOKS, self.impure))
+    def __init__(
+        self,
+        leaves: Sequence[Any] = (),
+        refuses: bool = False,
+        of_instance: bool = False,
+        follows: frozenset[Source] = frozenset(),
+    ) -> None:
+        super().__init__(leaves, refuses, Armed(HOOKS, self.impure), follows)
         self._of_instance = of_instance
         self._outer: Watch | None = None
         self._net = Net(self._started)
+        self._borrowers: list[Any] = []  # containers that hold what stands for numbers
 
     def _started(self, *call: Any) -> bool:
         return WATCHING.watch is self and not self.busy and self._armed.started(*call)
@@ -83,9 +95,12 @@ class Observer(Watch):
         if trouble:
             self.impure(f"its calls cannot be watched: {trouble}")
         WATCHING.watch = self
+        args, kwargs = self._with_numbers(args, kwargs)
         result = function(*args, **kwargs)
         WATCHING.watch = self._outer
         self._end(result)
+        for thing in self.written:
+            settled(thing, operator.attrgetter("value"))
         return result
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -101,6 +116,48 @@ class Observer(Watch):
             if inside is not None and id(part) not in self._given:
                 self._given.add(id(part))
                 waiting += inside
+
+    def _with_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The arguments with what stands for those numbers among them that are followed; others stay."""
+        if not self.follows:
+            return args, kwargs
+        instance, args = args[: self._of_instance], args[self._of_instance :]
+        words = names_of(args, kwargs)
+        leaves = iter([(Argument(n, words[n]), leaf) for n, leaf in enumerate(self.leaves)])
+        args = tuple([self._lent(value, leaves) for value in args])
+        return (*instance, *args), {name: self._lent(value, leaves) for name, value in kwargs.items()}
+
+    def _lent(self, value: Any, leaves: Iterator[tuple[Argument, Any]]) -> Any:
+        """`value` with what stands for numbers; what holds them holds these as long as the call lasts."""
+        inside = parts_of(value)
+        if inside is None:
+            return self._number_among(*next(leaves))
+        parts = [self._lent(part, leaves) for part in inside]
+        if all(map(operator.is_, parts, inside)):
+            return value
+        if isinstance(value, tuple):
+            self._given.add(id(made := type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)))
+            self._borrowers.append(made)
+            return made
+        self._borrowers.append(value)
+        put(value, parts)
+        return value
+
+    def _number_among(self, source: Argument, leaf: Any) -> Any:
+        """An argument, or what stands for it, if it is a number that is followed; others have to stay."""
+        if type(leaf) not in FOLLOWED:
+            return leaf
+        if source in self.follows:
+            return self.numbers.at(source, leaf)
+        self.guard(source, "same", leaf)
+        return leaf
+
+    def _give_back(self) -> None:
+        while self._borrowers:
+            borrower = self._borrowers[-1]
+            if not isinstance(borrower, tuple):
+                put(borrower, [plain(part) for part in parts_of(borrower) or ()])
+            self._borrowers.pop()
 
     def _end(self, result: Any) -> None:
         """Arrays that no op has taken were read by others; what ops depend on without naming it is read."""
@@ -126,6 +183,8 @@ class Observer(Watch):
         return None
 
     def _release(self) -> None:
+        self.numbers.open = False
+        self._give_back()
         self._net.gather()
         WATCHING.watch = self._outer
         self._armed.release()

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...holding import _ATTRIBUTE
-from ...sizes import Size
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
 from .attributes import class_fact, every_method, namespace, special
-from .known import CONTAINERS, MISSING, VIEWS, is_heap, is_module, is_users, lookup
+from .known import CONTAINERS, FOLLOWED, MISSING, VIEWS, is_heap, is_module, is_users, lookup
 from .watch import Watch
 
 #: Deeper than this nothing is read for a function in C.
@@ -87,7 +86,7 @@ def key_of(key: Any) -> Any:
     """A key for an `Item`; MISSING where its equality is Python code."""
     if is_plain(key):
         return key
-    if type(key) is Size:
+    if type(key) in FOLLOWED:
         return key.fixed()
     kind: Any = type(key)
     if kind.__hash__ is object.__hash__ or isinstance(key, (Enum, type, FunctionType, Tensor)):

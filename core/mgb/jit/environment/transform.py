@@ -101,7 +101,7 @@ class Transformer(ast.NodeTransformer):
         if kind == "local" or name == "__debug__":
             return node
         hook = "cell" if kind == "free" else "name"
-        return _at(ast.BoolOp(ast.Or(), [self._hook(node, hook, name), node]), node)
+        return self._hook(node, "number", ast.BoolOp(ast.Or(), [self._hook(node, hook, name), node]))
 
     # statements
 
@@ -175,13 +175,25 @@ class Transformer(ast.NodeTransformer):
         depth = max(map(_depth, node.targets))
         if depth:
             node.value = self._hook(node.value, "unpacked", node.value, depth)
+        node.value = self._stored(node.value, node.targets)
         node.targets = [self.visit(t) for t in node.targets]
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        node.value = node.value and self._stored(self.visit(node.value), [node.target])
         node.target = self.visit(node.target)
-        node.value = node.value and self.visit(node.value)
         return node
+
+    def _stored(self, value: Any, targets: list[Any]) -> Any:
+        """`value`, for `targets` that are perhaps no local variables."""
+        return value if all(map(self._is_local, targets)) else self._hook(value, "stored", value)
+
+    def _is_local(self, target: Any) -> bool:
+        if isinstance(target, ast.Tuple | ast.List):
+            return all(map(self._is_local, target.elts))
+        if isinstance(target, ast.Starred):
+            return self._is_local(target.value)
+        return isinstance(target, ast.Name) and self._kind(target.id) == "local"
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         target: Any = node.target
@@ -200,7 +212,7 @@ class Transformer(ast.NodeTransformer):
         else:
             target.value = self._hook(target, "augmented_item", target.value)
             target.slice = self.visit(target.slice)
-        node.value = value
+        node.value = self._hook(node.value, "stored", value)
         return node
 
     def visit_For(self, node: Any) -> Any:
@@ -293,11 +305,13 @@ class Transformer(ast.NodeTransformer):
         hook = "attribute" if isinstance(node.ctx, ast.Load) else "store_attribute"
         hook = "measured" if hook == "attribute" and node.attr == "shape" else hook
         node.value = self._hook(node.value, hook, self.visit(node.value), self._mangled(node.attr))
-        return node
+        return self._hook(node, "number", node) if hook == "attribute" else node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         value, key = self.visit(node.value), self.visit(node.slice)
         if not isinstance(node.ctx, ast.Load):
+            has_slice = any(isinstance(part, ast.Slice) for part in (key, *getattr(key, "elts", ())))
+            key = key if has_slice or isinstance(key, ast.Constant) else self._hook(key, "stored", key)
             node.value, node.slice = self._hook(node.value, "store_item", value), key
             return node
         return self._hook(node, "item", value, self._key(key))
@@ -378,7 +392,7 @@ class Transformer(ast.NodeTransformer):
         values = []
         for key, value in zip(node.keys, node.values, strict=True):
             values.append(self.visit(value) if key else self._hook(value, "operand", self.visit(value)))
-        node.keys, node.values = [k and self.visit(k) for k in node.keys], values
+        node.keys, node.values = [k and self._hook(k, "stored", self.visit(k)) for k in node.keys], values
         return self._hook(node, "made", node)
 
     def visit_List(self, node: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import FrameType, FunctionType
@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImpureBodyError
+from ...module import Module
+from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain
-from ..source import Held, Object, Result, Source
+from ..numbers import Numbers
+from ..source import Attribute, Held, Item, Object, Result, Source
 from .armed import Armed
 from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted
 
@@ -57,11 +60,26 @@ class Watch:
         Raise an error at the first impurity, before it is done.
     armed : Armed
         Has functions run with hooks.
+    follows : frozenset of Source, optional
+        Where numbers and Tensors are followed, because they are others from call to call.
+
+    Attributes
+    ----------
+    numbers : Numbers
+        Those that are followed.
+    tensors : dict
+        Likewise, by their ids: where each stands, and itself.
     """
 
-    def __init__(self, leaves: Sequence[Any], refuses: bool, armed: Armed) -> None:
+    def __init__(
+        self, leaves: Sequence[Any], refuses: bool, armed: Armed, follows: frozenset[Source] = frozenset()
+    ) -> None:
         self.guards = Guards()
+        self.numbers, self.follows = Numbers(self.guards), follows
+        self.tensors: dict[int, tuple[Source, Tensor]] = {}
+        self._latest_number: tuple[Guard, bool] | None = None  # read last, and was it known before?
         self.impurities: list[Impurity] = []
+        self.written: list[Any] = []  # what has been changed outside
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
@@ -132,7 +150,10 @@ class Watch:
         """`value` was read at `source`; without one, in something that was made here."""
         if is_plain(value):
             if source is not None:
-                self.guard(source, "same", value)
+                guard = Guard(source, "same", value)
+                if source in self.follows and type(value) in FOLLOWED:
+                    self._latest_number = guard, guard in self.guards
+                self.guards.add(guard)
             return
         known = self.known(value)
         if source is None:
@@ -140,6 +161,8 @@ class Watch:
                 self.make(value)
             return
         if id(value) in self._given:
+            return
+        if isinstance(value, Tensor) and self._is_followed(source, value, known):
             return
         if known is None:
             self._keep(value, source)
@@ -152,6 +175,65 @@ class Watch:
         """`value` was read where `step`, an `Attribute` or an `Item`, leads from `thing`."""
         source = self.source_of(thing)
         self.found(step(source, key) if source is not None else None, value)
+
+    # what is another one from call to call
+
+    def expect_number(self, asked: Any) -> None:
+        """What is read next is the variable, attribute or element `asked`, and nothing else: see `number`."""
+        if self._latest_number is not None:
+            source = self._latest_number[0].source
+            name = source.key if isinstance(source, Item) else getattr(source, "name", None)
+            if type(name) is not type(asked) or name != asked:
+                self._latest_number = None
+
+    def expect_no_number(self) -> None:
+        """What is read next was not looked at yet."""
+        self._latest_number = None
+
+    def number(self, value: Any) -> Any:
+        """What was just read; what stands for it, if it is a number that is followed."""
+        latest, self._latest_number = self._latest_number, None
+        if latest is None or latest[0].value is not value:
+            return value
+        guard, was_known = latest
+        if not was_known:
+            self.guards.discard(guard)
+        return self.numbers.at(guard.source, value)
+
+    def followed_attributes(self, module: Any) -> set[str]:
+        """The names of numbers of a Module that are followed, and that no code of mgb reads."""
+        kinds = type(module).__mro__
+        if any(is_library(kind.__module__) for kind in kinds[: kinds.index(Module)]):
+            return set()
+        found = (source for source in self.numbers.sources() if isinstance(source, Attribute))
+        return {source.name for source in found if source.of.read(self.leaves) is module}
+
+    def _is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
+        """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
+        if known is None and source in self.follows:
+            self._keep(tensor, source)
+            self.tensors[id(tensor)] = source, tensor
+            self.guard(source, "type", Held(type(tensor)))
+        elif id(tensor) in self.tensors and known is not None and source != known:
+            self._fix_tensor(tensor)
+        followed = self.tensors.get(id(tensor))
+        return followed is not None and followed[0] == source
+
+    def _fix_tensor(self, tensor: Tensor) -> None:
+        """A Tensor that was followed has to be this one."""
+        source, _ = self.tensors.pop(id(tensor))
+        self.guard(source, "is", Held(tensor))
+
+    def path_to(self, tensor: Tensor | None) -> Source | None:
+        """Where a Tensor stands that is followed; another one may stand there at a later call."""
+        followed = self.tensors.get(id(tensor))
+        return followed[0] if followed is not None else None
+
+    def fix_tensors(self, but: Collection[int]) -> None:
+        """Follow no Tensor any more whose id is not among those `but`."""
+        for key, (_, tensor) in list(self.tensors.items()):
+            if key not in but:
+                self._fix_tensor(tensor)
 
     def once(self, thing: Any) -> bool:
         """Is it asked for the first time?"""
@@ -175,7 +257,7 @@ class Watch:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found = (), {}
+        self.leaves, self._found, self.tensors, self.written = (), {}, {}, []
 
     # verdicts
 
@@ -222,6 +304,7 @@ class Watch:
     def wrote(self, thing: Any, what: str) -> None:
         """Something of `thing` was changed."""
         if not isinstance(thing, Tensor) and not self.is_made(thing):
+            self.written.append(thing)
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
     # watching

@@ -19,20 +19,18 @@ from ..environment import Observer
 from ..explain import explain, explain_program
 from ..guard import MISS
 from ..inspection import Inspectable
-from ..kept import Kept, compiler_of
+from ..kept import compiler_of
 from ..policy import Policy
 from ..profiling.profilable import Profilable
 from ..recording import Recording
+from ..source import Source
+from ..specializations import Specializations
 from ..statistics import Statistics
 from ..trace import trace
 from ..tree import flatten
 from ..variant import Variant
-from ..variants import most_like
 from .call import PartialCall
 from .record import Noted, noted, refused
-
-#: Calls kept for the same arguments: they differ in what they find outside, and in what wants gradients.
-_STATES = 8
 
 #: Options of `trace` that mean nothing when a call is only ever noted, and its gradient is wanted.
 _REFUSED = frozenset({"symbolic", "record_only", "imperative"})
@@ -123,7 +121,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
         self.options, self._history = like.options, like._history
         self.capture_as_const, self.symbolic_shape = like.capture_as_const, like.symbolic_shape
         self._statistics = Statistics()
-        self._calls: Kept[list[PartialCall]] = Kept()  # the newest first
+        self._calls = Specializations()
         self._compiler = compiler_of(self, self.options)
         self._lock = forking.lock()
 
@@ -145,10 +143,9 @@ class partial_trace(Bindable, Inspectable, Profilable):
             result = self._served(key, leaves)  # another thread may have been faster
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
-                call = self._compiled(leaves, args, kwargs)
+                call = self._compiled(leaves, args, kwargs, self._calls.follows(key, leaves))
                 if call.variant.record.changes is None:
-                    calls = [call, *(self._calls.get(key) or ())][:_STATES]
-                    self._calls.keep(key, calls, leaves, most_like(call.variant))
+                    self._calls.keep(key, call, leaves)
                 self._statistics.body_runs += 1
                 self._statistics.recorded()
                 if reason is not None:
@@ -160,21 +157,33 @@ class partial_trace(Bindable, Inspectable, Profilable):
     def _served(self, key: tuple[Any, ...], leaves: Sequence[Any]) -> Any:
         """The result by what was noted for `key`, or `MISS`."""
         tapes = recording()
-        for call in self._calls.get(key) or ():
+        for call in self._calls.of(key):
             result = call.run(leaves, tapes)
             if result is not MISS:
                 return result
         return MISS
 
-    def _compiled(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PartialCall:
-        return PartialCall(self._note(leaves, args, kwargs), leaves, self._compiler, self._watched)
+    def _compiled(
+        self,
+        leaves: list[Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        follows: frozenset[Source] = frozenset(),
+    ) -> PartialCall:
+        return PartialCall(self._note(leaves, args, kwargs, follows), leaves, self._compiler, self._watched)
 
-    def _note(self, leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Noted:
+    def _note(
+        self,
+        leaves: list[Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        follows: frozenset[Source] = frozenset(),
+    ) -> Noted:
         session = Recording(
             leaves,
             Policy(symbolic_shape=self.symbolic_shape, refused=refused),
             names=names_of(args, kwargs),
-            observer=Observer(leaves, True, self._instance is not None),
+            observer=Observer(leaves, True, self._instance is not None, follows),
             instance=self._is_method_of(),
         )
         modules = [value for value in leaves if hasattr(value, "forward")]
@@ -186,9 +195,9 @@ class partial_trace(Bindable, Inspectable, Profilable):
         """Why no noted call serves arguments with `key`; None if there is none yet."""
         if not self._calls:
             return None
-        known = self._calls.get(key)
-        if known is None:
-            return reasons.of_keys(self.__name__, list(self._calls), key, names_of(args, kwargs))
+        known = self._calls.of(key)
+        if not known:
+            return reasons.of_keys(self.__name__, self._calls.keys(), key, names_of(args, kwargs))
         tapes = recording()
         alike = [call for call in known if call.wants_as_noted(leaves, tapes)]
         if not alike:
@@ -205,7 +214,7 @@ class partial_trace(Bindable, Inspectable, Profilable):
 
     def variants(self) -> list[Variant]:
         """The forward pass of every noted call, oldest first."""
-        return [call.variant for calls in self._calls.values() for call in reversed(calls)]
+        return [call.variant for call in self._calls]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Note one call; the body runs, no Tensor outside is changed. The forward pass of it."""
@@ -227,5 +236,4 @@ class partial_trace(Bindable, Inspectable, Profilable):
     @property
     def backward_programs(self) -> list[Program]:
         """What was compiled for backward passes, oldest first."""
-        calls = [call for calls in self._calls.values() for call in reversed(calls)]
-        return [p for call in calls if call.way_back is not None for p in call.way_back.programs]
+        return [p for call in self._calls if call.way_back is not None for p in call.way_back.programs]

@@ -1,0 +1,178 @@
+"""Python numbers that a recording follows: each is a place where it is found, or computed of such."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..apply import follow
+from ..scalars import SCALARS, Scalar, Whole, computed, known
+from ..tensor import Tensor
+from .guard import Guard, Guards
+from .source import Held, Scope, Source, short
+from .tree import exactly
+
+#: Functions that are written between their operands.
+_SIGNS = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
+    operator.mod: "%", operator.pow: "**", operator.lt: "<", operator.le: "<=", operator.gt: ">",
+    operator.ge: ">=", operator.eq: "==", operator.ne: "!=", operator.lshift: "<<", operator.rshift: ">>",
+    operator.and_: "&", operator.or_: "|", operator.xor: "^",
+}  # fmt: skip
+
+#: Of these the type of the result may be another one for other numbers.
+_OF_ANY_TYPE = frozenset({operator.pow, pow})
+
+
+#: Functions in C that compute a number of numbers alone, and would take their values without asking.
+_OF_NUMBERS = frozenset({int, float, bool, *(f for f in vars(math).values() if callable(f))})
+
+
+class _Constant(Source):
+    """A number of the program."""
+
+    __slots__ = ("_key", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self._key = value, exactly(value)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Constant) and self._key == other._key
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.value
+
+    def code(self, scope: Scope) -> str:
+        return scope.name(self.value)
+
+    def __str__(self) -> str:
+        return short(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed(Source):
+    """What a function without effects gives for numbers, found or computed."""
+
+    function: Callable[..., Any]
+    of: tuple[Source, ...]
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.function(*[part.read(leaves) for part in self.of])
+
+    def code(self, scope: Scope) -> str:
+        parts = [part.code(scope) if type(part) is _Constant else scope.local(part) for part in self.of]
+        sign = _SIGNS.get(self.function)
+        return f" {sign} ".join(parts) if sign else f"{scope.name(self.function)}({', '.join(parts)})"
+
+    def __str__(self) -> str:
+        parts = [text.split("`")[1] if "`" in (text := str(part)) else text for part in self.of]
+        sign = _SIGNS.get(self.function)
+        name = self.function.__name__
+        return f"`{f' {sign} '.join(parts)}`" if sign else f"`{name}({', '.join(parts)})`"
+
+
+class Numbers:
+    """Those that one recording follows: see `scalars.Follower`.
+
+    Parameters
+    ----------
+    guards : Guards
+        Where it notes what has to stay.
+    """
+
+    def __init__(self, guards: Guards) -> None:
+        self.open = True
+        self._guards = guards
+        self._made: dict[Source, Scalar] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def at(self, source: Source, value: Any) -> Scalar:
+        """What stands for the number `value`, which is found at `source`."""
+        if source not in self._made:
+            self._guards.add(Guard(source, "type", Held(type(value))))
+        return self._of(source, value)
+
+    def sources(self) -> Iterator[Source]:
+        """Where the numbers are found that are not computed."""
+        return (source for source in self._made if not isinstance(source, Computed))
+
+    def computed(self, function: Callable[..., Any], given: tuple[Any, ...], value: Any) -> Any:
+        source = Computed(function, self._parts(given))
+        if function in _OF_ANY_TYPE:
+            self._guards.add(Guard(source, "type", Held(type(value))))
+        return self._of(source, value)
+
+    def decided(self, function: Callable[..., Any], given: tuple[Any, ...], outcome: bool) -> None:
+        self._guards.add(Guard(Computed(function, self._parts(given)), "same", outcome))
+
+    def fix(self, number: Scalar) -> None:
+        self._guards.add(Guard(number.path, "same", number.value))
+
+    def _of(self, source: Source, value: Any) -> Scalar:
+        if source not in self._made:
+            kind = Whole if isinstance(value, int | np.integer) else Scalar
+            self._made[source] = kind(self, source, value)
+        return self._made[source]
+
+    @staticmethod
+    def _parts(given: tuple[Any, ...]) -> tuple[Source, ...]:
+        return tuple([g.path if type(g) in SCALARS else _Constant(g) for g in given])
+
+
+def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
+    """What makes the call ``function(*args)``, if numbers are followed through it."""
+    if function is Tensor and args and type(args[0]) in SCALARS:
+        return functools.partial(tensor_of, *args, **kwargs)
+    if kwargs or not any(type(a) in SCALARS for a in args):
+        return None
+    if function is type and len(args) == 1:
+        return functools.partial(type, args[0].value)
+    is_of_numbers = isinstance(function, Hashable) and function in _OF_NUMBERS
+    if not is_of_numbers or not all(type(a) in (int, float, bool) or type(a) in SCALARS for a in args):
+        return None
+    return functools.partial(computed, function, args)
+
+
+def tensor_of(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
+    """The Tensor that is made of a number; another at each call, unless it rounds otherwise than operands."""
+    made = Tensor(number.value, *args, **kwargs)
+    is_exact = made.dtype in (dtypes.float32, dtypes.float64) or type(number) is Whole
+    follow(made, number) if is_exact else number.fixed()
+    return made
+
+
+def all_fixed(value: Any) -> Any:
+    """`value` with plain numbers for those that are followed, in containers, which stay the same, as well."""
+    return _all_fixed(value, set())
+
+
+def _all_fixed(value: Any, seen: set[int]) -> Any:
+    kind = type(value)
+    if kind in SCALARS:
+        return known(value)
+    if isinstance(value, slice):
+        return slice(*[known(part) for part in (value.start, value.stop, value.step)])
+    if id(value) in seen or not isinstance(value, tuple | list | dict):
+        return value
+    seen.add(id(value))
+    if isinstance(value, tuple):
+        parts = [_all_fixed(part, seen) for part in value]
+        if all(map(operator.is_, parts, value)):
+            return value
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+    for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        if (plain := _all_fixed(part, seen)) is not part:
+            value[key] = plain
+    return value

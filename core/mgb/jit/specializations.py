@@ -1,0 +1,159 @@
+"""What serves the calls of one function that skip their body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..scalars import FOLLOWED
+from ..tensor import Tensor
+from .arguments import form_of, numbers_in, places_of_numbers, without_numbers
+from .guard import MISS, Guard
+from .kept import Kept
+from .record import Record
+from .source import Argument, Attribute, Cell, Global, Item, Source
+from .variants import most_like
+
+#: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
+STATES = 8
+
+#: So many for arguments that differ in numbers alone.
+_NUMBERS = 16
+
+#: Calls between two that nothing serves, if each finds other things than all before.
+_BETWEEN = 8
+
+Key = tuple[Any, ...]
+#: Of leaves, in order.
+Places = tuple[int, ...]
+
+
+class Specializations:
+    """Compiled calls by the arguments that they were recorded for: see `arguments.key_of`.
+
+    A number among the arguments, or outside, has to be what it was, until it is another one. The call that
+    finds that is recorded for any such number. So one call serves it from then on, as far as Python only
+    computes with the number; where it decides something, there are several calls, as for any other thing.
+    """
+
+    def __init__(self) -> None:
+        self._calls: Kept[list[Any]] = Kept()  # the newest first
+        self._free: Kept[list[Places]] = Kept()  # by keys without numbers: which places may have any number
+        self._newest: Kept[Any] = Kept()  # likewise
+        self._resizable: Kept[list[Any]] = Kept()  # by forms
+        self._missed: dict[Key, tuple[int, int]] = {}  # by keys: how often in a row, and when that was
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The calls, the oldest first."""
+        for calls in self._calls.values():
+            yield from reversed(calls)
+
+    def keys(self) -> list[Key]:
+        """Those that calls are kept by."""
+        return list(self._calls)
+
+    def of(self, key: Key) -> list[Any]:
+        """The calls that may serve arguments with `key`."""
+        calls = self._calls.get(key) or []
+        if not len(self._free):
+            return calls
+        found = self._free.get(without_numbers(key)) or ()
+        return [*calls, *(call for free in found for call in self._calls.get(_freed(key, free)) or ())]
+
+    def newest(self, key: Key) -> Any:
+        """The latest call for arguments with `key`, but for numbers; None: there is none."""
+        return self._newest.get(without_numbers(key))
+
+    def resized(self, key: Key, leaves: Sequence[Any], run: Callable[[Any], Any]) -> Any:
+        """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
+        form = form_of(key)
+        found = self._free.get(without_numbers(form)) or ()
+        for place in dict.fromkeys((form, *(_freed(form, free) for free in found))):
+            for known in self._resizable.get(place) or ():
+                call = known.resized(leaves)
+                result = MISS if call is None else run(call)
+                if result is not MISS:
+                    self._add(key, call, leaves)
+                    return result
+        return MISS
+
+    def keep(self, key: Key, call: Any, leaves: Sequence[Any]) -> None:
+        """Keep a call that was recorded for `leaves`, arguments with `key`."""
+        form, most = form_of(self._add(key, call, leaves)), most_like(call.variant)
+        if call.variant.sized is not None:
+            self._resizable.keep(form, [call, *(self._resizable.get(form) or ())][:STATES], leaves, most)
+
+    def _add(self, key: Key, call: Any, leaves: Sequence[Any]) -> Key:
+        most, loose = most_like(call.variant), without_numbers(key)
+        if free := _free_places(call.variant.outline):
+            for known in (loose, without_numbers(form_of(key))):
+                found = [free, *(other for other in self._free.get(known) or () if other != free)]
+                self._free.keep(known, found[:STATES], leaves, most)
+        key = _freed(key, free)
+        self._calls.keep(key, [call, *(self._calls.get(key) or ())][:STATES], leaves, most)
+        self._newest.keep(loose, call, leaves, most)
+        return key
+
+    def drop(self, key: Key) -> None:
+        """Keep none any more for arguments with `key`."""
+        for free in ((), *(self._free.get(without_numbers(key)) or ())):
+            self._calls.drop(_freed(key, free))
+
+    # what changes
+
+    def follows(self, key: Key, leaves: Sequence[Any]) -> frozenset[Source]:
+        """Where the call with `leaves`, which nothing serves, finds other numbers than the latest like it."""
+        newest = self.newest(key)
+        if newest is None:
+            return frozenset()
+        record: Record = newest.variant.outline
+        numbers = zip(places_of_numbers(leaves), numbers_in(leaves), record.numbers)
+        arguments = (Argument(place) for place, now, then in numbers if now != then)
+        outside = (g.source for g in record.guards or () if _may_follow(g, leaves))
+        return record.follows.union(arguments, outside)
+
+    def is_ever_new(self, key: Key, now: int) -> bool:
+        """Told that nothing serves the call `now`; did that happen too often in a row?"""
+        loose = without_numbers(key)
+        often, then = self._missed.pop(loose, (0, 0))
+        often = often + 1 if now - then <= _BETWEEN else 1
+        self._missed[loose] = often, now
+        while len(self._missed) > _MISSED:
+            del self._missed[next(iter(self._missed))]
+        return often > (STATES if self.of(key) else _NUMBERS)
+
+
+def _freed(key: Key, free: Places) -> Key:
+    """`key` without the values of the numbers at the places `free`."""
+    structure, shared, *leaves = key
+    return structure, shared, *(leaf[:1] if place in free else leaf for place, leaf in enumerate(leaves))
+
+
+def _free_places(record: Record) -> Places:
+    """Where any number may stand among the arguments: it was followed, and did not have to stay."""
+    if not record.follows:
+        return ()
+    fixed = {guard.source for guard in record.guards if guard.test == "same"}
+    free = record.follows - fixed
+    return tuple(sorted(source.place for source in free if isinstance(source, Argument)))
+
+
+#: Arguments of which is known how often nothing served them.
+_MISSED = 256
+
+
+def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:
+    """Is there another number now than the guard wants, of the same type, or another Tensor?"""
+    if not isinstance(guard.source, Global | Cell | Attribute | Item) or guard.holds(leaves):
+        return False
+    try:
+        now = guard.source.read(leaves)
+    except Exception:
+        return False
+    if guard.test == "same":
+        return type(now) in FOLLOWED and type(now) is type(guard.value)
+    then = guard.value.get() if guard.test == "is" else now  # None where it is gone
+    return isinstance(now, Tensor) and (then is None or isinstance(then, Tensor)) and then is not now
