@@ -148,6 +148,11 @@ class Frame:
         return tuple(0 if o.is_iota else o.itemsize for o in self.operands)
 
     @cached_property
+    def rooms(self) -> tuple[tuple[str, bool, str, int], ...]:
+        """Of each buffer the kind, whether it is shared, how many elements it has, and bytes of one."""
+        return tuple((b.name[0], b.shared, b.size, b.itemsize) for b in self.buffers)
+
+    @cached_property
     def work(self) -> int:
         """Bytes that the ops compute for an element, each by what it is worth."""
         done = (v for p in self.schedule.passes for v in (*p.computes, *p.folds))

@@ -151,9 +151,8 @@ class Launcher:
             wanted = f"{self.inputs} input and {self.outputs} output arrays"
             raise TypeError(f"the kernel takes {wanted}, not {len(xs)} and {len(out)}")
         arrays = [np.asarray(a) for a in (*xs, *out)]
-        start = [a.__array_interface__["data"][0] for a in arrays]
         for i, j in self.overlaps:
-            if start[i] == start[j]:
+            if arrays[i].ctypes.data == arrays[j].ctypes.data:
                 arrays[i] = arrays[i].copy()
         program = self.program(arrays)
         listed = (ctypes.c_void_p * (len(arrays) + len(self.constants)))(*map(id, (*arrays, *self.constants)))

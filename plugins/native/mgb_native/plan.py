@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 
-from .frame import HEAD, Buffer, Frame, Operand
+from .frame import HEAD, Frame, Operand
 
 Array = np.ndarray[Any, Any]
 
@@ -211,23 +211,31 @@ class Planner:
         folded = [self.loops.shape[a] for a in self.folded]
         self.write(frame.lengths_at["kept"], frame.loops["kept"], kept, 1)
         self.write(frame.lengths_at["folded"], frame.loops["folded"], self.ordered(folded, self.pieces), 1)
-        for i, o in enumerate(frame.operands):
-            steps, words[o.at] = self.loops.strides[i], self.inner[i]
-            self.write(o.at + 1, frame.loops["kept"], [steps[a] for a in self.kept])
-            folded = self.ordered([steps[a] for a in self.folded], self.piece * self.inner[i])
-            self.write(o.at + 1 + frame.loops["kept"], frame.loops["folded"], folded)
+        outer, around = frame.loops["kept"], sum(frame.loops.values())
+        for o, steps, inner in zip(frame.operands, self.loops.strides, self.inner, strict=True):
+            folded = self.ordered([steps[a] for a in self.folded], self.piece * inner)
+            line = [inner, *[steps[a] for a in self.kept]]
+            line += [0] * (1 + outer - len(line))
+            line += folded
+            words[o.at : o.at + 1 + around] = line + [0] * (1 + around - len(line))
         starts = self.ordered([0] * len(self.folded), self.piece)
         self.write(frame.starts_at.start, frame.loops["folded"], starts)
         for i in self.tiled:
             words[frame.tiled[frame.operands[i]]] = self.loops.strides[i][-1]
-        used = {True: 0, False: 0}
-        counts = self.counts(sizes)
-        for at, b in enumerate(frame.buffers, frame.buffers_at):
-            words[at] = used[b.shared]
-            if not self.is_unused(b):
-                count = TILE * self.pitch if self.tiled and b.name.startswith("g") else counts[b.size]
-                used[b.shared] += -(-count * b.itemsize // 64) * 64
-        return used[False], used[True]
+        own, shared = self.rooms(self.counts(sizes))
+        return own, shared
+
+    def rooms(self, counts: dict[str, int]) -> tuple[int, int]:
+        """Say where buffers lie in scratch memory; how many bytes that is, each thread's own and shared."""
+        unused = {"g": not (self.gathers or self.tiled), "s": not self.streams}  # not needed by these arrays
+        tile = TILE * self.pitch if self.tiled else 0
+        used, words = [0, 0], self.words
+        for at, (kind, shared, size, itemsize) in enumerate(self.frame.rooms, self.frame.buffers_at):
+            words[at] = used[shared]
+            if not unused.get(kind, False):
+                count = tile if tile and kind == "g" else counts[size]
+                used[shared] += -(-count * itemsize // 64) * 64
+        return used[0], used[1]
 
     def ordered(self, folded: list[int], pieces: int) -> list[int]:
         """What belongs to each folded loop, innermost first.
@@ -242,12 +250,6 @@ class Planner:
     def write(self, at: int, count: int, values: list[int], rest: int = 0) -> None:
         """Write `values` into `count` slots from `at` on, and `rest` behind them."""
         self.words[at : at + count] = [*values, *[rest] * (count - len(values))]
-
-    def is_unused(self, b: Buffer) -> bool:
-        """Is buffer `b` for what these arrays do not need?"""
-        if b.name.startswith("g"):
-            return not (self.gathers or self.tiled)
-        return b.name.startswith("s") and not self.streams
 
     def counts(self, sizes: dict[str, int]) -> dict[str, int]:
         """How many elements buffers hold, by `Buffer.size`."""
