@@ -337,6 +337,32 @@ from operator import attrgetter
 class A: x = 1
 def f(): return sorted([A(), A()], key=attrgetter("x"))[0].x
 #-> attrgetter
+### insort
+from bisect import insort
+xs = [1, 3]
+def f(): insort(xs, 2)
+#-> the contents
+### heap outside
+import heapq
+xs = [1, 3]
+def f(): heapq.heappush(xs, 2)
+#-> the contents
+### setitem of operator
+import operator
+d = {}
+def f(): operator.setitem(d, "a", 1)
+#-> the contents
+### packed into
+import struct
+b = bytearray(4)
+def f(): struct.pack_into("i", b, 0, 7)
+#-> the contents
+### special method that is a function in C
+xs = [1.0]
+class A: __len__ = staticmethod(xs.__len__)
+a = A()
+def f(): return len(a)
+#-> asks __len__
 """),
 )
 def test_what_is_done_outside_is_told_with_its_line(case: Case) -> None:

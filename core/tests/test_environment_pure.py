@@ -238,6 +238,25 @@ from dataclasses import asdict, dataclass, replace
 class C:
     n: int = 1
 def f(): return f"{C()}", repr(replace(C(), n=2)), asdict(C(3))
+### heaps, dates, streams and classes made here
+import heapq, io, operator, os
+from dataclasses import dataclass
+from datetime import timedelta
+def f():
+    heap, text, table = [3, 1], io.StringIO(), {}
+    heapq.heapify(heap)
+    heapq.heappush(heap, 2)
+    text.write("ab")
+    operator.setitem(table, "a", 1)
+    @dataclass
+    class C: n: int = 2
+    return heapq.heappop(heap), text.getvalue(), table, C().n, timedelta(days=2), os.path.join("a", "b")
+### exception that mgb raises
+import mgb
+x = mgb.tensor([1.0, 2.0])
+def f():
+    try: x.reshape(3)
+    except Exception as error: return type(error).__name__, len(error.args)
 """),
 )
 def test_what_stays_inside_is_pure(case: Case) -> None:

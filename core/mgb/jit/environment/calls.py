@@ -242,12 +242,15 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
         text(watch, every)
     if function in known.AGAIN:
         return again(watch, function, tuple(args))
-    if function not in known.PURE and module not in known.PURE_MODULES:
+    if function in known.WRITES:
+        for value in args[known.WRITES[function] :][:1]:
+            watch.wrote(value, "the contents")
+    elif function not in known.PURE and module not in known.PURE_MODULES:
         watch.impure(f"calls {module}.{function.__name__}".replace("builtins.", ""))
         return None
     for value in every:
         _whole(watch, value)
-    return _maker(watch, every)
+    return _maker(watch, every) if function not in known.WRITES else lambda value: watch.found(None, value)
 
 
 #: Methods that take what they are given into what they are of.

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import collections
 import contextvars
+import datetime
 import functools
+import heapq
+import io
 import itertools
 import logging
 import math
 import operator
+import os
 import re
+import struct
 import sys
 import sysconfig
 import types
@@ -76,7 +82,7 @@ def is_trusted(code: CodeType) -> bool:
 
 
 #: More functions of Python's library: those that keep methods by classes, ask for ids, make classes.
-_MADE = ("singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple")
+_MADE = ("singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass")
 
 
 def _is_made_by_library(code: CodeType) -> bool:
@@ -196,7 +202,8 @@ PURE_TYPES = frozenset(
         type, functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller,
         collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
         types.SimpleNamespace, types.MethodType, np.dtype,
-        *_classes(itertools), *_classes(builtins, BaseException),
+        datetime.timedelta, io.StringIO, io.BytesIO, *_classes(itertools),
+        *_classes(builtins, BaseException),
     }
 )  # fmt: skip
 
@@ -211,11 +218,17 @@ PURE: frozenset[Any] = frozenset(
         *(value for value in vars(math).values() if callable(value)),
         *(value for name, value in vars(operator).items() if callable(value) and name[:1] not in "_i"),
         functools.reduce, functools.cmp_to_key, sys.getsizeof, sys.intern, operator.index, operator.inv,
-        operator.invert, operator.is_, operator.is_not, operator.indexOf,
+        operator.invert, operator.is_, operator.is_not, operator.indexOf, os.fspath,
     }
 )  # fmt: skip
 #: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
 AGAIN: frozenset[Any] = frozenset({sys.exc_info, logging.getLogger})
+#: Functions that change an argument, and which.
+WRITES: dict[Any, int] = {
+    operator.setitem: 0, operator.delitem: 0, bisect.insort_left: 0, bisect.insort_right: 0,
+    heapq.heapify: 0, heapq.heappush: 0, heapq.heappop: 0, heapq.heapreplace: 0, heapq.heappushpop: 0,
+    struct.pack_into: 1,
+}  # fmt: skip
 #: Functions of these modules only read what they are given.
 PURE_MODULES = _words("math cmath _bisect itertools _struct zlib binascii unicodedata _sre")
 
