@@ -262,7 +262,7 @@ class Transformer(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         node.test = self._truth(node.test)
-        node.msg = node.msg and self.visit(node.msg)
+        node.msg = node.msg and self._hook(node.msg, "stored", self.visit(node.msg))
         return node
 
     def _before_match(self, node: ast.Match) -> list[Any]:
