@@ -96,7 +96,7 @@ def by_signal(longest: float, function: Callable[[], Any]) -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, longest))
         function()
-        time.sleep(2)  # it has not come by now
+        time.sleep(longest + 2)  # it has not come by now
         raise AssertionError("the exception of a signal was lost")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -50,7 +50,7 @@ CHANGES: list[tuple[Callable[[Any], Any], Callable[[pytest.MonkeyPatch], object]
     (lambda x: helper(x), lambda patch: patch.setattr(helper, "__defaults__", (3.0,))),
     (lambda x: helper(x), lambda patch: patch.setattr(helper, "__code__", (lambda x, by: x * 9.0).__code__)),
     (lambda x: x * len(log), lambda patch: log.append(1)),
-    (lambda x: x * abs(-2.0), lambda patch: patch.setattr(builtins, "abs", lambda x: 5.0)),
+    (lambda x: x * abs(-2.0), lambda patch: patch.setattr(builtins, "abs", lambda x: x + 7.0)),
     (lambda x: x * float(small.sum()), lambda patch: small.__setitem__(0, 5.0)),
 ]
 
