@@ -304,11 +304,17 @@ class Transformer(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         hook = "attribute" if isinstance(node.ctx, ast.Load) else "store_attribute"
         hook = "measured" if hook == "attribute" and node.attr == "shape" else hook
-        node.value = self._hook(node.value, hook, self.visit(node.value), self._mangled(node.attr))
+        node.value = self._hook(node.value, hook, self._thing(node.value), self._mangled(node.attr))
         return self._hook(node, "number", node) if hook == "attribute" else node
 
+    def _thing(self, node: Any) -> Any:
+        """What is called, or has the attribute or element that is asked for: no number that is followed."""
+        new = self.visit(node)
+        is_hook = isinstance(new, ast.Call) and isinstance(new.func, ast.Constant)
+        return new.args[0] if is_hook and new.func.value == MARK.format("number") else new
+
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        value, key = self.visit(node.value), self.visit(node.slice)
+        value, key = self._thing(node.value), self.visit(node.slice)
         if not isinstance(node.ctx, ast.Load):
             has_slice = any(isinstance(part, ast.Slice) for part in (key, *getattr(key, "elts", ())))
             key = key if has_slice or isinstance(key, ast.Constant) else self._hook(key, "stored", key)
@@ -334,7 +340,7 @@ class Transformer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             return node  # it looks at its caller's first variable and class
-        function = self.visit(node.func)
+        function = self._thing(node.func)
         args = [self.visit(a) for a in node.args]
         keywords = [self.visit(k) for k in node.keywords]
         for keyword in keywords:
