@@ -321,6 +321,14 @@ def test_numbers_in_containers_among_the_arguments(wrap: Any, name: str) -> None
     assert traced.stats()["records"] == 2, traced.stats()["reasons"]
 
 
+def test_one_container_in_two_places() -> None:
+    traced = trace(lambda x, one, other: x * one["n"] + other["n"])
+    for number in range(8):
+        one = {"n": float(number)}
+        other = one if number % 4 < 2 else {"n": number + 5.0}
+        equal(traced(tensor([2.0]), one, other), tensor([2.0]) * one["n"] + other["n"])
+
+
 def test_a_container_of_numbers_that_an_impure_body_changes() -> None:
     @trace
     def step(x, config):

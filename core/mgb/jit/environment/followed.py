@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -31,22 +32,27 @@ def asked_by(function: Any, args: Any) -> Any:
     return args[0] if is_get and function.__name__ in ("get", "__getitem__") and args else known.MISSING
 
 
-#: Functions in C that ask numbers to compute, as operators do.
-_BY_PROTOCOL = frozenset({abs, round, divmod, sum, min, max, isinstance})
+#: Functions in C that ask numbers to compute or compare, as operators do, or do not look at them.
+_BY_PROTOCOL = (
+    abs, round, divmod, sum, min, max, sorted, any, all, isinstance, len, getattr, hasattr, iter, next,
+    list, tuple, dict, zip, enumerate, reversed, map, filter,
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.neg,
+)  # fmt: skip
 #: What puts something into a container that was made here.
 _FILLING = frozenset({"append", "insert", "extend", "setdefault", "update", "appendleft"})
 
 
 def takes(watch: Watch, function: Any) -> bool:
     """Does it ask a number for what it wants of it, and keeps none? Others are given plain ones."""
+    if any(function is one for one in _BY_PROTOCOL):
+        return True
     if isinstance(function, (MethodType, functools.partial, Bindable)):
         inner = {MethodType: "__func__", functools.partial: "func"}.get(type(function), "__wrapped__")
         return takes(watch, getattr(function, inner))
     if isinstance(function, FunctionType):
         return known.is_users(function) or known.is_elementwise(function)
     if isinstance(function, BuiltinFunctionType):
-        fills = watch.is_made(function.__self__) and function.__name__ in _FILLING
-        return fills or function in _BY_PROTOCOL
+        return watch.is_made(function.__self__) and function.__name__ in _FILLING
     if isinstance(function, type | np.ufunc):
         return isinstance(function, np.ufunc) or is_plain_class(function)
     return known.is_users(

@@ -58,6 +58,7 @@ class Observer(Watch):
         self._of_instance = of_instance
         self._outer: Watch | None = None
         self._net = Net(self._started)
+        self._shared: set[int] = set()  # containers that stand in several places
         self._borrowers: list[Any] = []  # containers that hold what stands for numbers
 
     def _started(self, *call: Any) -> bool:
@@ -113,7 +114,9 @@ class Observer(Watch):
         while waiting:
             part = waiting.pop()
             inside = parts_of(part)
-            if inside is not None and id(part) not in self._given:
+            if inside is not None and id(part) in self._given:
+                self._shared.add(id(part))
+            elif inside is not None:
                 self._given.add(id(part))
                 waiting += inside
 
@@ -127,12 +130,16 @@ class Observer(Watch):
         args = tuple([self._lent(value, leaves) for value in args])
         return (*instance, *args), {name: self._lent(value, leaves) for name, value in kwargs.items()}
 
-    def _lent(self, value: Any, leaves: Iterator[tuple[Argument, Any]]) -> Any:
-        """`value` with what stands for numbers; what holds them holds these as long as the call lasts."""
+    def _lent(self, value: Any, leaves: Iterator[tuple[Argument, Any]], is_shared: bool = False) -> Any:
+        """`value` with what stands for numbers; what holds them holds these as long as the call lasts.
+
+        What `is_shared` by several places keeps its own: later there may be several in these.
+        """
         inside = parts_of(value)
         if inside is None:
-            return self._number_among(*next(leaves))
-        parts = [self._lent(part, leaves) for part in inside]
+            return self._number_among(*next(leaves), is_shared)
+        is_shared = is_shared or id(value) in self._shared
+        parts = [self._lent(part, leaves, is_shared) for part in inside]
         if all(map(operator.is_, parts, inside)):
             return value
         if isinstance(value, tuple):
@@ -143,11 +150,11 @@ class Observer(Watch):
         put(value, parts)
         return value
 
-    def _number_among(self, source: Argument, leaf: Any) -> Any:
+    def _number_among(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
         """An argument, or what stands for it, if it is a number that is followed; others have to stay."""
         if type(leaf) not in FOLLOWED:
             return leaf
-        if source in self.follows:
+        if source in self.follows and not is_shared:
             return self.numbers.at(source, leaf)
         self.guard(source, "same", leaf)
         return leaf

@@ -265,6 +265,11 @@ class Transformer(ast.NodeTransformer):
         made: ast.stmt = _at(ast.Expr(self._hook(at, "made", ast.Name(name, ast.Load()))), at)
         return made
 
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        node.test = self._visited(node.test, ("truth",))
+        node.msg = node.msg and self._visited(node.msg, ("stored",))
+        return node
+
     def _before_match(self, node: ast.Match) -> list[Any]:
         """Patterns take no calls: what they read is read before."""
         calls = []
@@ -294,15 +299,21 @@ class Transformer(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        value, name = self.visit(node.value), self._names.mangled(node.attr)
+        value, name = self._thing(node.value), self._names.mangled(node.attr)
         if not isinstance(node.ctx, ast.Load):
             return self._place(node, "field", value, name)
         hook = "measured" if node.attr == "shape" else "attribute"
         node.value = self._hook(node.value, hook, value, name)
         return self._hook(node, "number", node)
 
+    def _thing(self, node: Any) -> Any:
+        """What is called, or has the attribute or element that is asked for: no number that is followed."""
+        new = self.visit(node)
+        is_hook = isinstance(new, ast.Call) and isinstance(new.func, ast.Constant)
+        return new.args[0] if is_hook and new.func.value == MARK.format("number") else new
+
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        value, key = self.visit(node.value), self._key(self.visit(node.slice))
+        value, key = self._thing(node.value), self._key(self.visit(node.slice))
         if not isinstance(node.ctx, ast.Load):
             return self._place(node, "element", value, key)
         return self._hook(node, "item", value, key)
@@ -327,7 +338,7 @@ class Transformer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             return node  # it looks at its caller's first variable and class
-        function = self.visit(node.func)
+        function = self._thing(node.func)
         args = [self.visit(a) for a in node.args]
         keywords = [self.visit(k) for k in node.keywords]
         for keyword in keywords:

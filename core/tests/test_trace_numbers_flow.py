@@ -1,0 +1,228 @@
+"""Bodies whose Python code uses a number that changes: each call gives what eager code gives."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import mgb.functional as F
+import numpy as np
+import pytest
+from mgb import Parameter, tensor
+from mgb.autodiff import GradManager
+from mgb.errors import TraceMismatchError
+from mgb.jit import partial_trace, trace
+
+X = np.array([[1.0, -2.0, 3.0], [0.5, 0.25, -4.0], [2.0, 1.0, 0.0]], np.float32)
+CASES: dict[str, tuple[Callable[..., Any], int]] = {}
+
+
+def case(records: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add a function, with the most records that five numbers may cost."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        CASES[function.__name__] = function, records
+        return function
+
+    return add
+
+
+class Point:
+    """An object that keeps a number in several places."""
+
+    def __init__(self, n: Any) -> None:
+        self.n, self.list, self.dict = n, [n], {"n": n}
+
+    @property
+    def twice(self) -> Any:
+        return self.n * 2
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.n + self.twice + self.list[0] + self.dict["n"]
+
+
+@case(5)
+def an_object_of_the_body(x, n):
+    return Point(n)(x)
+
+
+@case(5)
+def slices_that_are_assigned(x, n):
+    y = x * 1.0
+    y[:n] = 0
+    y[n % 3, 1:] = n
+    y[0] += n
+    return y
+
+
+@case(2)
+def a_generator(x, n):
+    def multiples():
+        for i in range(3):
+            yield n * i
+
+    return sum((x * m for m in multiples()), x)
+
+
+@case(2)
+def a_closure(x, n):
+    def inner(y):
+        return y * n
+
+    return inner(inner(x))
+
+
+@case(2)
+def a_reduction(x, n):
+    return functools.reduce(lambda a, b: a + b * n, [x, x, x])
+
+
+@case(2)
+def keywords(x, n):
+    def inner(y, *rest, **more):
+        return y * more["n"] + len(more) + sum(rest)
+
+    return inner(x, n, 2, n=n)
+
+
+@case(2)
+def a_swap(x, n):
+    a, b = n, 2
+    a, b = b, a
+    return x * a + b
+
+
+@case(2)
+def a_walrus(x, n):
+    return x * (m := n * 2) + m
+
+
+@case(2)
+def functions_of_math(x, n):
+    return F.softmax(x * n / math.sqrt(n + 1) + math.hypot(n, 2), axis=1)
+
+
+@case(4)
+def an_error_that_is_caught(x, n):
+    try:
+        return x / (1 / (n - 3))
+    except ZeroDivisionError:
+        return x
+
+
+@case(5)
+def a_loop(x, n):
+    i = 0
+    while i < n:
+        x = x + 1
+        i += 1
+    return x
+
+
+@case(5)
+def recursion(x, n):
+    return x if n <= 0 else recursion(x * 2, n - 1)
+
+
+@case(5)
+def choices(x, n):
+    return x * (n if n % 2 else -n) * (n > 2) * (not n) + (n and 3) + (n or 2)
+
+
+@case(5)
+def extremes(x, n):
+    return x * min(n, 2) + max(n, 3) - abs(-n) + round(n / 3, 1) + divmod(n, 2)[0]
+
+
+@case(5)
+def questions(x, n):
+    x = x if n is None else (x * 2 if n is n else x)
+    return x * (n == 2) + (n != "a") + (n in (1, 2)) + (n in [3])
+
+
+@case(5)
+def a_dict_of_the_body(x, n):
+    table = {n: x}
+    table["k"] = n
+    return table[n] * table["k"]
+
+
+@case(5)
+def patterns(x, n):
+    match n:
+        case 1 | 2:
+            return x
+        case int(value) if value > 3:
+            return x * value
+    return -x
+
+
+@case(5)
+def integers(x, n):
+    return x * (n // 2) + n % 2 + (n << 1) + (n & 1) + int(n / 2) + float(n) + bool(n)
+
+
+@case(5)
+def a_text(x, n):
+    return x * float(f"{n:.1f}") + len("%d" % n)  # noqa: UP031
+
+
+@pytest.mark.parametrize("wrap", [trace, partial_trace], ids=["default", "partial"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_body_that_uses_a_number(name: str, wrap: Any) -> None:
+    function, records = CASES[name]
+    traced = wrap(function)
+    for n in (1, 2, 3, 4, 5, 1, 2, 3, 0, 5):
+        np.testing.assert_allclose(
+            traced(tensor(X), n).numpy(), function(tensor(X), n).numpy(), rtol=1e-5, atol=1e-5
+        )
+        if n == 5:
+            assert traced.stats()["records"] <= records, traced.stats()["reasons"]
+            records += 2
+
+
+def test_a_training_step_with_schedules() -> None:
+    def make() -> tuple[Any, Any]:
+        weight = Parameter(np.ones((3, 2), np.float32))
+        gm = GradManager().attach([weight])
+
+        def step(x, rate, clip):
+            with gm:
+                loss = F.square(F.matmul(x, weight)).mean()
+                gm.backward(loss)
+            weight[...] = weight - rate * F.clip(weight.grad, -clip, clip)
+            weight.grad = None
+            return loss, rate * 2
+
+        return step, weight
+
+    (plain, weight), (step, found) = make(), make()
+    traced = trace(step)
+    for number in range(16):
+        given = tensor(X), 0.01 * (number + 1), 1 / (number + 1)
+        assert plain(*given)[1] == traced(*given)[1]
+        np.testing.assert_allclose(found.numpy(), weight.numpy(), rtol=1e-5)
+    assert traced.stats()["records"] == 2
+
+
+def test_a_caller_that_wants_the_gradient() -> None:
+    """While a GradManager outside records, the body of `trace` runs, and `partial_trace` has the gradient."""
+    for wrap in (trace, partial_trace):
+        traced = wrap(lambda x, n: F.tanh(x * n) * (n + 1))
+        for number in range(8):
+            n, x = 0.25 * number, tensor(X)
+            with GradManager().attach([x]) as gm:
+                gm.backward(traced(x, n).sum())
+            expected = (1 - np.tanh(X * n) ** 2) * n * (n + 1)
+            np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_body_that_always_runs_is_refused_another_number() -> None:
+    traced = trace(lambda x, n: x * n, run_body=True)
+    for _ in range(3):
+        assert traced(tensor([2.0]), 3).item() == 6.0
+    with pytest.raises(TraceMismatchError, match="pass the value as a Tensor"):
+        traced(tensor([2.0]), 4)
+    assert traced(tensor([2.0]), 3).item() == 6.0
