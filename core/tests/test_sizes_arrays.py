@@ -129,6 +129,28 @@ def test_training_on_arrays_is_training_on_tensors() -> None:
         np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-3, atol=1e-4)
 
 
+class Branches(M.Module):
+    """Modules in a Module that hands its input on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = M.Linear(6, 4), M.Linear(6, 4)
+
+    def forward(self, x: Any) -> Tensor:
+        return F.relu(self.one(x)) + self.other(x)
+
+
+def test_batches_for_a_module_of_modules_are_one_record() -> None:
+    net = Branches()
+    traced = trace(lambda x: net(x) * 2.0)
+    for seed in range(20):
+        x = rows(4 + seed // 4, seed)
+        hidden = [x @ part.weight.numpy().T + part.bias.numpy() for part in (net.one, net.other)]
+        wanted = 2 * (np.maximum(hidden[0], 0) + hidden[1])
+        np.testing.assert_allclose(traced(x).numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert traced.stats()["body_runs"] == 1
+
+
 def test_batches_of_any_size_are_one_record_and_little_memory() -> None:
     _, step = network()
     for seed in range(20):

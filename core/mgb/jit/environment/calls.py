@@ -503,6 +503,12 @@ def _numpy(watch: Observer, function: Any, args: list[Any], kwargs: dict[str, An
     return made
 
 
+def _hands_on(thing: Any) -> bool:
+    """Is it a Module that gives what it is called with to a user's `forward`, which is watched itself?"""
+    forward = is_module(thing) and "forward" not in vars(thing) and lookup(type(thing), "forward")[0]
+    return isinstance(forward, FunctionType) and not is_trusted(forward.__code__)
+
+
 def _instance(watch: Observer, thing: Any, args: list[Any]) -> Then:
     """An object with a method `__call__`."""
     kind = type(thing)
@@ -516,7 +522,7 @@ def _instance(watch: Observer, thing: Any, args: list[Any]) -> Then:
     if is_module(thing):
         module_facts(watch, thing)
     if is_trusted(raw.__code__):
-        then = _trusted(watch, raw, [thing, *args], {})
+        then = _trusted(watch, raw, [thing] if _hands_on(thing) else [thing, *args], {})
         return None if is_module(thing) else then
     function_facts(watch, raw)
     watch.arm(thing)
