@@ -86,6 +86,16 @@ def test_views_and_contents_are_never_those_of_another_call(name: str) -> None:
     serves(*READ[name])
 
 
+def test_arguments_that_are_views_themselves_are_guarded_alone() -> None:
+    """NumPy knows of a view of a view only whose memory it is."""
+    traced = trace(lambda x, y: WEIGHTS[0, 0] * x.reshape(-1) + y.T.reshape(-1))
+    for seed in (0, 0, 1, 1):
+        both = np.stack([rows(4, seed), rows(4, 0)])
+        wanted = WEIGHT[0, 0] * both[0].reshape(-1) + both[1].T.reshape(-1)
+        np.testing.assert_allclose(traced(both[0], both[1]).numpy(), wanted, rtol=1e-5)
+    assert traced.stats()["body_runs"] == 2
+
+
 def test_an_array_that_is_returned_is_the_one_of_the_call() -> None:
     identity = M.Identity()
 

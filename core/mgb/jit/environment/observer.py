@@ -15,6 +15,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from ...autodiff.grad_manager import GradManager
 from ...errors import ImpureBodyError
@@ -235,8 +236,18 @@ class Observer:
         if known is not None:
             return known
         if isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray):
-            return self.source_of(thing.base)  # a view
+            return self.source_of(self.viewed(thing))
         return self._keep(thing, Object(Held(thing)))
+
+    def viewed(self, view: Any) -> Any:
+        """The array that holds the elements of `view`: an argument, which may be one itself, or its base."""
+        start, stop = byte_bounds(view)
+        for leaf in self.leaves:
+            if type(leaf) is np.ndarray and leaf.flags.forc and self.known(leaf) is not None:
+                first, last = byte_bounds(leaf)
+                if leaf is not view and first <= start and stop <= last:
+                    return leaf
+        return view.base
 
     def _keep(self, value: Any, source: Source) -> Source:
         self._made.discard(id(value))

@@ -212,7 +212,7 @@ def array(watch: Observer, thing: Any) -> None:
     known = watch.known(thing)
     whole = thing
     while known is None and isinstance(whole.base, np.ndarray):
-        whole = whole.base
+        whole = watch.viewed(whole)
         known = watch.known(whole)
     if thing.dtype.hasobject:
         watch.impure("reads an array of objects from outside")
