@@ -177,7 +177,7 @@ def array(watch: Watch, thing: Any) -> None:
         return
     known, whole = watch.known(thing), thing
     while known is None and isinstance(whole.base, np.ndarray):
-        whole = whole.base
+        whole = watch.viewed(whole)
         known = watch.known(whole)
     if thing.dtype.hasobject:
         watch.impure("reads an array of objects from outside")
