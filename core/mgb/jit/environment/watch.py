@@ -347,13 +347,18 @@ class Watch:
             self._written[place] = old, reason, place_of(sys._getframe(1))
 
     def tell_written(self) -> None:
-        """At the end: what was written and is another thing now is an impurity."""
+        """At the end: what was written and is another thing now is an impurity.
+
+        No call finds both what was there and what is: whoever asks while a body runs that writes there again
+        is told that something has changed.
+        """
         for place, (old, reason, line) in self._written.items():
             try:
                 now = place.read(self.leaves)
             except Exception:
                 now = MISSING
             if not _is_same(now, old):
+                self.guard(place, *(("same", now) if is_plain(now) else ("is", Held(now))))
                 self.impure(reason, once=True, place=line)
 
     # watching
