@@ -7,7 +7,7 @@ from typing import Any
 
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
-from .arguments import form_of, numbers_in, places_of_numbers, without_numbers
+from .arguments import ArrayKey, form_of, numbers_in, places_of_numbers, without_numbers
 from .guard import MISS, Guard
 from .kept import Kept
 from .record import Record
@@ -17,8 +17,8 @@ from .variants import most_like
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 STATES = 8
 
-#: So many for arguments that differ in numbers alone.
-_NUMBERS = 16
+#: Calls in a row that are recorded for arguments that differ in numbers, texts and objects alone.
+_ALIKE = 16
 
 #: Calls between two that nothing serves, if each finds other things than all before.
 _BETWEEN = 8
@@ -117,13 +117,28 @@ class Specializations:
 
     def is_ever_new(self, key: Key, now: int) -> bool:
         """Told that nothing serves the call `now`; did that happen too often in a row?"""
-        loose = without_numbers(key)
-        often, then = self._missed.pop(loose, (0, 0))
+        return self._count(without_numbers(key), now) > (STATES if self.of(key) else _ALIKE)
+
+    def has_ever_new(self, key: Key, now: int) -> int:
+        """Told the same: how often it is too often for texts and objects that no call had; 0: it is not.
+
+        At ever fewer calls it is not, in case the latest of them are here to stay.
+        """
+        if self.newest(key) is not None:
+            return 0
+        structure, shared, *leaves = key
+        kinds = (leaf if isinstance(leaf, ArrayKey) else leaf[:1] for leaf in leaves)
+        often = self._count((structure, shared, *kinds), now) - _ALIKE
+        return often if often > 0 and often & (often - 1) else int(often == 1)
+
+    def _count(self, key: Key, now: int) -> int:
+        """How often in a row nothing served calls with arguments that have `key` in common."""
+        often, then = self._missed.pop(key, (0, 0))
         often = often + 1 if now - then <= _BETWEEN else 1
-        self._missed[loose] = often, now
+        self._missed[key] = often, now
         while len(self._missed) > _MISSED:
             del self._missed[next(iter(self._missed))]
-        return often > (STATES if self.of(key) else _NUMBERS)
+        return often
 
 
 def _freed(key: Key, free: Places) -> Key:
