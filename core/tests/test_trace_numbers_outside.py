@@ -321,6 +321,15 @@ def test_numbers_in_containers_among_the_arguments(wrap: Any, name: str) -> None
     assert traced.stats()["records"] == 2, traced.stats()["reasons"]
 
 
+@pytest.mark.parametrize("wrap", [trace, WRAPS["skips"]])
+def test_lengths_and_numbers_that_change_together(wrap: Any) -> None:
+    traced = wrap(lambda x, rate: (x - rate * F.tanh(x)).sum(axis=0) + rate)
+    for number in range(1, 20):
+        x = tensor(np.full((number % 7 + 2, 3), 0.5, np.float32))
+        equal(traced(x, 0.1 * number), traced.__wrapped__(x, 0.1 * number))
+    assert traced.stats()["records"] == 2
+
+
 def test_one_container_in_two_places() -> None:
     traced = trace(lambda x, one, other: x * one["n"] + other["n"])
     for number in range(8):
