@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from mgb import Tensor, tensor
-from mgb.errors import MgbError, TraceError, TraceMismatchError
+from mgb.errors import MgbError, TraceMismatchError
 from mgb.jit import partial_trace, trace, xla_trace
 
 FILES = (
@@ -85,20 +85,27 @@ _CODES: dict[str, CodeType] = {}
 _COUNT = itertools.count()
 
 
-@contextlib.contextmanager
-def fresh(file: str) -> Iterator[ModuleType]:
-    """The file of cases as a module that nobody else has."""
+def _executed(file: str, number: int) -> ModuleType:
     path = Path(__file__).with_name(f"stale_cases_{file}.py")
     if file not in _CODES:
         _CODES[file] = compile(path.read_text("utf-8"), str(path), "exec")
-    module = ModuleType(f"stale_world_{file}_{next(_COUNT)}")
+    module = ModuleType(f"stale_world_{file}_{number}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
+    exec(_CODES[file], module.__dict__)
+    return module
+
+
+@contextlib.contextmanager
+def fresh(file: str) -> Iterator[ModuleType]:
+    """The file of cases, and what it shares with others, as modules that nobody else has."""
+    number = next(_COUNT)
     try:
-        exec(_CODES[file], module.__dict__)
-        yield module
+        sys.modules["stale_cases_shared"] = _executed("shared", number)
+        yield _executed(file, number)
     finally:
-        del sys.modules[module.__name__]
+        for name in ("stale_cases_shared", f"stale_world_shared_{number}", f"stale_world_{file}_{number}"):
+            sys.modules.pop(name, None)
 
 
 def names() -> list[tuple[str, str]]:
@@ -229,15 +236,6 @@ MODES: dict[str, Callable[[Any], Any]] = {
     "partial_trace": partial_trace,
     "xla_trace": lambda function: xla_trace(function, backend="EAGER"),
 }
-
-
-def skips_by_default() -> bool:
-    """Whether `trace` has the option ``run_body``."""
-    try:
-        trace(lambda x: x, run_body=None)
-    except TraceError:
-        return False
-    return True
 
 
 def main(mode: str) -> None:

@@ -6,44 +6,9 @@ import contextlib
 import functools
 
 from stale_cases import case, changing
+from stale_cases_shared import Layer, helper, other
 
 GAIN = 2.0
-
-
-def helper(x):
-    return x * 2.0
-
-
-def other(x):
-    return x - 5.0
-
-
-class Layer:
-    def __init__(self):
-        self.gain = 2.0
-
-    def apply(self, x):
-        return x * self.gain
-
-    def __call__(self, x):
-        return x + self.gain
-
-    def __add__(self, number):
-        return number * 3.0
-
-    def __len__(self):
-        return 2
-
-    def __bool__(self):
-        return True
-
-    @staticmethod
-    def fixed(x):
-        return x * 2.0
-
-    @classmethod
-    def made(cls, x):
-        return x * 3.0
 
 
 @functools.singledispatch

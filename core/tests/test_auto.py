@@ -66,14 +66,14 @@ PROGRAMS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PROGRAMS)
 def test_cold_programs_are_bit_equal_to_eager(program: list[tuple[Any, ...]]) -> None:
     for got, want in zip(run(program, auto), run(program, lambda: off), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(PROGRAMS)
 def test_hot_programs_are_equal_to_eager(program: list[tuple[Any, ...]]) -> None:
     hot = auto(after=0)

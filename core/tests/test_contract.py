@@ -94,7 +94,7 @@ def dot(a, b):
     return float(np.sum(a.numpy() * b.numpy()))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     WINDOWS,
     st.integers(1, 3),

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("kernel_folder")
 # results
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(random_graphs(max_nodes=12), st.sampled_from([0, 2, 3]), st.sampled_from([None, True]), st.booleans())
 def test_random_graphs(graph: Graph, level: int, reduces: bool | None, joins: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -88,7 +88,7 @@ def well_conditioned(x: np.ndarray, steps: list[tuple[Callable[..., Any], Any]])
         return bool(np.all(np.isfinite(want)) and np.all(np.abs(near - want) <= 1e-15 * np.abs(want)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_random_expressions(steps: list[tuple[Callable[..., Any], Any]]) -> None:
     if not well_conditioned(X, steps):
@@ -96,7 +96,7 @@ def test_random_expressions(steps: list[tuple[Callable[..., Any], Any]]) -> None
     same(computed(double(X), steps), truth(X, steps))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STEPS, st.sampled_from(sorted(MODES)))
 def test_random_expressions_traced(steps: list[tuple[Callable[..., Any], Any]], mode: str) -> None:
     if not well_conditioned(X, steps):

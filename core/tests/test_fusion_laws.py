@@ -106,7 +106,7 @@ def test_whole_graph_backends_take_what_is_not_connected() -> None:
 
 
 @pytest.mark.parametrize("traits", [TRAITS, WHOLE, HOLES], ids=["domain", "whole", "holes"])
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     graph=random_graphs(max_nodes=24),
     level=st.sampled_from((0, 3)),
@@ -148,7 +148,7 @@ def _reachable(edges: set[tuple[int, int]], a: int, b: int, skip_edge: bool) -> 
     return False
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.data())
 def test_quotient_knows_every_way_through_a_third_group(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 14))

@@ -130,7 +130,7 @@ def broadcasts(x: Tensor, y: Tensor) -> bool:
         return False
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(graph=graphs_with_products(), level=st.sampled_from((0, 3)), fuel=st.sampled_from((None, None, 5)))
 def test_groups_keep_the_law_and_steps_compute_what_the_graph_computes(
     graph: Graph, level: int, fuel: int | None

@@ -178,7 +178,7 @@ def groups(draw: st.DrawFn) -> Graph:
     return simplify(graph_of(body, *(Spec(s, dtypes.float32) for s in shapes)), 1)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(data=st.data(), order=st.sampled_from(ORDERS), keep=st.sampled_from((KEEP_OPS, NEVER)))
 def test_what_is_written_over_is_not_read_again(data: st.DataObject, order: str, keep: int) -> None:
     graph = data.draw(groups())

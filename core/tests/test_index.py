@@ -64,7 +64,7 @@ def arrays_in(shape: tuple[int, ...], key: Any) -> tuple[np.ndarray[Any, Any], n
         return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(shapes_and_keys())
 def test_getitem_is_numpys(case: tuple[tuple[int, ...], Any]) -> None:
     shape, key = case
@@ -79,7 +79,7 @@ def test_getitem_is_numpys(case: tuple[tuple[int, ...], Any]) -> None:
     np.testing.assert_array_equal(got.numpy(), want)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(shapes_and_keys(), st.sampled_from(["scalar", "full", "row"]))
 def test_setitem_is_numpys(case: tuple[tuple[int, ...], Any], form: str) -> None:
     shape, key = case
@@ -199,7 +199,7 @@ def test_gradients_of_the_index_ops(check_gradient: Any) -> None:
 
 
 @given(st.integers(0, 2), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_gather_is_take_along_axis(axis: int, data: Any) -> None:
     x = numbers(3, 2, 4)
     form = list(x.shape)

@@ -66,7 +66,7 @@ def test_a_bool_gives_way_to_a_float() -> None:
 # powers
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(NAMES), st.lists(st.integers(-128, 255), min_size=3, max_size=3), st.integers(0, 70))
 def test_a_power_of_integers_wraps(dtype: str, values: list[int], exponent: int) -> None:
     x = np.array(values).astype(dtype)

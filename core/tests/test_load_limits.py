@@ -211,7 +211,7 @@ def test_each_call_has_all_that_is_allowed() -> None:
             function(X, np.array(51))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(1, 30), st.integers(1, 30))
 def test_what_is_allowed_runs_and_one_more_does_not(rows: int, columns: int) -> None:
     """An outer product, whose elements are counted by hand."""

@@ -199,7 +199,7 @@ def test_outputs_may_be_inputs_constants_and_twice_the_same() -> None:
         np.testing.assert_array_equal(have, want)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(random_graphs())
 def test_random_graphs_run_elsewhere(graph: Graph) -> None:
     """Element-wise ops, reductions and layout ops in any combination, on whole numbers: sums are exact."""

@@ -263,7 +263,7 @@ def test_dtypes(dtype: str) -> None:
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.data())
 def test_random_functions_have_the_gradients_of_eager_mode(data: st.DataObject) -> None:
     """Wherever they are cut, and whichever gradients arrive; kernels that are not fused are the truth."""

@@ -33,7 +33,7 @@ def cost(kept: Sequence[Node], held: Sequence[Node]) -> int:
     return sum(1 if n in held else n.spec.nbytes for n in kept)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_no_set_of_values_is_smaller(data: st.DataObject) -> None:
     """Random graphs of chains, products and reductions over two shapes."""
@@ -85,7 +85,7 @@ def test_of_equal_cuts_the_last_is_taken() -> None:
     assert kept.op.name == "neg"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(1, 9)), min_size=3, max_size=16))
 def test_the_cut_of_a_network_is_the_least(edges: list[tuple[int, int, int]]) -> None:
     edges = [(a, b, c) for a, b, c in edges if a != b]

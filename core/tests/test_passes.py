@@ -89,7 +89,7 @@ def test_an_iota_in_16_bits_rounds_large_places() -> None:
     np.testing.assert_array_equal(run(graph, [])[0], np.arange(4000).astype(np.float16))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(random_graphs(max_nodes=6, dtype=dtypes.float16))
 def test_lowered_16_bit_graphs_are_as_exact_as_eager_ones(graph: Graph) -> None:
     arrays = arrays_for(graph, integers=True)
@@ -180,7 +180,7 @@ def test_large_constants_stay_computations() -> None:
     assert names(graph) == ["const", "sqrt"]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(random_graphs(), st.integers(0, 3))
 def test_lowering_changes_no_bit_of_float32(graph: Graph, seed: int) -> None:
     lowered = lower(graph, Speaker())

@@ -81,7 +81,7 @@ def test_avg_pool2d(window, count_padding, check_gradient):
     check_gradient(lambda t: pooling.avg_pool2d(t * t, count_padding=count_padding, **window), x, order=2)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.tuples(*[st.integers(1, 9)] * 2), st.tuples(*[st.integers(1, 9)] * 2))
 def test_adaptive_avg_pool2d(shape, size):
     x = RNG.standard_normal((2, 1, *shape))

@@ -36,7 +36,7 @@ def test_philox_known_answers(rule, counter, key, result):
     assert " ".join(f"{w:08x}" for w in got.numpy()) == result
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=6, max_size=6))
 def test_the_body_and_the_eager_rule_agree(numbers):
     state = [Tensor(np.array(n, np.uint32)) for n in numbers]

@@ -113,7 +113,7 @@ def mirrored(graph: Graph) -> Graph:
     return graph_of(body, *(n.spec for n in graph.inputs))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(random_graphs(max_nodes=12), st.booleans(), st.floats(0, 1))
 def test_random_programs(graph: Graph, compiled: bool, share: float) -> None:
     """Both methods give what the program gives that keeps everything, which gives what the graph says."""

@@ -17,7 +17,7 @@ from mgb.executor.dynamic import TooSmallError, _Play, evicting
 from mgb.executor.early import early
 from mgb.executor.timeline import Timeline
 
-SETTINGS = settings(max_examples=60, deadline=None)
+SETTINGS = settings(max_examples=60)
 
 #: What the heuristic may be told: usual powers, and any that are finite.
 POWERS = st.one_of(st.floats(0, 2), st.floats(0, sys.float_info.max))

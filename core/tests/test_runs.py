@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 onnx = pytest.importorskip("onnx", reason="the onnx package is not installed")
@@ -202,7 +202,7 @@ NESTS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(("cases", *SETTINGS), NESTS)) | NESTS)
 def test_any_nest_is_read_or_refused(content: Any) -> None:
     try:
@@ -212,7 +212,7 @@ def test_any_nest_is_read_or_refused(content: Any) -> None:
     assert all(isinstance(a, np.ndarray) for case in cases.inputs for a in case.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_torn_texts_are_refused(data: st.DataObject) -> None:
     text = text_of({"cases": [[{"x": X}, {"y": X}]], **SETTINGS})

@@ -64,7 +64,7 @@ NESTS = st.recursive(
 
 
 @given(NESTS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_round_trip(nest):
     file = io.BytesIO()
     save(nest, file)

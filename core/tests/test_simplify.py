@@ -45,7 +45,7 @@ def value(graph: Graph, *arrays: Any) -> np.ndarray:
 # laws
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(random_graphs(max_nodes=20), st.sampled_from((0, 2, 3)), st.integers(0, 5))
 def test_simplified_graphs_compute_the_same(graph: Graph, level: int, seed: int) -> None:
     simple = simplify(graph, level)
@@ -65,7 +65,7 @@ def test_simplified_graphs_compute_the_same(graph: Graph, level: int, seed: int)
             np.testing.assert_allclose(found[sane], truth[sane], rtol=1e-3, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(random_graphs(max_nodes=12))
 def test_simplifying_twice_is_simplifying_once(graph: Graph) -> None:
     once = simplify(graph, 1)

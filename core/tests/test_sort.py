@@ -23,7 +23,7 @@ ELEMENTS = st.sampled_from([-np.inf, -2.0, -0.0, 0.0, 1.0, 3.0, np.inf, np.nan])
 ARRAYS = hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4), elements=ELEMENTS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ARRAYS, st.booleans(), st.data())
 def test_sort(x: Any, descending: bool, data: Any) -> None:
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
@@ -119,7 +119,7 @@ def test_sort_of_unsigned_and_least_integers() -> None:
         np.testing.assert_array_equal(F.sort(Tensor(x), descending=True)[0].numpy(), x[::-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ARRAYS, st.booleans(), st.data())
 def test_topk(x: Any, descending: bool, data: Any) -> None:
     k = data.draw(st.integers(1, x.shape[-1]))
@@ -167,7 +167,7 @@ def test_indices_of_topk_keep_no_more_than_themselves() -> None:
     assert (array if array.base is None else array.base).nbytes == 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ARRAYS, st.data())
 def test_argmax_and_argmin(x: Any, data: Any) -> None:
     axis = data.draw(st.none() | st.integers(-x.ndim, x.ndim - 1))
@@ -178,7 +178,7 @@ def test_argmax_and_argmin(x: Any, data: Any) -> None:
 
 
 @pytest.mark.parametrize("op", [op_of(argmax_), op_of(argmin_)], ids=lambda op: op.name)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(x=ARRAYS, data=st.data())
 def test_the_bodies_of_argmax_and_argmin(op: Op, x: Any, data: Any) -> None:
     axis = tuple(sorted(data.draw(st.sets(st.integers(0, x.ndim - 1), min_size=1))))

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 from mgb.jit import trace
-from stale_cases import MODES, Outcome, compare, flags, names, skips_by_default
+from stale_cases import MODES, Outcome, compare, flags, names
 
 CASES = names()
 #: Modes whose sweeps are long and whose calls share nearly all with those of another mode.
 LONG = ("run_body=True", "without_host", "xla_trace")
 #: A file and the number of a line in it.
 A_LINE = re.compile(r"\w\.py\D{1,8}\d+")
-waits = pytest.mark.skipif(not skips_by_default(), reason="trace has no option run_body")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -48,7 +47,6 @@ def test_the_catalogue_is_no_smaller_than_it_was() -> None:
     assert sum(flags(*case).impure for case in CASES) >= 60
 
 
-@waits
 @pytest.mark.parametrize(
     "mode", [pytest.param(mode, marks=pytest.mark.slow if mode in LONG else ()) for mode in MODES]
 )
@@ -67,7 +65,6 @@ def test_no_call_is_stale(mode: str, file: str, name: str) -> None:
     assert outcome.kind in allowed, outcome
 
 
-@waits
 @pytest.mark.parametrize("file, name", [case for case in CASES if flags(*case).impure])
 def test_statistics_name_the_line_that_keeps_a_body_running(file: str, name: str) -> None:
     traced: list[Any] = []

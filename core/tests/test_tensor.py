@@ -42,7 +42,7 @@ def same(got: Tensor, want: Any, **tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS, ids=lambda f: f.__name__)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(pair=pairs(np.float32, FLOATS))
 def test_operators_on_floats(op: Callable[..., Any], pair: tuple[Any, Any]) -> None:
     a, b = pair
@@ -54,7 +54,7 @@ def test_operators_on_floats(op: Callable[..., Any], pair: tuple[Any, Any]) -> N
 
 
 @pytest.mark.parametrize("op", [*BITS, operator.add, operator.mul, operator.mod], ids=lambda f: f.__name__)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(pair=pairs(np.int32, INTS))
 def test_operators_on_integers(op: Callable[..., Any], pair: tuple[Any, Any]) -> None:
     a, b = pair

@@ -157,7 +157,7 @@ def follow(eager: World, other: World, sequence: Any, results: bool) -> None:
             world.change(change, number, results)
 
 
-quickly = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+quickly = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 long = settings(quickly, max_examples=1500)
 modes = {
     "trace": (lambda function: trace(function, backend="eager"), True),

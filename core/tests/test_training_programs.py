@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,7 @@ import pytest
 from mgb import plugins, tensor
 from mgb.errors import BackendError
 from mgb.jit import trace
-from stale_cases import skips_by_default
 from training_programs import PROGRAMS, Life, Program, live
-
-#: How calls come to skip their body: by default, once that exists.
-skipping: Callable[[Any], Any] = trace if skips_by_default() else functools.partial(trace, without_host=True)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -78,7 +74,7 @@ def test_a_traced_program_trains_as_it_does_eagerly_and_leaves_out_its_body(name
     traced = []
 
     def wrap(step: Any) -> Any:
-        traced.append(skipping(step))
+        traced.append(trace(step))
         return traced[0]
 
     life, settled = live(PROGRAMS[name](), wrap), PROGRAMS[name]().settled
@@ -92,7 +88,6 @@ def test_a_traced_program_trains_as_it_does_eagerly_and_leaves_out_its_body(name
     )
 
 
-@pytest.mark.skipif(not skips_by_default(), reason="trace has no option run_body")
 @pytest.mark.parametrize("name", ["mlp_with_adam", "policy_gradient", "several_tasks_from_a_configuration"])
 @pytest.mark.parametrize("asks", ["option", "variable"])
 def test_a_body_that_is_to_run_runs_at_every_call(
@@ -114,4 +109,4 @@ def test_it_does_so_with_each_backend(name: str, backend: str) -> None:
         plugins.choose_backend("cpu", backend)
     except BackendError as error:
         pytest.skip(str(error))
-    assert_alike(live(PROGRAMS[name](), lambda step: skipping(step, backend=backend)), name)
+    assert_alike(live(PROGRAMS[name](), lambda step: trace(step, backend=backend)), name)

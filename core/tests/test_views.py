@@ -57,7 +57,7 @@ def _other_shape(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*found, 0) if left == 0 else tuple(found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(chains())
 def test_views_are_numpys(graph: Graph) -> None:
     (x,) = graph.inputs

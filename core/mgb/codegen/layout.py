@@ -20,7 +20,7 @@ def row_major(shape: Shape, itemsize: int = 1) -> Shape:
 def broadcast_strides(shape: Shape, strides: Shape, domain: Shape) -> Shape:
     """The strides of an array along the axes of `domain`: 0 where it is broadcast."""
     lead = len(domain) - len(shape)
-    own = (0 if length == 1 else step for length, step in zip(shape, strides, strict=True))
+    own = [0 if length == 1 else step for length, step in zip(shape, strides, strict=True)]
     return (0,) * lead + tuple(own)
 
 
@@ -58,21 +58,21 @@ def collapse(domain: Shape, strides: Sequence[Shape], reduced: Sequence[int] = (
     reduced : sequence of int, optional
         The reduced axes of `domain`.
     """
-    axes: list[tuple[int, tuple[int, ...], bool]] = []
+    axes: list[tuple[int, list[int], bool]] = []
     for axis, length in enumerate(domain):
         if length == 1:
             continue
-        steps, fold = tuple(s[axis] for s in strides), axis in reduced
+        steps, fold = [s[axis] for s in strides], axis in reduced
         if axes:
             outer, outer_steps, outer_fold = axes[-1]
-            if fold == outer_fold and all(o == i * length for o, i in zip(outer_steps, steps, strict=True)):
+            if fold == outer_fold and outer_steps == [step * length for step in steps]:
                 axes[-1] = (outer * length, steps, fold)
                 continue
         axes.append((length, steps, fold))
     return Loops(
-        tuple(length for length, _, _ in axes),
-        tuple(tuple(steps[k] for _, steps, _ in axes) for k in range(len(strides))),
-        tuple(fold for _, _, fold in axes),
+        tuple([length for length, _, _ in axes]),
+        tuple([tuple([steps[k] for _, steps, _ in axes]) for k in range(len(strides))]),
+        tuple([fold for _, _, fold in axes]),
     )
 
 

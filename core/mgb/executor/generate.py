@@ -17,14 +17,14 @@ from ..backend import Backend, Kernel, Strided
 from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
-from ..sizes import At, about, is_sized
+from ..sizes import At, about, is_sized, plain
 from ..tensor import float_errors, ignore_float_errors, restore_float_errors
 from .kernels import SizedKernel
-from .operands import constant, eager_rule, monotone
+from .operands import constant, eager_rule, follows_lengths, monotone
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
 from .profile import Measured, clock
-from .resized import resized, sizes_of
+from .resized import sizes_of
 from .routine import Recipe, Routine
 from .schedule import Call
 from .workspaces import allocator, arenas_at, spare_at, targets_at
@@ -309,11 +309,11 @@ class _Writer:
         self.recipes.append(lambda at: {name: rule(at)})
         return name
 
-    def of_node(self, name: str, rule: Callable[[Node], Any], node: Node) -> str:
+    def of_node(self, name: str, rule: Callable[[Node, At], Any], node: Node) -> str:
         """A global name for what `rule` makes of `node`; anew for each set of lengths that it looks at."""
-        if any(is_sized(n.spec.shape) for n in (node, *node.inputs)) or is_sized(node.params):
-            return self.made(name, lambda at: rule(resized(node, at)))
-        return self.bind(name, rule(node), unique=True)
+        if follows_lengths(node):
+            return self.made(name, partial(rule, node))
+        return self.bind(name, rule(node, plain), unique=True)
 
     def module(self, device: str) -> str:
         """NumPy or CuPy."""

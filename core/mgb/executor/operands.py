@@ -11,21 +11,24 @@ import numpy as np
 from ..apply import evaluate
 from ..device import is_gpu, place
 from ..dtypes import HALVES
-from ..ir import Kind, Node
+from ..fusion import NUMBER
+from ..ir import CONST, Kind, Node
 from ..libraries import Rule
+from ..sizes import At, is_sized, plain
 
 
-def constant(node: Node) -> Any:
+def constant(node: Node, at: At = plain) -> Any:
     """The row-major read-only array of a constant, on its device."""
-    value = np.broadcast_to(np.asarray(node.params["value"], node.spec.dtype), node.spec.shape)
-    array = np.ascontiguousarray(value).reshape(node.spec.shape)
+    shape, given = at(node.spec.shape), at(node.params["value"])
+    value = np.broadcast_to(np.asarray(given, node.spec.dtype), shape)
+    array = np.ascontiguousarray(value).reshape(shape)
     array.flags.writeable = False
     return place(array, node.spec.device)
 
 
-def eager_rule(node: Node) -> Callable[..., Any]:
+def eager_rule(node: Node, at: At = plain) -> Callable[..., Any]:
     """A function of arrays that gives the value of `node`."""
-    op, params = node.op, dict(node.params)
+    op, params = node.op, at(dict(node.params))
     half = any(n.spec.dtype in HALVES for n in (node, *node.inputs))
     if op.kind is Kind.LEAF:
         return lambda: place(evaluate(op, (), params), node.spec.device)
@@ -34,6 +37,13 @@ def eager_rule(node: Node) -> Callable[..., Any]:
     if isinstance(op.eager, Rule) and not is_gpu(node.spec.device):
         return op.eager.bound(**params)
     return partial(op.eager, **params) if params else op.eager
+
+
+def follows_lengths(node: Node) -> bool:
+    """Is what `constant` or `eager_rule` gives for `node` another one where lengths are others?"""
+    specs = [n.spec for n in node.inputs] if isinstance(node.op.eager, Rule) else []
+    specs += [node.spec] if node.op in (CONST, NUMBER) else []
+    return is_sized(dict(node.params)) or any(is_sized(spec.shape) for spec in specs)
 
 
 def monotone(array: Any) -> Any:

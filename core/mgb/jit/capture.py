@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
 from ..scalars import SCALARS
 from ..scalars import plain as plain_number
-from ..sizes import Size, fixed, plain
+from ..sizes import Size, is_sized, plain, settled
 from ..tensor import Tensor, run_in
 from .record import End, Ends, Literal, Live, Record
 from .recording import Recording
-from .tree import flatten
+from .tree import Structure, flatten
+
+#: What stands for a number that is followed.
+_FOLLOWED = frozenset({Size, *SCALARS})
 
 #: A body, and what it is given by position.
 Body = Sequence[Any]
@@ -90,17 +95,26 @@ def _note(
 
 
 def with_numbers(result: Any, decide: bool) -> Any:
-    """The result of a body with plain numbers for lengths that are followed; may they `decide` what it is?
+    """The result of a body with plain numbers for those that are followed.
 
-    Other numbers that are followed stand for themselves then, and are plain ones otherwise.
+    If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
     """
+    rule: Callable[[Size], Any] = Size.fixed if decide else operator.attrgetter("value")
     leaves, structure = flatten(result)
-    kinds = set(map(type, leaves))
-    if not decide and not kinds.isdisjoint(SCALARS):
-        return structure.build(plain_number(plain(leaf)) for leaf in leaves)
-    if Size not in kinds:
-        return result
-    return structure.build(map(fixed if decide else plain, leaves))
+    kept = [
+        leaf if decide and type(leaf) in _FOLLOWED else settled(plain_number(leaf), rule) for leaf in leaves
+    ]
+    same = all(map(operator.is_, kept, leaves)) and not _has_sized_keys(structure)
+    return result if same else _with_plain_keys(structure).build(iter(kept))
+
+
+def _has_sized_keys(structure: Structure) -> bool:
+    return is_sized(structure.keys) or any(map(_has_sized_keys, structure.children))
+
+
+def _with_plain_keys(structure: Structure) -> Structure:
+    children = tuple(map(_with_plain_keys, structure.children))
+    return replace(structure, keys=plain(structure.keys), children=children)
 
 
 def _ends_of(result: Any, session: Recording) -> Ends:

@@ -18,6 +18,8 @@ class Policy:
         Each op runs when it is recorded; else ops are only noted.
     gives : bool
         The call gives values: what a shape depends on is computed though nothing else is.
+    skips : bool
+        The body need not run again, if it is watched and does nothing that is against that.
     freezes : bool
         What is no argument, nor in one, is a constant, and so is what the result holds.
     symbolic_shape : bool
@@ -30,6 +32,7 @@ class Policy:
 
     runs: bool = False
     gives: bool = False
+    skips: bool = True
     freezes: bool = False
     symbolic_shape: bool = False
     follows: bool = False

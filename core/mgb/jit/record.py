@@ -178,10 +178,18 @@ class External:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """What is no Tensor in a result: the same `value` at each call, or, if it is `copied`, a copy of that."""
+    """What is no Tensor in a result: the same `value` at each call, or, if it is `copied`, a copy of that.
+
+    Of a length, `size` is which one it is.
+    """
 
     value: Any
     copied: bool = False
+    size: Size | None = None
+
+    def at(self, at: At) -> Given:
+        """The same for other lengths."""
+        return self if self.size is None else Given(at(self.size), size=self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -241,7 +241,7 @@ class Recording(CallSession):
     @property
     def is_pure(self) -> bool:
         """Was the body watched, and need it not run again?"""
-        return self.observer is not None and not self.observer.impurities
+        return self.policy.skips and self.observer is not None and not self.observer.impurities
 
     # cuts
 
@@ -336,6 +336,8 @@ class Recording(CallSession):
 
     def given(self, value: Any) -> Given | None:
         """What is no Tensor in the result, at each call that skips the body."""
+        if type(value) is Size:
+            return Given(value.value, size=value)
         if isinstance(value, _CONSTANT) or self.observer is None or not self.observer.is_made(value):
             return Given(value)
         if isinstance(value, np.ndarray):
@@ -353,7 +355,7 @@ class Recording(CallSession):
                 new[id(leaf)] = wrap(leaf._data, leaf._device)
             elif isinstance(leaf, Scalar):
                 new[id(leaf)] = leaf.value
-        return structure.build(iter([new.get(id(leaf), leaf) for leaf in leaves]))
+        return structure.build(iter([new.get(id(leaf), plain(leaf)) for leaf in leaves]))
 
     def check_changes(self) -> None:
         """What the body changes in Modules makes it do something else at the next call."""

@@ -15,7 +15,7 @@ from ..ir import Node, Spec, input_node
 from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, key
 from ..tensor import Tensor
 from .arguments import ARRAYS
-from .record import Entry, Literal, Record, Ref
+from .record import Ends, Entry, Given, Literal, Record, Ref
 
 #: One for each axis of the arguments of a call, in order.
 Values = tuple[int, ...]
@@ -136,18 +136,22 @@ class SizedRecord:
             self._compiled[segment] = ((program, reads), *known)[:_PROGRAMS]
         return program, reads
 
+    def at(self, values: Sequence[Any]) -> Lengths:
+        """What lengths are for arguments of these."""
+        return Lengths(self._sizes, values)
+
     def outline(self, values: Values) -> Record:
         """As `record`, but for the entries, whose lengths are not for use."""
-        at = Lengths(self._sizes, values)
+        at = self.at(values)
         externals = [
             replace(e, node=input_node(spec_at(e.node.spec, at), e.source)) if e.leaf is not None else e
             for e in self._record.externals
         ]
-        return replace(self._record, externals=externals)
+        return replace(self._record, externals=externals, ends=_ends_at(self._record.ends, at))
 
     def record(self, values: Sequence[Any]) -> Record:
         """The record for arguments of these lengths, which may be sizes as well."""
-        at = Lengths(self._sizes, values)
+        at = self.at(values)
         specs = [spec_at(spec, at) for spec in self._dependent.specs]
         nodes: dict[Node, Node] = {}
         externals, entries = list(self._record.externals), list(self._record.entries)
@@ -170,11 +174,19 @@ class SizedRecord:
         return replace(
             self._record,
             entries=entries, externals=externals, statics=statics, sized=self, lengths=tuple(values),
+            ends=_ends_at(self._record.ends, at),
         )  # fmt: skip
 
     @cached_property
     def _dependent(self) -> _Dependent:
         return _Dependent(self._record)
+
+
+def _ends_at(ends: Ends | None, at: At) -> Ends | None:
+    if ends is None:
+        return None
+    structure, results = ends
+    return structure, tuple([result.at(at) if isinstance(result, Given) else result for result in results])
 
 
 def _literal_at(ref: Ref, at: At) -> Ref:

@@ -234,7 +234,7 @@ class Item(Source):
 
 @dataclass(frozen=True, slots=True)
 class Result(Source):
-    """What a function without effects gives for what is at another place: `type`, `vars`, or its own call."""
+    """What a function without effects gives for what is at another place: `type`, `list`."""
 
     function: Callable[[Any], Any]
     of: Source
@@ -243,16 +243,12 @@ class Result(Source):
         return self.function(self.of.read(leaves))
 
     def code(self, scope: Scope) -> str:
-        if self.function is call:
-            return f"{scope.local(self.of)}()"
         if self.function is vars:
             return f"{scope.local(self.of)}.__dict__"
         name = self.function.__name__ if self.function in (type, list) else scope.name(self.function)
         return f"{name}({scope.local(self.of)})"
 
     def __str__(self) -> str:
-        if self.function is call:
-            return f"`{_inner(self.of)}()`"
         return f"`{self.function.__name__}({_inner(self.of)})`"
 
 
@@ -288,9 +284,27 @@ class Places(Source):
         return f"one of {', '.join(map(str, self.places))}"
 
 
-def call(function: Callable[[], Any]) -> Any:
-    """What `function` gives: a weak reference, or the method of a ContextVar."""
-    return function()
+@dataclass(frozen=True, slots=True)
+class Call(Source):
+    """What a function at another place gives for plain values, however often it is asked."""
+
+    of: Source
+    args: tuple[Any, ...] = field(default=(), compare=False)
+    text: str = ""  # which tells 1 from True and 1.0
+
+    @staticmethod
+    def given(of: Source, args: tuple[Any, ...]) -> Call:
+        """The call of what is at `of` with `args`."""
+        return Call(of, args, ", ".join(map(repr, args)))
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        return self.of.read(leaves)(*self.args)
+
+    def code(self, scope: Scope) -> str:
+        return f"{scope.local(self.of)}({f'*{scope.name(self.args)}' if self.args else ''})"
+
+    def __str__(self) -> str:
+        return f"`{_inner(self.of)}({self.text})`"
 
 
 def roots(source: Source) -> Iterator[Source]:

@@ -308,17 +308,19 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         policy = Policy(
             runs=not self.symbolic,
             gives=True,
+            skips=observer is not None,
             freezes=self.capture_as_const,
             symbolic_shape=self.symbolic_shape,
             follows=not self.symbolic_shape and not self.capture_as_const,
         )
+        observer = observer or Observer(leaves, False, self._instance is not None)
         session = self._session(args, kwargs, leaves, policy, observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1
         return session.watch_over(self._recorded, session, args, kwargs)
 
     def _recorded(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
-        """Run the body; if somebody watches it, find out whether it has to run at later calls."""
+        """Run the body, and find out whether it has to run at later calls."""
         leaves = session.leaves
         box = [run_body(session, self._body_with(args), kwargs)]
         box.append(with_numbers(box.pop(), decide=session.is_pure))
@@ -334,7 +336,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
             return Recorded(box.pop(), variant, CompiledCall(variant, leaves))
         impurities = session.observer.impurities if session.observer is not None else ()
         self._impurity = next(iter(impurities), None)
-        return Recorded(box.pop(), variant, None, impurities)
+        return Recorded(with_numbers(box.pop(), decide=False), variant, None, impurities)
 
     def _closed(self, session: Recording, record: Record) -> Variant:
         variant = Variant(record, self._compiler)

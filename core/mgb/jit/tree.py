@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
 from typing import Any
@@ -54,12 +54,15 @@ class Structure:
     children : tuple of Structure
     exact : tuple
         What tells the keys: 1, True and 1.0 are equal.
+    factory : callable, optional
+        That of a `defaultdict`.
     """
 
     kind: type | None
     keys: tuple[Any, ...] = field(default=(), compare=False)
     children: tuple[Structure, ...] = ()
     exact: tuple[Any, ...] = ()
+    factory: Any = field(default=None, compare=False)
 
     def build(self, leaves: Iterator[Any]) -> Any:
         """The container again, with `leaves` in the order in which `flatten` gave them."""
@@ -68,9 +71,12 @@ class Structure:
         parts = [child.build(leaves) for child in self.children]
         if is_dataclass(self.kind):
             return _dataclass(self.kind, self.keys, parts)
-        if issubclass(self.kind, Mapping):
-            pairs = zip(self.keys, parts, strict=True)
-            return dict(pairs) if self.kind is dict else self.kind(pairs)  # type: ignore[call-arg]
+        if issubclass(self.kind, dict):
+            factory = () if self.factory is None else (self.factory,)
+            made: Any = self.kind(*factory)
+            for key, part in zip(self.keys, parts, strict=True):
+                made[key] = part
+            return made
         if issubclass(self.kind, tuple) and hasattr(self.kind, "_fields"):
             return self.kind(*parts)
         return self.kind(parts)  # type: ignore[call-arg]
@@ -117,7 +123,8 @@ def _flatten(value: Any, emit: Callable[[Any], None]) -> Structure:
     if isinstance(value, dict):
         keys = tuple(value)
         exact = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
-        return Structure(kind, keys, tuple([_flatten(v, emit) for v in value.values()]), exact)
+        children = tuple([_flatten(v, emit) for v in value.values()])
+        return Structure(kind, keys, children, exact, getattr(value, "default_factory", None))
     parts = fields_of(value)
     if parts is not None:
         names = tuple([name for name, _ in parts])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from .. import forking
@@ -222,9 +224,15 @@ def _runner(program: Program, reads: Sequence[int], outputs: Sequence[int]) -> C
         "session.operands_left = ()",
     ]
     scope: dict[str, Any] = {"call": program.call}
-    exec("\n    ".join(lines), scope)
+    exec(_code("\n    ".join(lines)), scope)
     run: Callable[[CallSession], None] = scope["run"]
     return run
+
+
+@lru_cache(maxsize=64)
+def _code(source: str) -> CodeType:
+    """Programs for other lengths have the same text."""
+    return builtins.compile(source, "<mgb segment>", "exec")
 
 
 def _node(record: Record, step: int) -> Node:

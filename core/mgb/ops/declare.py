@@ -16,7 +16,6 @@ from ..errors import ConversionError, ShapeError
 from ..ir import Kind, Op, Spec
 from ..sizes import broadcast
 from ..tensor import Tensor
-from ..tracing import graph_of
 
 #: Every op by name; a third party's `mgb_ops` hook adds to it through `register`.
 OPS: dict[str, Op] = {}
@@ -102,6 +101,7 @@ SAME = Typing(_same, _first)  # maximum: any category
 NUMERIC = Typing(_numeric, _first)  # add: bool counts as int32
 FLOATING = Typing(_floating, _first)  # exp: integers become float32
 COMPARE = Typing(_comparable, _bool)  # lt
+PREDICATE = Typing(_numeric, _bool)  # signbit
 LOGICAL = Typing(_logical, _bool)  # logical_and
 INTEGER = Typing(_integer, _first)  # bit_and: bool stays
 COUNTING = Typing(_counting, _first)  # shl: bool counts as int32
@@ -129,12 +129,11 @@ def composite(
 
     def decorate(body: Callable[..., Tensor]) -> Callable[..., Tensor]:
         op_name = name or body.__name__
+        plain = _infer(op_name, typing.result)
 
         def infer(*specs: Spec, **params: Any) -> Spec:
-            shape = broadcast_shapes(op_name, *(s.shape for s in specs))
-            return Spec(
-                shape, _body_dtype(body, tuple(s.dtype for s in specs), tuple(sorted(params.items())))
-            )
+            _check_call(body, len(specs), tuple(params))
+            return plain(*specs)
 
         op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable)
         return update_wrapper(declare(op), body, updated=())
@@ -143,11 +142,9 @@ def composite(
 
 
 @lru_cache(maxsize=4096)
-def _body_dtype(
-    body: Callable[..., Tensor], given: tuple[np.dtype[Any], ...], params: tuple[tuple[str, Any], ...]
-) -> np.dtype[Any]:
-    graph = graph_of(lambda *xs: body(*xs, **dict(params)), *(Spec((), d) for d in given))
-    return graph.outputs[0].spec.dtype
+def _check_call(body: Callable[..., Tensor], arrays: int, params: tuple[str, ...]) -> None:
+    """Raise a TypeError where `body` takes no such call."""
+    inspect.signature(body).bind(*range(arrays), **dict.fromkeys(params))
 
 
 def register(op: Op) -> Op:

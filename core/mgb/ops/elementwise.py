@@ -6,6 +6,8 @@ underscore only the spec is kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .. import dtypes
@@ -13,7 +15,7 @@ from ..errors import ConversionError
 from ..tensor import Tensor
 from . import exponential as lower
 from . import floats
-from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, SAME, composite
+from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, PREDICATE, SAME, Dtypes, Typing, composite
 from .eager import clip as clip_eager
 from .primitives import (
     bit_xor,
@@ -106,7 +108,7 @@ def sign(x: Tensor) -> Tensor:
     return where(lt(x, 0), -1, where(lt(0, x), 1, x))
 
 
-@composite(NUMERIC, eager=np.signbit, differentiable=False)
+@composite(PREDICATE, eager=np.signbit, differentiable=False)
 @floats.widen_halves
 def signbit(x: Tensor) -> Tensor:
     """True for -0.0 too."""
@@ -272,7 +274,7 @@ def cond_lt_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
     return where(lt(a, b), v, 0)
 
 
-@composite(NUMERIC, eager=np.isclose, differentiable=False)
+@composite(PREDICATE, eager=np.isclose, differentiable=False)
 def isclose(
     a: Tensor, b: Tensor, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
@@ -284,11 +286,16 @@ def isclose(
     return logical_or(close, logical_and(isnan(a), isnan(b))) if equal_nan else close
 
 
-@composite(INTEGER, differentiable=False)
+def _fractions(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    given = INTEGER.promote(operands)
+    if given[0].itemsize == 8 or given[0] == dtypes.bool_:
+        raise ConversionError(f"needs integers of at most 32 bits, got {given[0]}: cast with astype")
+    return given
+
+
+@composite(Typing(_fractions, INTEGER.result), differentiable=False)
 def rmulh(a: Tensor, b: Tensor) -> Tensor:
     """The product of two fixed-point fractions, halfway cases rounded upwards; -1 times -1 saturates."""
-    if a.dtype.itemsize == 8 or a.dtype == dtypes.bool_:
-        raise ConversionError(f"rmulh: needs integers of at most 32 bits, got {a.dtype}: cast with astype")
     signed = a.dtype in dtypes.SIGNED
     digits = a.dtype.itemsize * 8 - signed
     wide = np.dtype(f"{'int' if signed else 'uint'}{a.dtype.itemsize * 16}")

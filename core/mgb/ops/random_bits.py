@@ -32,11 +32,12 @@ from .transcendental import cos, log
 #: Keeps the logarithm of a `unit` finite.
 TINY = 2.0**-33
 
-#: 32-bit words, then floats; the result has the dtype of the body.
+#: 32-bit words, then floats; the result is like the last of them, or a pair of words.
 DRAW = Typing(
     lambda operands: (dtypes.uint32,) * WORDS + (dtypes.float32,) * (len(operands) - WORDS),
-    lambda given: given[0],
+    lambda given: given[-1],
 )
+PAIR = Typing(DRAW.promote, lambda _given: dtypes.uint64)
 
 
 @composite(DRAW, eager=blocked(words, dtypes.uint32), differentiable=False)
@@ -50,7 +51,7 @@ def philox(which: Tensor, c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Te
     return where(lt(which, 2), where(eq(which, 0), c0, c1), where(eq(which, 2), c2, c3))
 
 
-@composite(DRAW, eager=blocked(pairs, dtypes.uint64), differentiable=False)
+@composite(PAIR, eager=blocked(pairs, dtypes.uint64), differentiable=False)
 def philox_pair(
     which: Tensor, c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor
 ) -> Tensor:

@@ -31,6 +31,10 @@ def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
                 "or leave the node to eager execution"
             )
         out: Tensor = node.op.body(*values, **node.params)
+        if out.dtype != node.spec.dtype:
+            raise GraphError(
+                f"{node!r}: its body makes {out.dtype}: declare {node.op.name!r} with that result"
+            )
         return out
 
     while not all(_spoken(n, vocabulary) for n in graph.nodes):

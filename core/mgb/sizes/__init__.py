@@ -1,5 +1,6 @@
 """Lengths of axes that are followed, and what was decided by them."""
 
+from .holders import settled
 from .lengths import (
     At,
     Lengths,
@@ -32,5 +33,6 @@ __all__ = [
     "key",
     "plain",
     "same_shape",
+    "settled",
     "whole",
 ]

@@ -329,6 +329,9 @@ class Size:
         raise TypeError("a size becomes an int where it is stored")
 
 
+Size.__name__ = Size.__qualname__ = int.__name__  # so that errors of Python are those of integers
+
+
 def _turned(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: function(b, a)
 

@@ -69,7 +69,7 @@ def programs(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
     return lambda *xs: play(0, list(xs)), lambda *xs: play(1, list(xs)), arrays
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(programs())
 def test_random_groups(program: tuple[Any, Any, list[Any]]) -> None:
     function, truth, arrays = program

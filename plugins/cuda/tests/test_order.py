@@ -112,7 +112,7 @@ def problems(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[in
     return shape, axis, [tuple(d if k else 1 for d, k in zip(shape, keeps, strict=True)) for keeps in few]
 
 
-@hypothesis.settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=150, derandomize=True, database=None)
 @hypothesis.given(problems(), st.booleans())
 def test_row_major_arrays_keep_the_order_of_their_axes(problem: Any, stores: bool) -> None:
     shape, axis, others = problem

@@ -7,6 +7,7 @@ array of int64 that `launch` fills for each new set of shapes and strides and th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from mgb.codegen import Schedule, is_operand, schedule, spans
@@ -26,6 +27,15 @@ HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
     "short",
 )  # fmt: skip
+
+
+#: How many ops an op is worth.
+COST = {"div": 8, "sqrt": 8, "floor_div": 120, "mod": 120}
+
+
+@cache
+def _itemsize(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ class Buffer:
 
     @property
     def itemsize(self) -> int:
-        return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
+        return _itemsize(self.dtype)
 
 
 class Frame:
@@ -131,6 +141,22 @@ class Frame:
     def has_rows(self) -> bool:
         """Whether there are rows, with lanes along them, that fold something."""
         return not self.flat and not self.columns and self.loops["kept"] > 0
+
+    @cached_property
+    def itemsizes(self) -> tuple[int, ...]:
+        """Bytes of an element of each operand that lies in memory; 0 for an ``iota``."""
+        return tuple(0 if o.is_iota else o.itemsize for o in self.operands)
+
+    @cached_property
+    def rooms(self) -> tuple[tuple[str, bool, str, int], ...]:
+        """Of each buffer the kind, whether it is shared, how many elements it has, and bytes of one."""
+        return tuple((b.name[0], b.shared, b.size, b.itemsize) for b in self.buffers)
+
+    @cached_property
+    def work(self) -> int:
+        """Bytes that the ops compute for an element, each by what it is worth."""
+        done = (v for p in self.schedule.passes for v in (*p.computes, *p.folds))
+        return sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
 
     @cached_property
     def arrays(self) -> tuple[Operand, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,9 +151,8 @@ class Launcher:
             wanted = f"{self.inputs} input and {self.outputs} output arrays"
             raise TypeError(f"the kernel takes {wanted}, not {len(xs)} and {len(out)}")
         arrays = [np.asarray(a) for a in (*xs, *out)]
-        start = [a.__array_interface__["data"][0] for a in arrays]
         for i, j in self.overlaps:
-            if start[i] == start[j]:
+            if arrays[i].ctypes.data == arrays[j].ctypes.data:
                 arrays[i] = arrays[i].copy()
         program = self.program(arrays)
         listed = (ctypes.c_void_p * (len(arrays) + len(self.constants)))(*map(id, (*arrays, *self.constants)))
@@ -194,7 +194,7 @@ class Launcher:
         work = _Work(
             signature=np.array(signature, np.int64),
             parts=np.array([part for phase in phases for part in phase], np.int64),
-            phases=np.cumsum([len(phase) for phase in phases]),
+            phases=np.array(list(itertools.accumulate(map(len, phases))), np.int64),
             plans=plans,
         )
         program = work.program(threads if parallel else 0)

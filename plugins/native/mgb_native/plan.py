@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 
-from .frame import HEAD, Buffer, Frame, Operand
+from .frame import HEAD, Frame, Operand
 
 Array = np.ndarray[Any, Any]
 
@@ -44,9 +44,8 @@ GROUP = 128
 PARALLEL = 40_000
 
 #: Nanoseconds that a byte of an operand, a byte of what an op computes, and an innermost loop take one
-#: thread, roughly; and how many ops an op is worth.
+#: thread, roughly.
 BYTE, OP, UNIT = 0.02, 0.002, 5
-COST = {"div": 8, "sqrt": 8, "floor_div": 120, "mod": 120}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +78,30 @@ class Plan:
         return self.work >= PARALLEL
 
 
+def _domain(shapes: list[tuple[int, ...]], given: tuple[int, ...]) -> tuple[int, ...]:
+    """What arrays of `shapes` broadcast to; where all have length 1 it is as `given`."""
+    domain = list(given)
+    for shape in shapes:
+        for axis, length in enumerate(shape, len(given) - len(shape)):
+            if length != 1:
+                domain[axis] = length
+    return tuple(domain)
+
+
 class Planner:
     """Fills the plan for one set of shapes and strides, in bytes."""
 
     def __init__(self, frame: Frame, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> None:
         self.frame = frame
-        known = np.broadcast_shapes(*shapes) if shapes else ()
-        given = frame.schedule.shape
-        self.domain = tuple(
-            k if k != 1 else g for k, g in zip(aligned(known, len(given)), given, strict=True)
-        )
+        self.domain = _domain(shapes, frame.schedule.shape)
         steps = [self.strides(o, i, shapes, strides) for i, o in enumerate(frame.operands)]
         self.loops = collapse(self.domain, steps, frame.folded_axes)
         inner = len(self.loops.shape) - 1
         self.kept = [a for a in range(inner - 1, -1, -1) if not self.loops.folded[a]]
         self.folded = [a for a in range(inner - 1, -1, -1) if self.loops.folded[a]]
         self.n = self.loops.shape[inner] if self.loops.shape else 1
-        self.streams = self.traffic() >= STREAM
+        self._traffic = self._bytes()
+        self.streams = self._traffic >= STREAM
         self.inner = [steps[-1] if steps else 0 for steps in self.loops.strides]
         self.steps = math.prod(self.loops.shape[a] for a in self.folded)
         self.tiled = self.transposed()
@@ -184,20 +190,18 @@ class Planner:
 
     def traffic(self) -> int:
         """The bytes of all operands."""
-        operands = zip(self.frame.operands, self.loops.strides, strict=True)
-        return sum(
-            o.itemsize * math.prod(d for d, s in zip(self.loops.shape, steps, strict=True) if s)
-            for o, steps in operands
-            if not o.is_iota
-        )
+        return self._traffic
+
+    def _bytes(self) -> int:
+        total, shape = 0, self.loops.shape
+        for itemsize, steps in zip(self.frame.itemsizes, self.loops.strides, strict=True):
+            total += itemsize * math.prod([d for d, s in zip(shape, steps, strict=True) if s])
+        return total
 
     def work(self, sizes: dict[str, int]) -> float:
         """The nanoseconds that one thread needs, roughly."""
-        passes = self.frame.schedule.passes
-        done = (v for p in passes for v in (*p.computes, *p.folds))
-        ops = sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
-        loops = sizes["rows"] * sizes["units"] * len(passes)
-        return math.prod(self.domain) * ops * OP + self.traffic() * BYTE + loops * UNIT
+        loops = sizes["rows"] * sizes["units"] * len(self.frame.schedule.passes)
+        return math.prod(self.domain) * self.frame.work * OP + self._traffic * BYTE + loops * UNIT
 
     def fill(self, sizes: dict[str, int]) -> tuple[int, int]:
         """Write every slot; returns the bytes of scratch memory, each thread's own and shared."""
@@ -207,23 +211,31 @@ class Planner:
         folded = [self.loops.shape[a] for a in self.folded]
         self.write(frame.lengths_at["kept"], frame.loops["kept"], kept, 1)
         self.write(frame.lengths_at["folded"], frame.loops["folded"], self.ordered(folded, self.pieces), 1)
-        for i, o in enumerate(frame.operands):
-            steps, words[o.at] = self.loops.strides[i], self.inner[i]
-            self.write(o.at + 1, frame.loops["kept"], [steps[a] for a in self.kept])
-            folded = self.ordered([steps[a] for a in self.folded], self.piece * self.inner[i])
-            self.write(o.at + 1 + frame.loops["kept"], frame.loops["folded"], folded)
+        outer, around = frame.loops["kept"], sum(frame.loops.values())
+        for o, steps, inner in zip(frame.operands, self.loops.strides, self.inner, strict=True):
+            folded = self.ordered([steps[a] for a in self.folded], self.piece * inner)
+            line = [inner, *[steps[a] for a in self.kept]]
+            line += [0] * (1 + outer - len(line))
+            line += folded
+            words[o.at : o.at + 1 + around] = line + [0] * (1 + around - len(line))
         starts = self.ordered([0] * len(self.folded), self.piece)
         self.write(frame.starts_at.start, frame.loops["folded"], starts)
         for i in self.tiled:
             words[frame.tiled[frame.operands[i]]] = self.loops.strides[i][-1]
-        used = {True: 0, False: 0}
-        counts = self.counts(sizes)
-        for at, b in enumerate(frame.buffers, frame.buffers_at):
-            words[at] = used[b.shared]
-            if not self.is_unused(b):
-                count = TILE * self.pitch if self.tiled and b.name.startswith("g") else counts[b.size]
-                used[b.shared] += -(-count * b.itemsize // 64) * 64
-        return used[False], used[True]
+        own, shared = self.rooms(self.counts(sizes))
+        return own, shared
+
+    def rooms(self, counts: dict[str, int]) -> tuple[int, int]:
+        """Say where buffers lie in scratch memory; how many bytes that is, each thread's own and shared."""
+        unused = {"g": not (self.gathers or self.tiled), "s": not self.streams}  # not needed by these arrays
+        tile = TILE * self.pitch if self.tiled else 0
+        used, words = [0, 0], self.words
+        for at, (kind, shared, size, itemsize) in enumerate(self.frame.rooms, self.frame.buffers_at):
+            words[at] = used[shared]
+            if not unused.get(kind, False):
+                count = tile if tile and kind == "g" else counts[size]
+                used[shared] += -(-count * itemsize // 64) * 64
+        return used[0], used[1]
 
     def ordered(self, folded: list[int], pieces: int) -> list[int]:
         """What belongs to each folded loop, innermost first.
@@ -238,12 +250,6 @@ class Planner:
     def write(self, at: int, count: int, values: list[int], rest: int = 0) -> None:
         """Write `values` into `count` slots from `at` on, and `rest` behind them."""
         self.words[at : at + count] = [*values, *[rest] * (count - len(values))]
-
-    def is_unused(self, b: Buffer) -> bool:
-        """Is buffer `b` for what these arrays do not need?"""
-        if b.name.startswith("g"):
-            return not (self.gathers or self.tiled)
-        return b.name.startswith("s") and not self.streams
 
     def counts(self, sizes: dict[str, int]) -> dict[str, int]:
         """How many elements buffers hold, by `Buffer.size`."""

@@ -49,7 +49,7 @@ class TestOnline(variants.Online):
 
 
 class TestPlaces:
-    @hypothesis.settings(max_examples=300, deadline=None, derandomize=True, database=None)
+    @hypothesis.settings(max_examples=300, derandomize=True, database=None)
     @hypothesis.given(st.integers(0, (1 << 31) - 1), st.integers(1, (1 << 31) - 1))
     def test_division_by_multiplication(self, place: int, length: int) -> None:
         for near in {place, place // length * length, max(0, place // length * length - 1)}:

@@ -22,6 +22,9 @@ from .pooling import OPS as POOLING
 from .pooling import pooling
 from .product import factors, is_product, order_of_product, product
 
+#: `DATA_TYPES`, by what NumPy is quick to compare.
+_DTYPES = frozenset(map(np.dtype, DATA_TYPES))
+
 _log = logging.getLogger("mgb.libraries")
 _lock = forking.lock()  # primitives are made one after the other: each takes milliseconds of all threads
 
@@ -53,7 +56,7 @@ class OneDnn(OpLibrary):
         self, op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """A function around a chain; see `OpLibrary.implement`."""
-        if any(o.dtype.name not in DATA_TYPES for o in operands):
+        if any(o.dtype not in _DTYPES for o in operands):
             return None
         if op in ATTENTION:
             return Attention(native, op, operands, output, params, num_threads())

@@ -49,7 +49,7 @@ def maxima(window: Window) -> Callable[..., list[Any]]:
     ]
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(windows(), st.integers(0, 2**32 - 1))
 def test_the_gradient_of_the_maximum_goes_to_the_first_one(case: Any, seed: int) -> None:
     size, window = case
@@ -64,7 +64,7 @@ def test_the_gradient_of_the_maximum_goes_to_the_first_one(case: Any, seed: int)
         np.testing.assert_array_equal(got, want)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(windows(), st.booleans())
 def test_the_gradient_of_the_mean_is_its_transpose(case: Any, counts: bool) -> None:
     size, window = case

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import threading
+from operator import attrgetter
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FrameType,
     FunctionType,
     GetSetDescriptorType,
@@ -23,11 +25,12 @@ from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result
 from .armed import METHODS
 from .arming import own_code
-from .known import MISSING, is_heap, is_library, is_users, lookup
+from .known import MISSING, is_heap, is_library, is_users, lookup, namespace
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))
-_C_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, BuiltinFunctionType)
+_C_SLOTS = (MethodDescriptorType, WrapperDescriptorType)
+_C_DESCRIPTORS = (*_C_SLOTS, BuiltinFunctionType)
 _FUNCTIONS = (FunctionType, staticmethod, classmethod)
 
 # variables
@@ -48,20 +51,32 @@ def name(watch: Watch, asked: str, frame: FrameType) -> None:
         watch.found(Global(_BUILTINS, asked), vars(builtins)[asked])
 
 
-def cell(watch: Watch, code: Any, asked: str) -> None:
-    """A variable of a function around is read: of each that has this code, for the frame tells not which."""
-    for function in watch.closures(code):
-        place = code.co_freevars.index(asked)
-        assert function.__closure__ is not None
-        held = function.__closure__[place]
-        if watch.is_made(function):
-            continue
+def cell(watch: Watch, code: CodeType, asked: str) -> None:
+    """A variable of a function around is read."""
+    for held in _cells(watch, code, asked):
         if is_empty(held):
             watch.guard(Result(is_empty, Object(Held(held))), "same", True)
         else:
             watch.found(Cell(Held(held), asked), held.cell_contents)
     if len(watch.closures(code)) != 1:
         watch.expect_no_number()  # perhaps that of another
+
+
+def _cells(watch: Watch, code: CodeType, asked: str) -> list[Any]:
+    """Those of each function that has this code, for the frame tells not which of them runs."""
+    outside = [f for f in watch.closures(code) if not watch.is_made(f) and f.__closure__]
+    return [f.__closure__[code.co_freevars.index(asked)] for f in outside]  # type: ignore[index]
+
+
+def wrote(watch: Watch, code: CodeType, asked: str, space: dict[str, Any]) -> None:
+    """A variable outside is written next."""
+    reason = f"writes the variable `{asked}` outside"
+    if asked not in code.co_freevars:
+        return watch.writes_at(Global(Held(space), asked), space.get(asked, MISSING), reason)
+    for held in _cells(watch, code, asked):
+        old = MISSING if is_empty(held) else held.cell_contents
+        watch.writes_at(Cell(Held(held), asked), old, reason)
+    return None
 
 
 def is_empty(held: Any) -> bool:
@@ -104,6 +119,13 @@ def attribute(watch: Watch, thing: Any, asked: str) -> None:
     return _of_instance(watch, thing, asked, own)
 
 
+def path(watch: Watch, thing: Any, names: str) -> None:
+    """Attributes of attributes are about to be read."""
+    for asked in names.split("."):
+        attribute(watch, thing, asked)
+        thing = getattr(thing, asked, MISSING)
+
+
 def _of_instance(watch: Watch, thing: Any, asked: str, own: dict[str, Any]) -> None:
     kind = type(thing)
     raw, _ = lookup(kind, asked)
@@ -125,19 +147,15 @@ def _of_instance(watch: Watch, thing: Any, asked: str, own: dict[str, Any]) -> N
     return None if isinstance(raw, _FUNCTIONS) else _of_descriptor(watch, thing, asked, raw)
 
 
-def namespace(thing: Any) -> dict[str, Any]:
-    """The attributes of an object's own."""
-    try:
-        found = object.__getattribute__(thing, "__dict__")
-    except (AttributeError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def lacks(watch: Watch, kind: type, asked: str) -> None:
-    """A class has to go on without an attribute."""
-    if is_heap(kind) and not watch.is_made(kind):
+    """A class has to go on without an attribute, whatever its own class has."""
+    if not is_heap(kind) or watch.is_made(kind):
+        return
+    if not hasattr(kind, asked):
         watch.guard(Object(Held(kind)), "lacks", asked)
+        return
+    for base in filter(is_heap, kind.__mro__):
+        watch.guard(Attribute(Object(Held(base)), "__dict__"), "without", asked)
 
 
 def _not_its_own(watch: Watch, thing: Any, asked: str) -> None:
@@ -199,6 +217,10 @@ def special(watch: Watch, thing: Any, *asked: str) -> None:
         watch.kind(thing)
         for method in asked:
             class_fact(watch, kind, method)
+            raw, _ = lookup(kind, method)
+            function = getattr(raw, "__func__", raw)
+            if raw is not MISSING and not isinstance(function, (FunctionType, type(None), *_C_SLOTS)):
+                watch.impure(f"asks {method} of a {kind.__name__}, which is a {type(function).__name__}")
         watch.arm(kind if isinstance(thing, type) else thing)
 
 
@@ -274,7 +296,10 @@ def _of_descriptor(watch: Watch, thing: Any, asked: str, raw: Any) -> None:
     getter = getattr(type(raw), "__get__", None)
     if isinstance(raw, property):
         class_fact(watch, kind, asked)
-        if not isinstance(raw.fget, (FunctionType, type(None))):
+        if isinstance(raw.fget, attrgetter):
+            for names in raw.fget.__reduce__()[1]:
+                path(watch, thing, names)
+        elif not isinstance(raw.fget, (FunctionType, type(None))):
             watch.impure(f"asks the property {asked} of {kind.__name__}, which is not written in Python")
     elif getter is None:
         watch.part(thing, Attribute, asked, namespace(thing).get(asked, raw))
@@ -312,9 +337,10 @@ def _of_nobody(watch: Watch, thing: Any, asked: str) -> None:
     kind = type(thing)
     lacks(watch, kind, asked)
     if not hasattr(kind, "__getattr__"):
-        return watch.fact(thing, "lacks", asked)
+        watch.fact(thing, "lacks", asked)
+        return
     _not_its_own(watch, thing, asked)
     class_fact(watch, kind, "__getattr__")
-    if not isinstance(lookup(kind, "__getattr__")[0], FunctionType):
-        watch.impure(f"asks {asked} of a {kind.__name__}, whose __getattr__ is not written in Python")
-    return None
+    getter, _ = lookup(kind, "__getattr__")
+    if not isinstance(getter, FunctionType):
+        watch.calls(getter, [thing, asked])

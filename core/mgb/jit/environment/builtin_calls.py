@@ -1,10 +1,14 @@
-"""Builtin functions that do something of their own when they are called."""
+"""Functions and objects of Python that do something of their own when they are called."""
 
 from __future__ import annotations
 
 import abc
 import builtins
 import collections
+import functools
+import logging
+import operator
+import weakref
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -12,14 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..guard import is_plain
-from ..source import Attribute, Held, Object, Result, call
-from .attributes import attribute, class_fact
+from ..source import Attribute, Call, Held, Object
+from .attributes import attribute, class_fact, path
 from .known import is_heap, is_trusted, lookup
-from .reads import DEPTH, advanced, container, iterated, length
-from .watch import Watch
-
-#: What is done with the result of a call: a function that is given it, or None.
-Then = Callable[[Any], Any] | None
+from .reads import DEPTH, advanced, container, item, iterated, length
+from .watch import Then, Watch
 
 
 def _getattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
@@ -54,7 +55,7 @@ def _subclass(watch: Watch, kind: Any, base: Any) -> None:
         if isinstance(asked, FunctionType) and owner is not abc.ABCMeta and is_trusted(asked.__code__):
             watch.impure(f"asks whether something is a {base.__name__}, which {decides.__name__} decides")
         if base not in kind.__mro__:
-            watch.guard(Result(call, Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+            watch.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
 
 
 def text(watch: Watch, given: list[Any]) -> None:
@@ -78,7 +79,8 @@ def _globals(watch: Watch) -> Then:
 
 
 def _setattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
-    watch.wrote(thing, f"attribute {name}")
+    what = f"attribute {name}"
+    watch.writes(thing, Attribute, name, what, *rest) if rest else watch.wrote(thing, what)
     watch.arm(thing)
 
 
@@ -103,4 +105,73 @@ SPECIAL: dict[Any, Callable[..., Then]] = {
     id: lambda watch, _: watch.impure("asks for an id"),
     builtins.__build_class__: lambda watch, *_: watch.make,
     collections._count_elements: _count,  # type: ignore[attr-defined]
+}
+
+
+# objects that are called
+
+
+def again(watch: Watch, function: Any, args: tuple[Any, ...]) -> Then:
+    """What it gives now it would give again: calling it does nothing that this call has not done."""
+    source = watch.source_of(function)
+    return (lambda value: watch.found(Call.given(source, args), value)) if source is not None else None
+
+
+def _kept(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
+    """A function made by `lru_cache`: a guard that asks again gets a result as the body would."""
+    if kwargs or not all(map(is_plain, args)):
+        watch.impure(
+            f"calls {function.__qualname__}, whose results lru_cache keeps by what is no plain value"
+        )
+        return None
+    watch.calls(function.__wrapped__, args)
+    return again(watch, function, tuple(args))
+
+
+def logs(watch: Watch, function: Any, args: list[Any]) -> Then:
+    """A message of a level that nobody wants does nothing, while that is so."""
+    name = function.__name__
+    logger = args[0] if args and isinstance(args[0], logging.Logger) else logging.root
+    asked = Attribute(watch.source_of(logger) or Object(Held(logger)), "isEnabledFor")
+    if name == "isEnabledFor" and logger in args and is_plain(args[1]):
+        return lambda value: watch.found(Call.given(asked, (args[1],)), value)
+    level = getattr(logging, name.upper(), None)
+    plain = function in (getattr(logging.Logger, name, None), getattr(logging, name, None))
+    wanted = not plain or not isinstance(level, int) or logger.isEnabledFor(level)
+    if wanted or not (logger in args or logger.handlers):  # the module's own functions install a handler
+        watch.impure(f"calls {function.__module__}.{name}", once=not wanted)
+    else:
+        watch.guard(Call.given(asked, (level,)), "same", False)
+    return None
+
+
+def _getter(watch: Watch, getter: Any, args: list[Any], _: dict[str, Any]) -> Then:
+    """One of those of the module `operator`; without `args` it is called later, for what was read."""
+    given = getter.__reduce__()[1]
+    if not args:
+        if not isinstance(getter, operator.itemgetter):
+            watch.impure(f"has an {type(getter).__name__} called")
+    elif isinstance(getter, operator.methodcaller):
+        attribute(watch, args[0], given[0])
+        return watch.calls(getattr(args[0], given[0]), list(given[1:]))
+    else:
+        for key in given:
+            if isinstance(getter, operator.itemgetter):
+                item(watch, args[0], key)
+            else:
+                path(watch, args[0], key)
+    return None
+
+
+def _partial(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
+    container(watch, [function.keywords, function.args], DEPTH)
+    watch.part(function, Attribute, "func", function.func)
+    return watch.calls(function.func, [*function.args, *args], {**function.keywords, **kwargs})
+
+
+OBJECTS: dict[type, Callable[[Watch, Any, list[Any], dict[str, Any]], Then]] = {
+    functools.partial: _partial,
+    functools._lru_cache_wrapper: _kept,
+    weakref.ref: lambda watch, function, *_: again(watch, function, ()),
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 }

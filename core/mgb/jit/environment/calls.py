@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import operator
 import types
-import weakref
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
 from typing import Any
@@ -16,14 +14,14 @@ import numpy as np
 from ...module import Module
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Cell, Held, Result, call
+from ..source import Attribute, Call, Held
 from . import known
 from .armed import METHODS
 from .attributes import attribute, class_fact, function_facts, special
-from .builtin_calls import SPECIAL, Then, text
+from .builtin_calls import OBJECTS, SPECIAL, again, logs, text
 from .known import IN_C, is_heap, is_module, is_trusted, is_users, lookup, top_of
-from .reads import DEPTH, advanced, array, container, item, item_or_absent, iterated, owner_of, state, tree
-from .watch import Watch
+from .reads import DEPTH, advanced, array, container, item_or_absent, iterated, owner_of, tree
+from .watch import Then, Watch
 
 
 def called(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
@@ -33,43 +31,16 @@ def called(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any])
         return called(watch, function.__func__, [function.__self__, *args], kwargs)
     if kind is FunctionType:
         return _python(watch, function, args, kwargs)
-    if isinstance(function, functools.partial):
-        container(watch, [function.keywords, function.args], DEPTH)
-        watch.part(function, Attribute, "func", function.func)
-        return called(watch, function.func, [*function.args, *args], {**function.keywords, **kwargs})
     if isinstance(function, type):
         return _class(watch, function, args, kwargs)
-    if isinstance(function, functools._lru_cache_wrapper):
-        name = getattr(function, "__qualname__", "a function")
-        watch.impure(f"calls {name}, whose results are kept by lru_cache")
-        return None
     if isinstance(function, IN_C):
         return _in_c(watch, function, args, kwargs)
-    if isinstance(function, weakref.ref):
-        source = watch.source_of(function)
-        return (lambda value: watch.found(Result(call, source), value)) if source else None
-    if kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller) and args:
-        return _getter(watch, function, args[0])
+    for callable_kind, handler in OBJECTS.items():
+        if isinstance(function, callable_kind):
+            return handler(watch, function, args, kwargs)
     if top_of(kind) == "numpy":
         return _numpy(watch, function, args, kwargs)
     return _instance(watch, function, args)
-
-
-def _getter(watch: Watch, getter: Any, thing: Any) -> Then:
-    """One of those of the module `operator`."""
-    _, given = getter.__reduce__()[:2]
-    if isinstance(getter, operator.methodcaller):
-        attribute(watch, thing, given[0])
-        return called(watch, getattr(thing, given[0]), list(given[1:]), {})
-    for key in given:
-        if isinstance(getter, operator.itemgetter):
-            item(watch, thing, key)
-            continue
-        value = thing
-        for name in key.split("."):
-            attribute(watch, value, name)
-            value = getattr(value, name)
-    return None
 
 
 def _maker(watch: Watch, given: list[Any]) -> Callable[[Any], None]:
@@ -99,7 +70,7 @@ def _python(watch: Watch, function: FunctionType, args: list[Any], kwargs: dict[
     if hasattr(function, "registry") and hasattr(function, "dispatch") and args:
         return _dispatched(watch, function, args, kwargs)
     if "registry" in function.__code__.co_freevars:
-        _registry(watch, function)
+        watch.impure(f"calls {function.__name__} of a function by classes")
     return _trusted(watch, function, args, kwargs)
 
 
@@ -112,16 +83,6 @@ def _dispatched(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, 
     return called(watch, function.dispatch(type(args[0])), args, kwargs)
 
 
-def _registry(watch: Watch, function: FunctionType) -> None:
-    """One of those that `singledispatch` makes, which share a dict, is called itself."""
-    if function.__name__ == "register":
-        watch.impure("registers a function by a class", once=True)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name == "registry":
-            watch.found(Cell(Held(cell), name), cell.cell_contents)
-            container(watch, cell.cell_contents)
-
-
 def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
     """A function of mgb or NumPy, or of Python's library, that is pure as far as it is not denied."""
     top, name = top_of(function), function.__name__
@@ -130,14 +91,16 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
     every = [*args, *kwargs.values()]
     if top == "mgb":
         _of_mgb(watch, function, args)
-    elif top in known.DENIED_LIBRARY:
+    elif function in known.AGAIN:
+        return again(watch, function, tuple(args))
+    elif top == "logging":
+        return logs(watch, function, args)
+    elif top in known.DENIED_LIBRARY or (top == "json" and (name in known.DENIED_NAMES or "cls" in kwargs)):
         watch.impure(f"calls {function.__module__}.{name}")
     for value in every:
-        container(watch, value, DEPTH)
+        container(watch, value, DEPTH, whole=top in ("copy", "dataclasses"))
         if is_module(value):
             module_facts(watch, value)
-        elif top in ("copy", "dataclasses"):
-            state(watch, value, DEPTH)
     return _maker(watch, every)
 
 
@@ -154,8 +117,8 @@ def _of_mgb(watch: Watch, function: Any, args: list[Any]) -> None:
     if args and name in known.CHANGING_NAMES:
         watch.wrote(args[0], f"what {name} changes")
     if args and is_module(args[0]):
-        if name in ("__setattr__", "__delattr__"):
-            watch.wrote(args[0], f"attribute {args[1] if len(args) > 1 else ''}")
+        if name in ("__setattr__", "__delattr__") and args:
+            SPECIAL[setattr](watch, *args)
         elif name not in _UNWALKED:
             tree(watch, args[0])
 
@@ -277,12 +240,17 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
         return _numpy(watch, function, args, kwargs)
     if function in (repr, ascii, format):
         text(watch, every)
-    if function not in known.PURE and module not in known.PURE_MODULES:
+    if function in known.AGAIN:
+        return again(watch, function, tuple(args))
+    if function in known.WRITES:
+        for value in args[known.WRITES[function] :][:1]:
+            watch.wrote(value, "the contents")
+    elif function not in known.PURE and module not in known.PURE_MODULES:
         watch.impure(f"calls {module}.{function.__name__}".replace("builtins.", ""))
         return None
     for value in every:
         _whole(watch, value)
-    return _maker(watch, every)
+    return _maker(watch, every) if function not in known.WRITES else lambda value: watch.found(None, value)
 
 
 #: Methods that take what they are given into what they are of.
@@ -295,9 +263,8 @@ _COMPARING = frozenset("index count __eq__ __contains__".split())
 
 def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Then:
     """A method in C of `owner`."""
-    if name in ("__setattr__", "__delattr__"):
-        watch.wrote(owner, f"attribute {args[0] if args else ''}")
-        return None
+    if name in ("__setattr__", "__delattr__") and args:
+        return SPECIAL[setattr](watch, owner, *args)
     if name in ("__getattribute__", "__getattr__") and args:
         attribute(watch, owner, args[0])
         return None
@@ -308,7 +275,7 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
         if isinstance(owner, str) and name.startswith("format") and not all(map(is_plain, every)):
             text(watch, every)
             for value in every:
-                state(watch, value, DEPTH)
+                container(watch, value, DEPTH, whole=True)
         return _maker(watch, every)
     if isinstance(owner, np.ndarray):
         array(watch, owner)
@@ -324,9 +291,9 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
 def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Then:
     source = watch.source_of(owner)
     if isinstance(owner, type) and name in ("mro", "__subclasses__") and source is not None:
-        return functools.partial(_listed_classes, watch, Result(call, Attribute(source, name)))
+        return functools.partial(_listed_classes, watch, Call(Attribute(source, name)))
     if isinstance(owner, contextvars.ContextVar) and name == "get" and source is not None:
-        place = Result(call, Attribute(source, "get"))
+        place = Call(Attribute(source, "get"))
         return lambda value: (
             watch.found(place, value)
             if not every or value is not every[0]
@@ -349,11 +316,12 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
     if isinstance(owner, GeneratorType):
         advanced(watch, owner)
     else:
+        watch.written.append(owner)
         watch.impure(f"calls {type(owner).__name__}.{name} of an object from outside")
     return None
 
 
-def _listed_classes(watch: Watch, method: Result, value: list[type]) -> None:
+def _listed_classes(watch: Watch, method: Call, value: list[type]) -> None:
     """A method of a class has listed others."""
     watch.guard(method, "items", tuple(map(Held, value)))
     watch.make(value)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from .transform import MARK, Transformer
+from .transform import MARK, OF_CODE, Transformer
 
 _FUTURE = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -36,7 +36,7 @@ def instrumented(
     module : mapping
         The globals of that function.
     hooks : mapping
-        By their names in `Transformer`. That named ``cell`` is given the code object first.
+        By their names in `Transformer`. Those of `OF_CODE` are given the code object first.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def instrumented(
         return known[1]
     try:
         made = _instrument(code, module, hooks)
-    except (SyntaxError, ValueError, RecursionError, OSError) as error:
+    except (SyntaxError, ValueError, RecursionError, OSError, AttributeError) as error:
         made = f"its source cannot be read again: {error}"
     key = id(code)
     _made[key] = weakref.ref(code, functools.partial(_forget, _made, key)), made
@@ -66,21 +66,35 @@ def _instrument(
     if not text:
         return "it has no source"
     for number in _statements(text, code.co_firstlineno):
-        path = next(_paths(_compiled(text, number, code.co_filename, code.co_flags & _FUTURE), code), None)
-        if path is None:
-            continue
-        imports, tree = _module(text)[0], _statement(text, number)
-        node, within = _node(tree, code)
-        if node is None:
-            return "its place in the source is not certain"
-        Transformer(code.co_freevars, within).function(node)
-        made: Any = _compile([*imports, tree], code.co_filename, code.co_flags & _FUTURE)
-        for step in path:
-            made = [c for c in made.co_consts if isinstance(c, CodeType)][step]
-        if made.co_freevars != code.co_freevars or made.co_name != code.co_name:
-            return "its source with hooks is another function"
-        return _with(made, {**hooks, "cell": functools.partial(hooks["cell"], code)})
+        for loader in (None, _rewriter(module)):
+            given = text, number, loader
+            flags = code.co_flags & _FUTURE
+            path = next(_paths(_compiled(*given, code.co_filename, flags), code), None)
+            if path is not None:
+                body = _body(*given)
+                node, within = _node(body[-1], code)
+                if node is None:
+                    return "its place in the source is not certain"
+                Transformer(code.co_freevars, within).function(node)
+                made = _inside(_compile(body, code.co_filename, flags), path)
+                if made.co_freevars != code.co_freevars or made.co_name != code.co_name:
+                    return "its source with hooks is another function"
+                bound = {name: functools.partial(hooks[name], code) for name in OF_CODE}
+                return _with(made, {**hooks, **bound})
     return "its source is not what was compiled: the file has changed, or something rewrites it"
+
+
+def _inside(code: Any, path: tuple[int, ...]) -> CodeType:
+    for step in path:
+        code = [c for c in code.co_consts if isinstance(c, CodeType)][step]
+    made: CodeType = code
+    return made
+
+
+def _rewriter(module: Mapping[str, Any]) -> Any:
+    """Pytest's loader of a test module, where it has put more into each `assert`."""
+    loader = module.get("__loader__")
+    return loader if type(loader).__module__ == "_pytest.assertion.rewrite" else None
 
 
 def _text(filename: str, module: Mapping[str, Any]) -> str:
@@ -127,10 +141,20 @@ def _statements(text: str, line: int) -> Iterator[int]:
     return (n for n, (first, last) in enumerate(_module(text)[1]) if first <= line <= last)
 
 
+def _body(text: str, number: int, loader: Any) -> list[ast.stmt]:
+    """A new tree of one statement of a file, after the imports; `loader` has rewritten it."""
+    body = [*_module(text)[0], _statement(text, number)]
+    if loader is not None:
+        tree = ast.Module(body, [])
+        sys.modules[type(loader).__module__].rewrite_asserts(tree, text.encode(), None, loader.config)
+        body = tree.body
+    return body
+
+
 @lru_cache(maxsize=64)
-def _compiled(text: str, number: int, filename: str, flags: int) -> CodeType:
+def _compiled(text: str, number: int, loader: Any, filename: str, flags: int) -> CodeType:
     """One statement of a file, with its imports, as Python compiles it."""
-    return _compile([*_module(text)[0], _statement(text, number)], filename, flags)
+    return _compile(_body(text, number, loader), filename, flags)
 
 
 def _compile(body: list[ast.stmt], filename: str, flags: int) -> CodeType:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import collections
 import contextvars
+import datetime
 import functools
+import heapq
+import io
 import itertools
+import logging
 import math
 import operator
+import os
 import re
+import struct
 import sys
 import sysconfig
 import types
@@ -42,7 +49,7 @@ DENIED_LIBRARY = _words(
 )
 #: Those whose functions are not watched: these, and others that are pure functions of their arguments.
 _LIBRARY = DENIED_LIBRARY | _words(
-    "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy"
+    "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy json"
 )
 _TRUSTED = (
     f"{_MGB}/", f"{_NUMPY}/", "<frozen importlib", "<frozen abc>",
@@ -74,11 +81,15 @@ def is_trusted(code: CodeType) -> bool:
     return _is_in_trusted_file(code.co_filename) or _is_made_by_library(code)
 
 
+#: More functions of Python's library: those that keep methods by classes, ask for ids, make classes.
+_MADE = ("singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass")
+
+
 def _is_made_by_library(code: CodeType) -> bool:
     """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
     if code.co_filename == "<string>":
         return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_varnames[:1] == ("_cls",)
-    return code.co_qualname.startswith("singledispatch.<locals>.") and code.co_filename.startswith(_STDLIB)
+    return code.co_qualname.startswith(_MADE) and code.co_filename.startswith(_STDLIB)
 
 
 def is_users(function: Any) -> bool:
@@ -149,6 +160,16 @@ MISSING: Any = object()
 #: What stands for a number.
 FOLLOWED = frozenset({Size, *SCALARS})
 
+
+def namespace(thing: Any) -> dict[str, Any]:
+    """The attributes of an object's own."""
+    try:
+        found = object.__getattribute__(thing, "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 #: What holds others, and is read by elements.
 CONTAINERS: tuple[type, ...] = (
     list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType,
@@ -181,7 +202,8 @@ PURE_TYPES = frozenset(
         type, functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller,
         collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
         types.SimpleNamespace, types.MethodType, np.dtype,
-        *_classes(itertools), *_classes(builtins, BaseException),
+        datetime.timedelta, io.StringIO, io.BytesIO, *_classes(itertools),
+        *_classes(builtins, BaseException),
     }
 )  # fmt: skip
 
@@ -196,9 +218,17 @@ PURE: frozenset[Any] = frozenset(
         *(value for value in vars(math).values() if callable(value)),
         *(value for name, value in vars(operator).items() if callable(value) and name[:1] not in "_i"),
         functools.reduce, functools.cmp_to_key, sys.getsizeof, sys.intern, operator.index, operator.inv,
-        operator.invert, operator.is_, operator.is_not, operator.indexOf,
+        operator.invert, operator.is_, operator.is_not, operator.indexOf, os.fspath,
     }
 )  # fmt: skip
+#: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
+AGAIN: frozenset[Any] = frozenset({sys.exc_info, logging.getLogger})
+#: Functions that change an argument, and which.
+WRITES: dict[Any, int] = {
+    operator.setitem: 0, operator.delitem: 0, bisect.insort_left: 0, bisect.insort_right: 0,
+    heapq.heapify: 0, heapq.heappush: 0, heapq.heappop: 0, heapq.heapreplace: 0, heapq.heappushpop: 0,
+    struct.pack_into: 1,
+}  # fmt: skip
 #: Functions of these modules only read what they are given.
 PURE_MODULES = _words("math cmath _bisect itertools _struct zlib binascii unicodedata _sre")
 

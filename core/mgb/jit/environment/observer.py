@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import device, random
 from ...scalars import FOLLOWED, plain
+from ...sizes import settled
 from ..arguments import names_of
 from ..guard import Guards, is_plain
 from ..source import Argument, Attribute, Held, Object, Source
@@ -18,7 +19,7 @@ from .armed import Armed
 from .arming import Net
 from .hooks import HOOKS
 from .known import CONTAINERS
-from .watch import WATCHING, Watch
+from .watch import WATCHING, Then, Watch
 
 #: Settings of mgb that decide which ops a body records.
 _SETTINGS = ((device, "_default"), (random, "_generators"))
@@ -99,6 +100,8 @@ class Observer(Watch):
         result = function(*args, **kwargs)
         WATCHING.watch = self._outer
         self._end(result)
+        for thing in self.written:
+            settled(thing, operator.attrgetter("value"))
         return result
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -168,6 +171,7 @@ class Observer(Watch):
         for pending in self.unaccounted.values():
             for _, whole, source, place in pending:
                 reads.array_contents(self, whole, source, place)
+        self.tell_written()
         for module, setting in _SETTINGS:
             value = vars(module)[setting]
             self.found(Attribute(Object(Held(module)), setting), value)
@@ -196,6 +200,9 @@ class Observer(Watch):
         self.unaccounted.clear()
         self._latest = None
         self._found = {key: (source, _weakly(get)) for key, (source, get) in self._found.items()}
+
+    def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
+        return calls.called(self, function, args, kwargs or {})
 
     def enters(self, module: Any) -> None:
         """The core calls a Module: its class, and what stands before that, have to stay."""

@@ -14,8 +14,8 @@ from ...holding import _ATTRIBUTE
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
-from .attributes import class_fact, every_method, namespace, special
-from .known import CONTAINERS, FOLLOWED, MISSING, VIEWS, is_heap, is_module, is_users, lookup
+from .attributes import class_fact, every_method, special
+from .known import CONTAINERS, FOLLOWED, MISSING, VIEWS, is_heap, is_module, is_users, lookup, namespace
 from .watch import Watch
 
 #: Deeper than this nothing is read for a function in C.
@@ -119,27 +119,32 @@ def length(watch: Watch, thing: Any) -> None:
             watch.fact(thing, "length", len(thing))
 
 
-def container(watch: Watch, thing: Any, deep: int = 1) -> None:
-    """All of `thing` is read, and what stands in it `deep` levels down."""
-    if is_plain(thing) or isinstance(thing, (Tensor, type, FunctionType, ModuleType)):
+def container(watch: Watch, thing: Any, deep: int = 1, whole: bool = False) -> None:
+    """All of `thing` is read, and what stands in it `deep` levels down; objects there are read `whole`."""
+    if is_plain(thing) or type(thing) in FOLLOWED:
+        return None
+    if isinstance(thing, (Tensor, type, FunctionType, ModuleType)):
         return None
     if isinstance(thing, np.ndarray):
         return array(watch, thing)
     if isinstance(thing, VIEWS):
-        return watch.listed(thing)  # what a view that was made here is of was read then
+        of = thing.mapping  # type: ignore[attr-defined]
+        watch.part(thing, Attribute, "mapping", of)
+        return container(watch, of, deep, whole)
     if isinstance(thing, partial):
         for part in (thing.func, thing.args, thing.keywords):
-            container(watch, part, deep - 1)
+            container(watch, part, deep - 1, whole)
         return watch.arm(thing)
     if not isinstance(thing, CONTAINERS):
-        return _object(watch, thing, deep)
+        return _object(watch, thing, deep, whole)
     if deep <= 0:
         return watch.impure("reads data that are nested too deep")
     watch.kind(thing)
     if isinstance(thing, SimpleNamespace):
-        return container(watch, vars(thing), deep)
-    for value in _elements(watch, thing) if deep > 1 else _elements(watch, thing)[:0]:
-        container(watch, value, deep - 1)
+        return container(watch, vars(thing), deep, whole)
+    elements = _elements(watch, thing)
+    for value in elements if deep > 1 else ():
+        container(watch, value, deep - 1, whole)
     return None
 
 
@@ -199,47 +204,28 @@ def array_contents(watch: Watch, whole: Any, source: Source, place: tuple[str, i
         watch.guard(source, "array", Contents.of(whole))
 
 
-def _object(watch: Watch, thing: Any, deep: int) -> None:
+def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     """An object is given to code in C, which may call its methods and read its fields."""
     watch.arm(thing)
-    source = watch.source_of(thing)
+    kind = type(thing)
     if is_module(thing):
         return
-    every_method(watch, type(thing))
-    if source is None:
-        return
-    if is_heap(type(thing)):
-        watch.kind(thing)
-        for field in getattr(type(thing), "__dataclass_fields__", ()) if deep > 1 else ():
-            if field in namespace(thing):
-                watch.found(Attribute(source, field), namespace(thing)[field])
-                container(watch, namespace(thing)[field], deep - 1)
-    elif hasattr(thing, "__next__") or hasattr(type(thing), "__getitem__"):
-        watch.impure(f"reads what stands in a {type(thing).__name__} from outside")
-
-
-def state(watch: Watch, thing: Any, deep: int) -> None:
-    """All that an object holds is read: it is copied."""
-    parts: Any
-    if isinstance(thing, CONTAINERS):
-        container(watch, thing)
-        if isinstance(thing, (np.ndarray, SimpleNamespace)):
-            return
-        parts = thing.values() if isinstance(thing, _MAPPINGS) else thing
-    elif is_heap(type(thing)) and not isinstance(thing, (type, Tensor)):
-        if any("__slots__" in vars(base) for base in type(thing).__mro__[:-1]) and not namespace(thing):
-            watch.impure(f"copies a {type(thing).__name__}, which has slots")
+    every_method(watch, kind)
+    if is_heap(kind) and whole:
+        if any("__slots__" in vars(base) for base in kind.__mro__[:-1]) and not namespace(thing):
+            watch.impure(f"copies a {kind.__name__}, which has slots")
         watch.kind(thing)
         watch.part(thing, Attribute, "__dict__", namespace(thing))
-        container(watch, namespace(thing))
-        parts = namespace(thing).values()
-    else:
-        return
-    if deep <= 0:
-        watch.impure("copies data that are nested too deep")
-        return
-    for part in parts:
-        state(watch, part, deep - 1)
+        container(watch, namespace(thing), deep, whole)
+    elif is_heap(kind) and watch.source_of(thing) is not None:
+        watch.kind(thing)
+        for field in getattr(kind, "__dataclass_fields__", ()) if deep > 1 else ():
+            if field in namespace(thing):
+                watch.part(thing, Attribute, field, namespace(thing)[field])
+                container(watch, namespace(thing)[field], deep - 1)
+    elif not is_heap(kind) and (hasattr(thing, "__next__") or hasattr(kind, "__getitem__")):
+        if watch.source_of(thing) is not None:
+            watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
 def names(module: Any) -> list[str]:
@@ -277,8 +263,8 @@ def iterated(watch: Watch, thing: Any, deep: int = 1) -> None:
         return
     advanced(watch, thing)
     if isinstance(thing, VIEWS):
-        watch.listed(thing)
-    if not isinstance(thing, (GeneratorType, *VIEWS)):
+        container(watch, thing, deep)
+    elif not isinstance(thing, GeneratorType):
         iterates = lookup(type(thing), "__iter__")[0] is not MISSING
         special(watch, thing, *(("__iter__",) if iterates else ("__getitem__", "__len__")))
         if isinstance(thing, CONTAINERS):

@@ -80,3 +80,38 @@ def names_in(node: ast.AST) -> Iterator[str]:
         yield node.name
     elif isinstance(node, ast.MatchMapping) and node.rest:
         yield node.rest
+
+
+class Names:
+    """Where names are found from the place in a function that is looked at.
+
+    Parameters
+    ----------
+    free : tuple of str
+        The function's free variables.
+    within : str or None
+        The class that it stands in, whose private names are mangled.
+    """
+
+    def __init__(self, free: tuple[str, ...], within: str | None) -> None:
+        self._free, self.within = frozenset(free), within
+        self.scopes: list[Scope] = []
+
+    def kind(self, name: str) -> str:
+        """Where `name` is found from here: local, class, free or global."""
+        for depth, scope in enumerate(reversed(self.scopes)):
+            if name in scope.globals:
+                return "global"
+            if name in scope.own and (not scope.is_class or depth == 0):
+                return "class" if scope.is_class else "local"
+        return "free" if self.mangled(name) in self._free else "global"
+
+    def is_outside(self, name: str) -> bool:
+        """Is it no variable of the function?"""
+        return self.kind(name) in ("free", "global")
+
+    def mangled(self, name: str) -> str:
+        """The name that Python uses."""
+        within = (self.within or "").lstrip("_")
+        is_private = name.startswith("__") and not name.endswith("__") and "." not in name
+        return f"_{within}{name}" if is_private and within else name

@@ -10,10 +10,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .scopes import Scope, bind, names_in, scope_of
+from .scopes import Names, Scope, bind, names_in, scope_of
 
 #: What stands for a hook in the source; nobody's constants are like that.
 MARK = "<mgb watches: {}>"
+
+#: Hooks of variables outside, which ask whose they are.
+OF_CODE = ("cell", "wrote", "augmented_variable")
 
 _OPERATORS = {
     "Add": "iadd", "Sub": "isub", "Mult": "imul", "Div": "itruediv", "FloorDiv": "ifloordiv", "Mod": "imod",
@@ -25,6 +28,32 @@ _COMPARISONS = {
     "Eq": ("__eq__",), "NotEq": ("__ne__", "__eq__"), "Lt": ("__lt__", "__gt__"), "Gt": ("__gt__", "__lt__"),
     "LtE": ("__le__", "__ge__"), "GtE": ("__ge__", "__le__"),
 }  # fmt: skip
+
+#: What is given to a hook, by the kind of node and its field: the hook, and what else it is given.
+_GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
+    (ast.Assert, "test"): ("truth",),
+    (ast.If, "test"): ("truth",),
+    (ast.IfExp, "test"): ("truth",),
+    (ast.While, "test"): ("truth",),
+    (ast.match_case, "guard"): ("truth",),
+    (ast.comprehension, "ifs"): ("truth",),
+    (ast.ClassDef, "bases"): ("base",),
+    (ast.Raise, "exc"): ("raised",),
+    (ast.ExceptHandler, "type"): ("operand",),
+    (ast.FormattedValue, "value"): ("formatted",),
+    (ast.YieldFrom, "value"): ("iterated", 0),
+    (ast.Await, "value"): ("awaited",),
+}
+#: Expressions whose values are new.
+_MAKING = (ast.List, ast.Set)
+
+#: Comparisons that a hook makes, and whether it is them or their opposite.
+_SINGLE_COMPARISONS: dict[type[ast.cmpop], tuple[str, bool]] = {
+    ast.In: ("contains", True),
+    ast.NotIn: ("contains", False),
+    ast.Is: ("identical", True),
+    ast.IsNot: ("identical", False),
+}
 
 
 def _methods(operation: ast.AST) -> tuple[str, ...]:
@@ -45,44 +74,28 @@ class Transformer(ast.NodeTransformer):
     """
 
     def __init__(self, free: tuple[str, ...], within: str | None) -> None:
-        self._free, self._class = frozenset(free), within
-        self._scopes: list[Scope] = []
+        self._names = Names(free, within)
         self._writes: list[str] = []
 
     def function(self, node: Any) -> None:
         """Transform the function `node`, but not what is evaluated where it is defined."""
-        self._scopes.append(scope_of(node))
+        self._names.scopes.append(scope_of(node))
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
             node.body = [*self._keywords(node), *self._body(node.body)]
             if len(node.body) > 1 and _is_text(node.body[1]):
                 node.body[:2] = node.body[1::-1]  # the docstring first
-        self._scopes.pop()
+        self._names.scopes.pop()
 
     def _keywords(self, node: Any) -> list[Any]:
         """The dict of other keyword arguments is made by the call."""
         if node.args.kwarg is None:
             return []
         first = node.body[1 if _is_text(node.body[0]) and len(node.body) > 1 else 0]
-        name = node.args.kwarg.arg
-        return [_at(ast.Expr(self._hook(first, "made", ast.Name(name, ast.Load()))), first)]
+        return [self._made(first, node.args.kwarg.arg)]
 
     # names
-
-    def _kind(self, name: str) -> str:
-        """Where `name` is found from here: local, class, free or global."""
-        for depth, scope in enumerate(reversed(self._scopes)):
-            if name in scope.globals:
-                return "global"
-            if name in scope.own and (not scope.is_class or depth == 0):
-                return "class" if scope.is_class else "local"
-        return "free" if self._mangled(name) in self._free else "global"
-
-    def _mangled(self, name: str) -> str:
-        if self._class is None or not name.startswith("__") or name.endswith("__") or "." in name:
-            return name
-        return f"_{self._class.lstrip('_')}{name}" if self._class.strip("_") else name
 
     def _hook(self, at: Any, hook: str, *args: Any) -> Any:
         constants: list[Any] = [a if isinstance(a, ast.AST) else ast.Constant(a) for a in args]
@@ -90,14 +103,14 @@ class Transformer(ast.NodeTransformer):
         return _at(made, at)
 
     def _store(self, name: str) -> None:
-        if self._kind(name) in ("free", "global"):
-            self._writes.append(self._mangled(name))
+        if self._names.is_outside(name):
+            self._writes.append(self._names.mangled(name))
 
     def visit_Name(self, node: ast.Name) -> Any:
         if not isinstance(node.ctx, ast.Load):
             self._store(node.id)
             return node
-        kind, name = self._kind(node.id), self._mangled(node.id)
+        kind, name = self._names.kind(node.id), self._names.mangled(node.id)
         if kind == "local" or name == "__debug__":
             return node
         hook = "cell" if kind == "free" else "name"
@@ -127,16 +140,23 @@ class Transformer(ast.NodeTransformer):
             made += new if isinstance(new, list) else [new]
         return made
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
+    def generic_visit(self, node: ast.AST) -> Any:
         for name, old in ast.iter_fields(node):
+            given = _GIVEN.get((type(node), name))
             if isinstance(old, list):
-                if old and isinstance(old[0], ast.stmt):
-                    setattr(node, name, self._body(old))
-                else:
-                    setattr(node, name, [self.visit(v) if isinstance(v, ast.AST) else v for v in old])
-            elif isinstance(old, ast.AST):
-                setattr(node, name, self.visit(old))
-        return node
+                is_body = old and isinstance(old[0], ast.stmt)
+                setattr(node, name, self._body(old) if is_body else [self._visited(v, given) for v in old])
+            else:
+                setattr(node, name, self._visited(old, given))
+        is_new = isinstance(node, _MAKING) and isinstance(getattr(node, "ctx", None), ast.Load | None)
+        return self._hook(node, "made", node) if is_new else node
+
+    def _visited(self, value: Any, given: tuple[Any, ...] | None) -> Any:
+        """A part of a node, which a hook is given as well."""
+        new = self.visit(value) if isinstance(value, ast.AST) else value
+        if given is None or value is None or isinstance(value, ast.Constant):
+            return new
+        return self._hook(value, given[0], new, *given[1:])
 
     def _inner(self, node: Any) -> None:
         """What is evaluated where a function is defined, then its body."""
@@ -161,64 +181,58 @@ class Transformer(ast.NodeTransformer):
         self._store(node.name)
         made = self._hook(node, "made").func
         node.decorator_list = [*map(self.visit, node.decorator_list), made]
-        node.bases = [self._hook(b, "base", self.visit(b)) for b in node.bases]
+        node.bases = [self._visited(base, _GIVEN[ast.ClassDef, "bases"]) for base in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
-        within, self._class = self._class, node.name
-        self._scopes.append(scope_of(node))
+        within, self._names.within = self._names.within, node.name
+        self._names.scopes.append(scope_of(node))
         node.body = self._body(node.body)
-        self._scopes.pop()
-        self._class = within
+        self._names.scopes.pop()
+        self._names.within = within
         return node
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        node.value = self.visit(node.value)
         depth = max(map(_depth, node.targets))
-        if depth:
-            node.value = self._hook(node.value, "unpacked", node.value, depth)
-        node.value = self._stored(node.value, node.targets)
+        node.value = self._visited(node.value, ("unpacked", depth) if depth else None)
+        if any(
+            self._names.is_outside(n.id) for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)
+        ):
+            node.value = self._hook(node.value, "stored", node.value)
+        new = self._rest(node.targets)
         node.targets = [self.visit(t) for t in node.targets]
-        return node
+        return [node, *new]
+
+    def _rest(self, targets: list[ast.expr]) -> list[ast.stmt]:
+        """Lists that unpacking makes are new."""
+        stars = [part.value for t in targets for part in ast.walk(t) if isinstance(part, ast.Starred)]
+        return [self._made(star, star.id) for star in stars if isinstance(star, ast.Name)]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        node.value = node.value and self._stored(self.visit(node.value), [node.target])
         node.target = self.visit(node.target)
+        outside = isinstance(node.target, ast.Name) and self._names.is_outside(node.target.id)
+        node.value = node.value and self._visited(node.value, ("stored",) if outside else None)
         return node
-
-    def _stored(self, value: Any, targets: list[Any]) -> Any:
-        """`value`, for `targets` that are perhaps no local variables."""
-        return value if all(map(self._is_local, targets)) else self._hook(value, "stored", value)
-
-    def _is_local(self, target: Any) -> bool:
-        if isinstance(target, ast.Tuple | ast.List):
-            return all(map(self._is_local, target.elts))
-        if isinstance(target, ast.Starred):
-            return self._is_local(target.value)
-        return isinstance(target, ast.Name) and self._kind(target.id) == "local"
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         target: Any = node.target
-        value = self._operand(node.value, "operand", *_methods(node.op))
+        value = self._visited(node.value, ("operand", *_methods(node.op)))
         if isinstance(target, ast.Name):
             load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
             given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
-            outside = self._kind(target.id) in ("free", "global")
+            outside = self._names.is_outside(target.id)
             hook = "augmented_variable" if outside else "augmented"
             if outside:
-                given.insert(0, self._mangled(target.id))
+                given.insert(0, self._names.mangled(target.id))
             return _at(ast.Assign([target], self._hook(node, hook, *given)), node)
-        target.value = self.visit(target.value)
-        if isinstance(target, ast.Attribute):
-            target.value = self._hook(target, "augmented_attribute", target.value, self._mangled(target.attr))
-        else:
-            target.value = self._hook(target, "augmented_item", target.value)
-            target.slice = self.visit(target.slice)
-        node.value = self._hook(node.value, "stored", value)
+        place = node.target = self.visit(target)
+        node.value = value
+        place.value.args.append(_at(ast.Constant(_OPERATORS[type(node.op).__name__]), node))
         return node
 
     def visit_For(self, node: Any) -> Any:
         node.iter = self._iterated(node)
+        new = self._rest([node.target])
         node.target = self.visit(node.target)
-        node.body, node.orelse = self._body(node.body), self._body(node.orelse)
+        node.body, node.orelse = [*new, *self._body(node.body)], self._body(node.orelse)
         return node
 
     visit_AsyncFor = visit_For
@@ -239,30 +253,21 @@ class Transformer(ast.NodeTransformer):
 
     visit_AsyncWith = visit_With
 
-    def visit_Raise(self, node: ast.Raise) -> Any:
-        if node.exc is not None:
-            node.exc = self._hook(node.exc, "raised", self.visit(node.exc))
-        node.cause = node.cause and self.visit(node.cause)
-        return node
-
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
+        self.generic_visit(node)
         if node.name:
             self._store(node.name)
-        self.generic_visit(node)
-        if node.type is not None:
-            node.type = self._hook(node.type, "operand", node.type)
+            node.body = [self._made(node.body[0], node.name), *node.body]
         return node
 
-    def visit_If(self, node: Any) -> Any:
-        node.test = self._truth(node.test)
-        node.body, node.orelse = self._body(node.body), self._body(node.orelse)
-        return node
-
-    visit_While = visit_If
+    def _made(self, at: Any, name: str) -> ast.stmt:
+        """The variable `name` holds what Python has just made."""
+        made: ast.stmt = _at(ast.Expr(self._hook(at, "made", ast.Name(name, ast.Load()))), at)
+        return made
 
     def visit_Assert(self, node: ast.Assert) -> Any:
-        node.test = self._truth(node.test)
-        node.msg = node.msg and self._hook(node.msg, "stored", self.visit(node.msg))
+        node.test = self._visited(node.test, ("truth",))
+        node.msg = node.msg and self._visited(node.msg, ("stored",))
         return node
 
     def _before_match(self, node: ast.Match) -> list[Any]:
@@ -272,7 +277,7 @@ class Transformer(ast.NodeTransformer):
             value = {ast.MatchValue: "value", ast.MatchClass: "cls"}.get(type(part))
             dotted = ast.unparse(getattr(part, value)) if value else ""
             if dotted and isinstance(getattr(part, value), ast.Name | ast.Attribute):  # type: ignore[arg-type]
-                kind = self._kind(dotted.partition(".")[0])
+                kind = self._names.kind(dotted.partition(".")[0])
                 calls.append(self._hook(node, "dotted", dotted if kind == "global" else ""))
         return calls
 
@@ -282,30 +287,24 @@ class Transformer(ast.NodeTransformer):
         for case in node.cases:
             for name in (n for p in ast.walk(case.pattern) for n in names_in(p)):
                 self._store(name)
-            case.guard = case.guard and self._truth(case.guard)
+            case.guard = self._visited(case.guard, ("truth",))
             case.body = self._body(case.body)
         return node
 
     # expressions
 
-    def _truth(self, node: Any) -> Any:
-        new = self.visit(node)
-        return new if isinstance(node, ast.Compare | ast.Constant) else self._hook(node, "truth", new)
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        node.test = self._truth(node.test)
-        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
-        return node
-
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        node.values = [*map(self._truth, node.values[:-1]), self.visit(node.values[-1])]
+        asked = [self._visited(value, ("truth",)) for value in node.values[:-1]]
+        node.values = [*asked, self.visit(node.values[-1])]
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        hook = "attribute" if isinstance(node.ctx, ast.Load) else "store_attribute"
-        hook = "measured" if hook == "attribute" and node.attr == "shape" else hook
-        node.value = self._hook(node.value, hook, self._thing(node.value), self._mangled(node.attr))
-        return self._hook(node, "number", node) if hook == "attribute" else node
+        value, name = self._thing(node.value), self._names.mangled(node.attr)
+        if not isinstance(node.ctx, ast.Load):
+            return self._place(node, "field", value, name)
+        hook = "measured" if node.attr == "shape" else "attribute"
+        node.value = self._hook(node.value, hook, value, name)
+        return self._hook(node, "number", node)
 
     def _thing(self, node: Any) -> Any:
         """What is called, or has the attribute or element that is asked for: no number that is followed."""
@@ -314,13 +313,14 @@ class Transformer(ast.NodeTransformer):
         return new.args[0] if is_hook and new.func.value == MARK.format("number") else new
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        value, key = self._thing(node.value), self.visit(node.slice)
+        value, key = self._thing(node.value), self._key(self.visit(node.slice))
         if not isinstance(node.ctx, ast.Load):
-            has_slice = any(isinstance(part, ast.Slice) for part in (key, *getattr(key, "elts", ())))
-            key = key if has_slice or isinstance(key, ast.Constant) else self._hook(key, "stored", key)
-            node.value, node.slice = self._hook(node.value, "store_item", value), key
-            return node
-        return self._hook(node, "item", value, self._key(key))
+            return self._place(node, "element", value, key)
+        return self._hook(node, "item", value, key)
+
+    def _place(self, node: Any, hook: str, *args: Any) -> Any:
+        """What stands for an attribute or element where it is written or deleted."""
+        return _at(ast.Subscript(self._hook(node.value, hook, *args), ast.Constant(None), node.ctx), node)
 
     def _key(self, key: Any) -> Any:
         """A subscript as a value."""
@@ -332,9 +332,7 @@ class Transformer(ast.NodeTransformer):
         return key
 
     def visit_Starred(self, node: ast.Starred) -> Any:
-        node.value = self.visit(node.value)
-        if isinstance(node.ctx, ast.Load):
-            node.value = self._hook(node.value, "iterated", node.value, 0)
+        node.value = self._visited(node.value, ("iterated", 0) if isinstance(node.ctx, ast.Load) else None)
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -350,90 +348,55 @@ class Transformer(ast.NodeTransformer):
         prepared.keywords = keywords
         return self._hook(node, "called", _at(ast.Call(prepared, [], []), node))
 
-    def _operand(self, node: Any, hook: str, *methods: str) -> Any:
-        return node if isinstance(node, ast.Constant) else self._hook(node, hook, self.visit(node), *methods)
-
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        methods = _methods(node.op)
-        node.left = self._operand(node.left, "operand", *methods)
-        node.right = self._operand(node.right, "operand", *methods)
+        given = ("operand", *_methods(node.op))
+        node.left, node.right = self._visited(node.left, given), self._visited(node.right, given)
         return self._hook(node, "made", node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
-            node.operand = self._truth(node.operand)
+            node.operand = self._visited(node.operand, ("truth",))
             return node
         if isinstance(node.operand, ast.Constant):
             return node
-        node.operand = self._operand(node.operand, "operand", *_UNARY[type(node.op).__name__])
+        node.operand = self._visited(node.operand, ("operand", *_UNARY[type(node.op).__name__]))
         return self._hook(node, "made", node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-            found = self._hook(node, "contains", self.visit(node.left), self.visit(node.comparators[0]))
-            return _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.NotIn) else found
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
-            sides = (node.left, node.comparators[0])
-            if not any(isinstance(side, ast.Constant) for side in sides):
-                found = self._hook(node, "identical", *map(self.visit, sides))
-                return (
-                    _at(ast.UnaryOp(ast.Not(), found), node) if isinstance(node.ops[0], ast.IsNot) else found
-                )
-        hook = "operand"
-        if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
-            constant = any(isinstance(p, ast.Constant) for p in (node.left, *node.comparators))
-            hook = "kind" if constant and len(node.ops) == 1 else "identity"
+        single = _SINGLE_COMPARISONS.get(type(node.ops[0])) if len(node.ops) == 1 else None
+        if single is not None:
+            found = self._hook(node, single[0], self.visit(node.left), self.visit(node.comparators[0]))
+            return found if single[1] else _at(ast.UnaryOp(ast.Not(), found), node)
+        hook = "identity" if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) else "operand"
         methods = {m for op in node.ops if hook == "operand" for m in _COMPARISONS.get(type(op).__name__, ())}
         node.left, *node.comparators = [
-            self._operand(p, hook, *sorted(methods)) for p in (node.left, *node.comparators)
+            self._visited(p, (hook, *sorted(methods))) for p in (node.left, *node.comparators)
         ]
-        return node if hook != "operand" else self._hook(node, "compared", node)
-
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        node.value = self._hook(node.value, "formatted", self.visit(node.value))
-        node.format_spec = node.format_spec and self.visit(node.format_spec)
-        return node
+        return node if hook != "operand" else self._hook(node, "made", node)
 
     def visit_Dict(self, node: ast.Dict) -> Any:
-        values = []
-        for key, value in zip(node.keys, node.values, strict=True):
-            values.append(self.visit(value) if key else self._hook(value, "operand", self.visit(value)))
-        node.keys, node.values = [k and self._hook(k, "stored", self.visit(k)) for k in node.keys], values
+        given = [("operand",) if key is None else None for key in node.keys]
+        node.values = [self._visited(value, g) for value, g in zip(node.values, given, strict=True)]
+        node.keys = [key and self._visited(key, ("stored",)) for key in node.keys]
         return self._hook(node, "made", node)
-
-    def visit_List(self, node: Any) -> Any:
-        self.generic_visit(node)
-        return (
-            self._hook(node, "made", node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else node
-        )
-
-    visit_Set = visit_List
 
     def visit_ListComp(self, node: Any) -> Any:
         first = self._iterated(node.generators[0])
         scope = Scope()
         for part in node.generators:
             bind(part.target, scope)
-        self._scopes.append(scope)
+        self._names.scopes.append(scope)
         for number, part in enumerate(node.generators):
             part.iter = self._iterated(part) if number else first
             part.target = self.visit(part.target)
-            part.ifs = [self._truth(test) for test in part.ifs]
+            part.ifs = [self._visited(test, _GIVEN[ast.comprehension, "ifs"]) for test in part.ifs]
         for name in ("elt", "key", "value"):
             if hasattr(node, name):
                 setattr(node, name, self.visit(getattr(node, name)))
-        self._scopes.pop()
+        self._names.scopes.pop()
         return self._hook(node, "made", node)
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
-
-    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
-        node.value = self._hook(node.value, "iterated", self.visit(node.value), 0)
-        return node
-
-    def visit_Await(self, node: ast.Await) -> Any:
-        node.value = self._hook(node.value, "awaited", self.visit(node.value))
-        return node
 
 
 def _at(node: Any, place: Any) -> Any:

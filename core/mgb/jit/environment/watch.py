@@ -17,15 +17,18 @@ from ...errors import ImpureBodyError
 from ...module import Module
 from ...scalars import FOLLOWED
 from ...tensor import Tensor
-from ..guard import Guard, Guards, is_plain
+from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
 from ..source import Attribute, Held, Item, Object, Result, Source
 from .armed import Armed
-from .known import CONTAINERS, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted
+from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted, namespace
 
 _NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None
 #: At most so many impurities are told apart.
 _MOST = 100
+
+#: What is done with the result of a call: a function that is given it, or None.
+Then = Callable[[Any], Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Watch:
         self.tensors: dict[int, tuple[Source, Tensor]] = {}
         self._latest_number: tuple[Guard, bool] | None = None  # read last, and was it known before?
         self.impurities: list[Impurity] = []
+        self.written: list[Any] = []  # what has been changed outside
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
@@ -88,6 +92,8 @@ class Watch:
         self._given: set[int] = set()  # containers among the arguments
         self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
+        #: Places that were written: what was there before, and what to say of it, with its line.
+        self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
         self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
 
@@ -147,6 +153,7 @@ class Watch:
 
     def found(self, source: Source | None, value: Any) -> None:
         """`value` was read at `source`; without one, in something that was made here."""
+        source = None if source in self._written else source  # which says what the body has put there
         if is_plain(value):
             if source is not None:
                 guard = Guard(source, "same", value)
@@ -256,7 +263,7 @@ class Watch:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found, self.tensors = (), {}, {}
+        self.leaves, self._found, self.tensors, self.written = (), {}, {}, []
 
     # verdicts
 
@@ -303,7 +310,40 @@ class Watch:
     def wrote(self, thing: Any, what: str) -> None:
         """Something of `thing` was changed."""
         if not isinstance(thing, Tensor) and not self.is_made(thing):
+            self.written.append(thing)
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
+
+    def writes(
+        self, thing: Any, step: Callable[[Source, Any], Source], key: Any, what: str, value: Any = MISSING
+    ) -> None:
+        """`value`, if it is known, is written next where `step` leads from `thing`."""
+        source = self.source_of(thing)
+        if isinstance(thing, Tensor) or self.is_made(thing):
+            return
+        self.written.append(thing)
+        reason = f"writes {what} of a {type(thing).__name__} from outside"
+        if source is None:
+            self.impure(reason, once=True)
+        else:
+            self.writes_at(step(source, key), _there(thing, step, key), reason, value)
+
+    def writes_at(self, place: Source, old: Any, reason: str, value: Any = MISSING) -> None:
+        """The same of a place where `old` is; the end shows whether it is another then."""
+        if old is MISSING or (self._refuses and not _is_same(value, old)):
+            self.impure(reason, once=True)
+        elif place not in self._written:
+            self.found(place, old)
+            self._written[place] = old, reason, place_of(sys._getframe(1))
+
+    def tell_written(self) -> None:
+        """At the end: what was written and is another thing now is an impurity."""
+        for place, (old, reason, line) in self._written.items():
+            try:
+                now = place.read(self.leaves)
+            except Exception:
+                now = MISSING
+            if not _is_same(now, old):
+                self.impure(reason, once=True, place=line)
 
     # watching
 
@@ -311,9 +351,27 @@ class Watch:
         """Watch the Python functions that `thing` is, or that its class, submodules and hooks have."""
         self._armed.arm(thing)
 
+    def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
+        """`function` is about to be called."""
+        raise NotImplementedError
+
     def closures(self, code: Any) -> list[FunctionType]:
         """The armed functions of `code`."""
         return self._armed.closures(code)
+
+
+def _is_same(now: Any, old: Any) -> bool:
+    return same(now, old) if is_plain(old) else now is old
+
+
+def _there(thing: Any, step: Any, key: Any) -> Any:
+    """What stands in a dict, a list or among an object's own attributes; MISSING: nothing that is known."""
+    inside = namespace(thing) if step is Attribute else thing
+    if isinstance(inside, dict) and is_plain(key):
+        return dict.get(inside, key, MISSING)
+    if isinstance(inside, list) and type(key) is int and -len(inside) <= key < len(inside):
+        return inside[key]
+    return MISSING
 
 
 def _stands_for_itself(value: Any) -> bool:

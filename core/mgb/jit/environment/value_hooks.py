@@ -1,0 +1,231 @@
+"""Hooks of values: what operators, attributes and elements do to them; and how hooks are made."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import sys
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...tensor import Tensor
+from .. import numbers
+from ..guard import PLAIN
+from ..source import Item
+from . import attributes, known, operands, reads
+from .builtin_calls import SPECIAL
+from .watch import WATCHING, Watch
+
+#: The hooks by their names in `transform`.
+HOOKS: dict[str, Callable[..., Any]] = {"slice": slice}
+
+#: Types of values of which there is nothing to know.
+QUIET = frozenset({*PLAIN, Tensor, *known.FOLLOWED})
+
+
+def see(do: Callable[..., Any], *args: Any) -> Any:
+    """Have `do(watch, *args)` done by who watches this thread."""
+    watch = WATCHING.watch
+    return watch.see(do, *args) if watch is not None else None
+
+
+def hook(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make it the hook of its name."""
+    HOOKS[function.__name__] = function
+    return function
+
+
+def told(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a hook that is given a value, has the function look at it, and gives it back."""
+
+    def decorate(look: Callable[..., None]) -> Callable[..., None]:
+        def tell(value: Any, *args: Any) -> Any:
+            if type(value) not in QUIET:
+                see(look, value, *args)
+            return value
+
+        HOOKS[name] = tell
+        return look
+
+    return decorate
+
+
+# values
+
+
+@told("made")
+def _make(watch: Watch, value: Any) -> None:
+    """A display, a comprehension, an operator or a function made this."""
+    if not isinstance(value, np.ndarray) or value.base is None:
+        watch.make(value)
+
+
+made = HOOKS["made"]
+
+
+def reading(watch: Watch, read: Callable[..., Any], asked: Any, *args: Any) -> None:
+    """What is read next may be a number that is followed: see `number`."""
+    watch.expect_no_number()
+    read(watch, *args)
+    watch.expect_number(asked)
+
+
+@hook
+def number(value: Any) -> Any:
+    """What was just read; what stands for it, if it is a number that is followed."""
+    watch = WATCHING.watch
+    return value if watch is None or watch.busy else watch.number(value)
+
+
+@hook
+def stored(value: Any) -> Any:
+    """It is stored next, where it may stay: no number in it is followed any more."""
+    watch = WATCHING.watch
+    return value if watch is None or watch.busy or not watch.numbers else numbers.all_fixed(value)
+
+
+@told("attribute")
+def _attribute(watch: Watch, thing: Any, asked: str) -> None:
+    """An attribute of this is read next."""
+    reading(watch, attributes.attribute, asked, thing, asked)
+
+
+@hook
+def measured(thing: Any, asked: str) -> Any:
+    """The shape of this is read next; lengths of an array that the call was given are followed."""
+    seen = operands.measured(thing)
+    return HOOKS["attribute"](thing, asked) if seen is thing else seen
+
+
+@hook
+def item(thing: Any, key: Any) -> Any:
+    """``thing[key]``"""
+    key = stored(key)
+    see(reading, reads.item, key, thing, key)
+    value = thing[key]
+    if type(value) not in QUIET:
+        see(_got, thing, key, value)
+    return number(value)
+
+
+def _got(watch: Watch, thing: Any, key: Any, value: Any) -> None:
+    if isinstance(key, slice):
+        watch.make(value) if isinstance(value, (list, bytearray)) else None
+    elif watch.is_made(thing):
+        watch.found(None, value)
+
+
+class _Place:
+    """An attribute or element, which ``place[None]`` stands for where it is written, deleted, added to."""
+
+    __slots__ = ("key", "operation", "thing")
+
+    def __init__(self, thing: Any, key: Any, operation: str = "") -> None:
+        self.thing, self.key, self.operation = thing, key, operation
+
+
+class _Element(_Place):
+    __slots__ = ()
+
+    def __getitem__(self, _: None) -> Any:
+        return _in_place(self.operation, item(self.thing, self.key))
+
+    def __setitem__(self, _: None, value: Any) -> None:
+        key, value = stored(self.key), stored(value)
+        see(_store_item, self.thing, key, value)
+        self.thing[key] = made(value) if self.operation else value
+
+    def __delitem__(self, _: None) -> None:
+        see(_store_item, self.thing, known.MISSING, None)
+        del self.thing[stored(self.key)]
+
+
+class _Field(_Place):
+    __slots__ = ()
+
+    def __getitem__(self, _: None) -> Any:
+        return _in_place(self.operation, getattr(HOOKS["attribute"](self.thing, self.key), self.key))
+
+    def __setitem__(self, _: None, value: Any) -> None:
+        value = stored(value)
+        see(_store_attribute, self.thing, self.key, value)
+        setattr(self.thing, self.key, made(value) if self.operation else value)
+
+    def __delitem__(self, _: None) -> None:
+        see(_store_attribute, self.thing, self.key)
+        delattr(self.thing, self.key)
+
+
+HOOKS.update(element=_Element, field=_Field)
+
+
+def _store_item(watch: Watch, thing: Any, key: Any, value: Any) -> None:
+    if known.is_users(known.lookup(type(thing), "__setitem__")[0]):
+        attributes.special(watch, thing, "__setitem__")
+    else:
+        watch.writes(thing, Item, key, "an element", value)
+
+
+def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
+    watch.arm(thing)
+    kind = type(thing)
+    raw, _ = known.lookup(kind, asked)
+    if known.is_heap(kind) and not known.is_library(kind.__module__):
+        attributes.class_fact(watch, kind, "__setattr__")
+        if raw is known.MISSING:
+            attributes.lacks(watch, kind, asked)
+    if known.is_users(known.lookup(kind, "__setattr__")[0]):
+        return
+    if isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
+        attributes.class_fact(watch, kind, asked)
+    else:
+        SPECIAL[setattr](watch, thing, asked, *value)
+
+
+@hook
+def contains(key: Any, thing: Any) -> bool:
+    """``key in thing``"""
+    see(reads.contains, key, thing)
+    return key in thing
+
+
+@told("operand")
+def operand(watch: Watch, value: Any, *methods: str) -> None:
+    """An operator takes this next, which may call these methods of it."""
+    attributes.special(watch, value, *methods)
+    reads.container(watch, value, reads.DEPTH)
+
+
+#: What `+=` and such change in place.
+_CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
+
+
+@hook
+def augmented(operation: str, thing: Any, value: Any) -> Any:
+    """``thing += value`` and such; gives what it is bound to."""
+    value = stored(value) if isinstance(thing, _CHANGED) else value
+    return made(getattr(operator, operation)(_in_place(operation, thing), value))
+
+
+def _in_place(operation: str, thing: Any) -> Any:
+    if type(thing) not in QUIET:
+        see(_augmented, thing, operation)
+    return thing
+
+
+def _augmented(watch: Watch, thing: Any, operation: str) -> None:
+    operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
+    if isinstance(thing, _CHANGED):
+        watch.wrote(thing, "the contents")
+
+
+@hook
+def augmented_variable(code: CodeType, asked: str, operation: str, thing: Any, value: Any) -> Any:
+    """The same of a variable outside, which is written where another object comes of it."""
+    result = augmented(operation, thing, value)
+    if result is not thing:
+        see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
+    return stored(result)
