@@ -232,6 +232,14 @@ def test_objects_that_are_others_at_each_call_make_the_body_run() -> None:
     assert scaled.stats()["records"] <= 10
 
 
+def test_empty_ranges_are_told_apart() -> None:
+    config = SimpleNamespace()
+    traced = trace(lambda x: x * config.range.start)
+    for start in (2, 3, 2):
+        config.range = range(start, start)
+        assert traced(tensor([1.0])).item() == start
+
+
 def test_what_is_one_of_a_few_stays_skipped() -> None:
     config = SimpleNamespace()
     functions = [lambda x, n=n: x + n for n in range(6)]
