@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,7 +15,7 @@ from ..executor import Options, Program
 from ..ir import Graph
 from ..tensor import Tensor, active_trace
 from .argument_specs import stand_ins
-from .arguments import check_tensors, key_of, shapes_of
+from .arguments import arrays_among, check_tensors, key_of, shapes_of
 from .call import CompiledCall, Recorded
 from .captured import Captured, check_pure, graph_of
 from .environment import Observer
@@ -40,7 +41,7 @@ class AheadOfTime(ABC):
     _captured: Captured | None
     _compiler: Compile
     _lock: AbstractContextManager[Any]
-    _families: dict[bool, Families]
+    _families: defaultdict[tuple[bool, tuple[bool, ...]], Families]
     _skips: bool
 
     @abstractmethod
@@ -99,7 +100,7 @@ class AheadOfTime(ABC):
                     variant.program(number)
             self._statistics.recorded()
             if observer is None:
-                self._families[False].keep(shapes, variant)
+                self._families[False, arrays_among(args, kwargs)].keep(shapes, variant)
             else:
                 call = CompiledCall(variant, leaves, *ends) if ends is not None else None
                 recorded = Recorded(None, variant, call, observer.impurities)

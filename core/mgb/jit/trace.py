@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,17 @@ from ..ir import Graph
 from ..tensor import ACTIVE, active_trace, run_in
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import ARRAYS, check_tensors, form_of, key_of, names_of, numbers_in, pattern_of, shapes_of
+from .arguments import (
+    ARRAYS,
+    arrays_among,
+    check_tensors,
+    form_of,
+    key_of,
+    names_of,
+    numbers_in,
+    pattern_of,
+    shapes_of,
+)
 from .binding import Bindable
 from .call import CompiledCall, Recorded
 from .captured import Captured
@@ -161,7 +172,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         self.symbolic_shape = symbolic_shape
         self._statistics = Statistics()
         self._history = History() if profiling else None
-        self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
+        #: By whether a tape of the caller looks on, and by which arguments are NumPy's.
+        self._families: defaultdict[tuple[bool, tuple[bool, ...]], Families] = defaultdict(Families)
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
         self._calls: Kept[list[CompiledCall]] = Kept()  # the newest first
         self._followed: Kept[list[CompiledCall]] = Kept()  # those to be resized, the newest first
@@ -189,9 +201,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         if self.capture_as_const:
             check_tensors(args)
         if self.record_only:
-            return self._call_record_only(args, kwargs, self._families[taped])
+            return self._call_record_only(args, kwargs, self._families[taped, arrays_among(args, kwargs)])
         if taped or not self._skips:
-            return self._call_with_body(args, kwargs, self._families[taped])
+            return self._call_with_body(args, kwargs, self._families[taped, arrays_among(args, kwargs)])
         return self._call_skipping(args, kwargs)
 
     def _call_record_only(self, args: Any, kwargs: Any, families: Families) -> Any:
@@ -260,6 +272,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, ARRAYS)]
         return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
 
+    def _reason_of_kinds(self, taped: bool, arrays: tuple[bool, ...]) -> str:
+        if any(
+            tape is taped and kinds != arrays and found for (tape, kinds), found in self._families.items()
+        ):
+            return f"other arguments of {self.__name__} are arrays, and others Tensors, than recorded"
+        records = "records" if taped else "does not record"
+        return f"a GradManager outside of {self.__name__} {records} this call"
+
     def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
         reason = None
         if families.finds_other(shapes, args, kwargs):
@@ -267,8 +287,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime):
         elif families:
             reason = self._reason_of_shapes(families, args, kwargs)
         elif self._statistics.records:
-            records = "records" if families is self._families[True] else "does not record"
-            reason = f"a GradManager outside of {self.__name__} {records} this call"
+            reason = self._reason_of_kinds(any_open(), arrays_among(args, kwargs))
         leaves, structure = flatten((args, kwargs))
         session = self._recording(leaves, structure, self._observer(args, kwargs, leaves))
         result, variant = session.watch_over(self._record, session, args, kwargs)
