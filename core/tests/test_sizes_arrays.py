@@ -81,6 +81,17 @@ def test_they_may_have_any_length_where_the_body_runs(name: str) -> None:
     assert serves(*FOLLOWED[name], run_body=True)["records"] == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"run_body": True}], ids=str)
+def test_tensors_and_arrays_may_take_turns(options: dict[str, Any]) -> None:
+    traced = trace(lambda x, y: F.exp(x) * y + 1.0, **options)
+    kinds = [(tensor, tensor), (np.asarray, np.asarray), (tensor, np.asarray), (np.asarray, tensor)]
+    for count in (4, 4, 6):
+        for seed, (one, other) in enumerate(kinds):
+            x, y = rows(count, seed), rows(count, seed + 9)
+            np.testing.assert_allclose(traced(one(x), other(y)).numpy(), np.exp(x) * y + 1, rtol=1e-5)
+    assert traced.stats()["records"] == len(kinds)
+
+
 @pytest.mark.parametrize("name", READ)
 def test_views_and_contents_are_never_those_of_another_call(name: str) -> None:
     serves(*READ[name])

@@ -15,7 +15,7 @@ from ..ir import Graph
 from ..tensor import active_trace
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, key_of, names_of, pattern_of, shapes_of
+from .arguments import arrays_among, check_tensors, key_of, names_of, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
@@ -37,6 +37,9 @@ from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
+
+#: Sets of arguments that are arrays for which records are kept where the body runs.
+_KINDS = 32
 
 #: Kinds of arguments with which the body is known to run at each call.
 _IMPURE = 256
@@ -164,7 +167,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         self.symbolic_shape = symbolic_shape
         self._statistics = Statistics()
         self._history = History() if profiling else None
-        self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
+        #: By whether a tape of the caller looks on, and by which arguments are NumPy's.
+        self._families: dict[tuple[bool, tuple[bool, ...]], Families] = {}
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
         self._calls = Specializations()
         self._impure: Kept[Impure] = Kept()
@@ -191,10 +195,20 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         if self.capture_as_const:
             check_tensors(args)
         if self.record_only:
-            return self._call_record_only(args, kwargs, self._families[taped])
+            return self._call_record_only(args, kwargs, self._families_of(taped, args, kwargs))
         if taped or not self._skips:
-            return self._call_with_body(args, kwargs, self._families[taped])
+            return self._call_with_body(args, kwargs, self._families_of(taped, args, kwargs))
         return self._call_skipping(args, kwargs)
+
+    def _families_of(self, taped: bool, args: Any, kwargs: Any) -> Families:
+        key = taped, arrays_among(args, kwargs)
+        found = self._families.get(key)
+        if found is None:
+            with self._lock:
+                found = self._families.setdefault(key, Families())
+                while len(self._families) > _KINDS:
+                    del self._families[next(iter(self._families))]
+        return found
 
     def _call_record_only(self, args: Any, kwargs: Any, families: Families) -> Any:
         result, variant = self._note(args, kwargs)
@@ -361,7 +375,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
 
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
-        families = [*self._families.values(), *(impure.families for impure in self._impure.values())]
+        families = [*list(self._families.values()), *(impure.families for impure in self._impure.values())]
         matched = [variant for family in families for variant in family]
         return matched + [call.variant for call in self._calls]
 
