@@ -23,7 +23,7 @@ from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
 from .deferral.operands import array_of_number
 from .environment import Impurity
-from .guard import MISS, Guard, Guards, reader
+from .guard import MISS, Guard, Guards, is_plain, reader
 from .record import Binding, End, External, Given, Literal, Live, Ref, external_ref
 from .source import Argument, Attribute, Grad, Held, Object, Places, Source
 from .tensor_guards import Arguments, Fits
@@ -44,14 +44,13 @@ class CompiledCall:
     Attributes
     ----------
     kept : list
-        Those leaves that the function does not look at: no Tensors, and no numbers if it serves any.
+        Those leaves that the function does not look at: no Tensors, numbers or texts.
     """
 
     def __init__(self, variant: Variant, leaves: Sequence[Any]) -> None:
         self.variant = variant
         self._leaves = _sketched(leaves)
-        asked = FOLLOWED if variant.outline.follows else ()
-        self.kept = [x for x in self._leaves if not isinstance(x, _Sketch) and type(x) not in asked]
+        self.kept = [x for x in self._leaves if not isinstance(x, _Sketch) and not is_plain(x)]
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
@@ -111,7 +110,7 @@ def _sketched(leaves: Sequence[Any]) -> list[Any]:
     """What is to be known of arguments; nothing is held for that which its key does not hold."""
     sketches: dict[int, Any] = {id(leaf): Identity(leaf) for leaf in leaves if is_itself(leaf)}
     sketches |= {id(leaf): _Sketch(type(leaf), leaf.spec) for leaf in leaves if isinstance(leaf, Tensor)}
-    return [sketches.get(id(leaf), None if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
+    return [sketches.get(id(leaf), np.ndarray if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
 
 
 class _Writer:
@@ -189,6 +188,10 @@ class _Writer:
             yield from (Guard(place, "type", Held(leaves[place.place].kind)) for place in places)
             if len(places) > 1:
                 yield Guard(Places(places), "different", len(places))
+        for n, leaf in enumerate(leaves):  # the observer has told of numbers, where some are followed
+            told = type(leaf) in FOLLOWED and self._record.follows
+            if not isinstance(leaf, _Sketch) and is_plain(leaf) and not told:
+                yield Guard(Argument(n), "same", leaf)
         fed = {external.leaf for external in self._record.externals}
         self._tensors = [f"t{place.place}" for place in places]
         for place in places:

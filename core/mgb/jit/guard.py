@@ -52,7 +52,7 @@ def same(one: Any, two: Any) -> bool:
         return same(one.real, two.real) and same(one.imag, two.imag)
     if kind is frozenset:
         return bool(one == two) and {*map(type, one)} == {*map(type, two)}
-    if kind is slice:
+    if kind is slice or kind is range:  # empty ranges are equal
         return same((one.start, one.stop, one.step), (two.start, two.stop, two.step))
     if isinstance(two, np.generic):
         return bool(one.dtype == two.dtype and one.tobytes() == two.tobytes())

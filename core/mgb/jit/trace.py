@@ -74,7 +74,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         call is refused at the first, with the line. While a `GradManager` outside records the call, the body
         runs. ``MGB_RUN_BODY=1`` runs every body. Arguments of other lengths are served by the same record;
         where the body compares lengths with another outcome, or looks at one in a way that is not followed,
-        such as ``1 / n`` or ``range(n)``, it is recorded again.
+        such as ``1 / n`` or ``range(n)``, it is recorded again. A number that is another one than recorded
+        becomes an input, and so does a Tensor outside. What else is new call after call makes the body run.
     without_host : bool
         MegEngine's name for ``run_body=False``.
     imperative : bool
@@ -215,6 +216,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
                 result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
+                if self._is_run(key, reason):
+                    return self.__wrapped__(*args, **kwargs)
                 observer = self._observer_after(key, leaves, reason)
                 recorded = self._record(args, kwargs, leaves, structure, observer)
                 self._keep(key, leaves, shapes_of(args, kwargs), recorded)
@@ -222,6 +225,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
                     self._statistics.again(reason)
                 result = recorded.result
         return result
+
+    def _is_run(self, key: tuple[Any, ...], reason: str | None) -> bool:
+        """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""
+        often = self._calls.has_ever_new(key, self._statistics.calls) if self.run_body is None else 0
+        if often == 1:
+            self._statistics.again(f"the body of {self.__name__} runs at each call: {reason}")
+        self._statistics.body_runs += often > 0
+        return often > 0
 
     def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """The result by what was recorded for `key`, or `MISS`."""

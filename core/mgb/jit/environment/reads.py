@@ -188,7 +188,7 @@ def array(watch: Watch, thing: Any) -> None:
         return
     known, whole = watch.known(thing), thing
     while known is None and isinstance(whole.base, np.ndarray):
-        whole = whole.base
+        whole = watch.viewed(whole)
         known = watch.known(whole)
     if thing.dtype.hasobject:
         watch.impure("reads an array of objects from outside")
@@ -234,8 +234,8 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
             if field in namespace(thing):
                 watch.part(thing, Attribute, field, namespace(thing)[field])
                 container(watch, namespace(thing)[field], deep - 1)
-    elif not is_heap(kind) and (hasattr(thing, "__next__") or hasattr(kind, "__getitem__")):
-        if watch.source_of(thing) is not None:
+    elif not is_heap(kind) and watch.source_of(thing) is not None:
+        if hasattr(kind, "__next__") or hasattr(kind, "__getitem__"):
             watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
