@@ -27,7 +27,7 @@ from .guard import MISS, Guard, Guards, is_plain, reader
 from .record import Binding, End, External, Given, Literal, Live, Ref, external_ref
 from .source import Argument, Attribute, Grad, Held, Object, Places, Source
 from .tensor_guards import Arguments, Fits
-from .tree import LEAF, Structure
+from .tree import LEAF, Identity, Structure, is_itself
 from .variant import Variant
 
 
@@ -39,8 +39,7 @@ class CompiledCall:
     variant : Variant
         Of a single segment, whose record has ends.
     leaves : sequence
-        The flattened arguments of the recorded call; those that are no Tensors are kept, since they are in
-        its key.
+        The flattened arguments of the recorded call; those that its key holds are kept.
 
     Attributes
     ----------
@@ -108,8 +107,9 @@ class _Sketch:
 
 
 def _sketched(leaves: Sequence[Any]) -> list[Any]:
-    """What is to be known of arguments; no Tensor and no array is held for that."""
-    sketches = {id(leaf): _Sketch(type(leaf), leaf.spec) for leaf in leaves if isinstance(leaf, Tensor)}
+    """What is to be known of arguments; nothing is held for that which its key does not hold."""
+    sketches: dict[int, Any] = {id(leaf): Identity(leaf) for leaf in leaves if is_itself(leaf)}
+    sketches |= {id(leaf): _Sketch(type(leaf), leaf.spec) for leaf in leaves if isinstance(leaf, Tensor)}
     return [sketches.get(id(leaf), np.ndarray if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
 
 
@@ -343,6 +343,10 @@ class _Writer:
         handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
         handed += zip(self._record.returned, results, strict=False)
         count = Counter(made for made, _ in handed if isinstance(made, int))
+        copies = Counter(end for end in results if isinstance(end, Given) and end.copied)
+        for given in (given for given, places in copies.items() if places > 1):
+            self._made[id(given)] = f"m{len(self._made)}"
+            self._lines.append(f"{self._made[id(given)]} = {self._name(given.value)}.copy()")
         for made, source in handed:
             if isinstance(made, int) and count[made] > 1 and made not in self._made:
                 assert isinstance(source, int | Literal)
@@ -364,7 +368,7 @@ class _Writer:
         if isinstance(source, Source):
             return self._made.get(source) or self._tensor(source)
         if isinstance(source, Given):
-            return self._name(source.value) + ".copy()" * source.copied
+            return self._made.get(id(source)) or self._name(source.value) + ".copy()" * source.copied
         if isinstance(source, Live):
             return self._made[id(source)]
         if source is None:

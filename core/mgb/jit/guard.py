@@ -213,7 +213,12 @@ class Guard:
         try:
             now = self.source.read(leaves)
         except Exception:
-            return f"{self.source} is there no more"
+            gone = "what the body found in an object is gone with it"
+            return gone if is_gone(self.source) else f"{self.source} is there no more"
+        if self.test == "is" and self.value.is_gone():
+            return f"{self.source} is another object than before, {short(now)}"
+        if self.test == "is" and short(now) == str(self.value):
+            return f"{self.source} is another {short(now).removeprefix('a ')} than before"
         return TESTS[self.test].words.format(self.source, _said(self.value), short(now))
 
     def code(self, scope: Scope) -> str:

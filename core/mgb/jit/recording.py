@@ -31,7 +31,7 @@ from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, R
 from .resize import Followed
 from .session import CallSession
 from .source import Argument, Held, Object, Source
-from .tree import flatten
+from .tree import flatten_once
 
 #: What nobody can change.
 _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
@@ -348,9 +348,14 @@ class Recording(CallSession):
         self.must_run(f"returns an object that it makes, a {type(value).__name__}")
         return None
 
+    def check_kind(self, tensor: Tensor) -> None:
+        """A Tensor in the result that the body makes is one of no other class at later calls."""
+        if type(tensor) is not Tensor and self.provenance.is_own(tensor):
+            self.must_run(f"returns a {type(tensor).__name__} that it makes")
+
     def handed_out(self, result: Any) -> Any:
         """The result with new Tensors in place of those that the body made, which nothing holds then."""
-        leaves, structure = flatten(result)
+        leaves, structure = flatten_once(result)
         given = self.provenance.given_grads()
         new: dict[int, Any] = {}
         for leaf in leaves:

@@ -180,10 +180,11 @@ class Observer(Watch):
 
     def _check_result(self, result: Any) -> None:
         """A container from outside is that very object in the result; later calls would make another."""
-        waiting = [result]
+        waiting, seen = [result], set[int]()
         while waiting:
             part = waiting.pop()
-            inside = parts_of(part)
+            inside = parts_of(part) if id(part) not in seen else None
+            seen.add(id(part))
             if inside is not None and not isinstance(part, tuple):
                 if self.is_argument(part) or self.known(part) is not None:
                     return self.impure(f"returns a {type(part).__name__} from outside")
