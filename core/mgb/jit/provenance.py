@@ -65,14 +65,16 @@ class Provenance:
             self.rebound.append(weakref.ref(tensor))
             self.remember(tensor)
 
-    def touches_grad(self, tensor: Tensor, reads: bool) -> None:
-        """The ``grad`` of `tensor` is about to be read, or else replaced."""
+    def touches_grad(self, tensor: Tensor, reads: bool) -> bool:
+        """The ``grad`` of `tensor` is about to be read, or else replaced; is it the first time, outside?"""
+        is_new = not self.is_own(tensor) and id(tensor) not in self.grads
         if not self.is_own(tensor):
             self.grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
             if not reads:
                 self._given.add(id(tensor))
         elif not reads:
             self.own_grads.append(weakref.ref(tensor))
+        return is_new
 
     def watches(self, tensor: Tensor) -> None:
         """A tape of the body wants the gradient of `tensor`."""

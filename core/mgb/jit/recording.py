@@ -30,7 +30,7 @@ from .provenance import Provenance
 from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, Record, Ref, external_ref
 from .resize import Followed
 from .session import CallSession
-from .source import Argument, Held, Object, Source
+from .source import Argument, Grad, Held, Object, Source
 from .tree import flatten_once
 
 #: What nobody can change.
@@ -72,6 +72,8 @@ class Recording(CallSession):
         self.leaves, self.policy, self.observer, self.belongings = leaves, policy, observer, belongings
         self.symbolic_shape = policy.symbolic_shape
         self.provenance = Provenance(leaves, names)
+        if observer is not None:
+            observer.makes = self.provenance.is_own
         self._followed: Followed | None = None
         self._undone = self._saw_outside = False
         self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
@@ -197,7 +199,9 @@ class Recording(CallSession):
         self.provenance.rebinds(tensor, value)
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        self.provenance.touches_grad(tensor, reads)
+        is_new = self.provenance.touches_grad(tensor, reads)
+        if is_new and self.observer is not None and tensor._grad is not None:
+            self.observer.meets(Grad(self.provenance.source_of(tensor)), tensor._grad)
 
     def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         return ((tensor, grad) for tensor, grad, _ in self.provenance.grads.values())

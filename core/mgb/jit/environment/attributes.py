@@ -25,7 +25,7 @@ from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result
 from .armed import METHODS
 from .arming import own_code
-from .known import MISSING, is_heap, is_library, is_users, lookup, namespace
+from .known import MISSING, is_heap, is_library, is_note, is_users, lookup, namespace
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))
@@ -102,9 +102,9 @@ def attribute(watch: Watch, thing: Any, asked: str) -> None:
     if isinstance(thing, threading.local):
         return _computed(watch, thing, asked)
     own = namespace(thing)
-    if isinstance(thing, Tensor):
-        return watch.part(thing, Attribute, asked, own[asked]) if asked in own else None
     kind = type(thing)
+    if isinstance(thing, Tensor) and not is_note(kind, asked):
+        return None
     if watch.is_argument(thing) and asked in own and asked not in getattr(kind, "__dataclass_fields__", ()):
         watch.impure(f"reads {asked} of a {kind.__name__} among the arguments, which is none of its elements")
     if is_heap(kind):
@@ -128,7 +128,9 @@ def path(watch: Watch, thing: Any, names: str) -> None:
 
 def _of_instance(watch: Watch, thing: Any, asked: str, own: dict[str, Any]) -> None:
     kind = type(thing)
-    raw, _ = lookup(kind, asked)
+    raw, owner = lookup(kind, asked)
+    if isinstance(thing, Tensor) and owner is not None and is_library(owner.__module__):
+        return _computed(watch, thing, asked)
     if raw is MISSING and not is_library(kind.__module__) and watch.source_of(thing) is None:
         lacks(watch, kind, asked)  # which would be asked first
     if hasattr(type(raw), "__set__") and raw is not MISSING:

@@ -9,16 +9,17 @@ import functools
 import logging
 import operator
 import weakref
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Iterator
+from types import FunctionType, UnionType
 from typing import Any
 
 import numpy as np
 
+from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Call, Held, Object
-from .attributes import attribute, class_fact, path
-from .known import is_heap, is_trusted, lookup
+from .attributes import attribute, class_fact, path, special
+from .known import is_heap, is_note, is_trusted, lookup
 from .reads import DEPTH, advanced, container, item, iterated, length
 from .watch import Then, Watch
 
@@ -31,7 +32,7 @@ def _getattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
 def _isinstance(watch: Watch, thing: Any, kind: Any) -> None:
     if not is_plain(thing):
         watch.kind(thing)
-    for part in kind if isinstance(kind, tuple) else (kind,):
+    for part in _classes_of(watch, kind):
         _subclass(watch, type(thing), part)
 
 
@@ -39,8 +40,19 @@ def _issubclass(watch: Watch, kind: Any, base: Any) -> None:
     if isinstance(kind, type) and is_heap(kind) and not watch.is_made(kind):
         watch.found(Attribute(Object(Held(kind)), "__bases__"), kind.__bases__)
         container(watch, kind.__bases__)
-    for part in base if isinstance(base, tuple) else (base,):
+    for part in _classes_of(watch, base):
         _subclass(watch, kind, part)
+
+
+def _classes_of(watch: Watch, given: Any) -> Iterator[Any]:
+    """The classes that `isinstance` is given: tuples and unions of them are looked into."""
+    if isinstance(given, tuple):
+        container(watch, given)
+    elif not isinstance(given, UnionType):
+        yield given
+        return
+    for part in given if isinstance(given, tuple) else given.__args__:
+        yield from _classes_of(watch, part)
 
 
 def _subclass(watch: Watch, kind: Any, base: Any) -> None:
@@ -80,7 +92,8 @@ def _globals(watch: Watch) -> Then:
 
 def _setattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
     what = f"attribute {name}"
-    watch.writes(thing, Attribute, name, what, *rest) if rest else watch.wrote(thing, what)
+    if not isinstance(thing, Tensor) or is_note(type(thing), name):
+        watch.writes(thing, Attribute, name, what, *rest) if rest else watch.changes(thing, what)
     watch.arm(thing)
 
 
@@ -96,7 +109,7 @@ SPECIAL: dict[Any, Callable[..., Then]] = {
     delattr: _setattr,
     isinstance: _isinstance,
     issubclass: _issubclass,
-    callable: Watch.kind,
+    callable: lambda watch, thing: special(watch, thing, "__call__"),
     vars: _vars,
     locals: _vars,
     globals: _globals,

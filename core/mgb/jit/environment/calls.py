@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import functools
+import random
 import types
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
@@ -175,6 +177,8 @@ def _class(watch: Watch, kind: type, args: list[Any], kwargs: dict[str, Any]) ->
         for value in every:
             container(watch, value, DEPTH)
     elif is_heap(kind):
+        if issubclass(kind, random.Random) and (not every or every[0] is None):
+            watch.impure(f"makes a {kind.__name__} without a seed")
         _users_class(watch, kind, every)
     else:
         watch.impure(f"makes a {kind.__module__}.{kind.__qualname__}")
@@ -259,12 +263,22 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     return _maker(watch, every) if function not in known.WRITES else lambda value: watch.found(None, value)
 
 
+#: What keeps the objects that are stored in it; others take what stands in these.
+_KEEPING = (list, dict, set, collections.deque)
 #: Methods that take what they are given into what they are of.
-_STORING = frozenset("append add insert setdefault __setitem__ appendleft".split())
+_STORING = frozenset("append add insert setdefault appendleft".split())
 #: Methods that give an element.
 _GIVING = frozenset("get pop setdefault __getitem__ popitem".split())
 #: Methods for which the elements are compared.
 _COMPARING = frozenset("index count __eq__ __contains__".split())
+
+
+def stores(watch: Watch, thing: Any, key: Any, value: Any) -> None:
+    """``thing[key] = value`` is done next by code in C."""
+    if not isinstance(thing, _KEEPING):
+        _whole(watch, key)
+    if isinstance(key, slice) or not isinstance(thing, _KEEPING):
+        _whole(watch, value)
 
 
 def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Then:
@@ -275,8 +289,11 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
         attribute(watch, owner, args[0])
         return None
     every = [*args, *kwargs.values()]
-    for value in every if name not in _STORING or not watch.is_made(owner) else ():
-        _whole(watch, value)
+    if name == "__setitem__" and len(args) == 2:
+        stores(watch, owner, *args)
+    elif name not in _STORING or not isinstance(owner, _KEEPING) or not watch.is_made(owner):
+        for value in every:
+            _whole(watch, value)
     if isinstance(owner, Tensor) or is_plain(owner):
         if isinstance(owner, str) and name.startswith("format") and not all(map(is_plain, every)):
             text(watch, every)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,9 @@ def _identical(watch: Watch, left: Any, right: Any) -> None:
         watch.kind(sides[0])
     elif isinstance(left, Tensor) and isinstance(right, Tensor):
         one, two = watch.known(left), watch.known(right)
-        if one is not None and two is not None and left is not right:
+        if left is right:
+            watch.same(left)
+        elif one is not None and two is not None:
             watch.guard(one, "apart", two)
     else:
         for value in sides:
@@ -257,25 +259,37 @@ told("base")(Watch.arm)
 def matched(value: Any, *names: str) -> Any:
     """Patterns look at this next, and at these attributes."""
     value = stored(value)
-    if type(value) not in QUIET:
-        see(_matched, value, *names)
+    if type(value) not in PLAIN:
+        see(_matched, value, names, reads.DEPTH)
     return value
 
 
-def _matched(watch: Watch, value: Any, *names: str) -> None:
+def _matched(watch: Watch, value: Any, names: tuple[str, ...], deep: int) -> None:
     kind: Any = type(value)
+    if is_plain(value) or kind in known.FOLLOWED:
+        return
     watch.kind(value)
-    if hasattr(kind, "__match_args__") and known.is_heap(kind):
-        attributes.attribute(watch, kind, "__match_args__")
-    for asked in (*names, *getattr(kind, "__match_args__", ())):
-        attributes.attribute(watch, value, asked)
-        part = known.namespace(value).get(asked)
-        if known.is_heap(type(part)):
-            _matched(watch, part, *names)
-        else:
-            reads.container(watch, part, reads.DEPTH)
+    parts: list[Any] = []
     if isinstance(value, known.CONTAINERS):
-        reads.container(watch, value, reads.DEPTH)
+        reads.container(watch, value, max(deep, 0))
+        parts = [] if isinstance(value, np.ndarray) else reads.elements_of(value)
+    if known.is_heap(kind):
+        if hasattr(kind, "__match_args__"):
+            attributes.attribute(watch, kind, "__match_args__")
+        for asked in (*names, *getattr(kind, "__match_args__", ())):
+            attributes.attribute(watch, value, asked)
+            parts.append(_field_of(value, asked))
+    for part in parts:
+        _matched(watch, part, names, deep - 1)
+
+
+def _field_of(value: Any, asked: str) -> Any:
+    """What stands in an object or in its class; nothing is called for it."""
+    own = known.namespace(value)
+    raw, _ = known.lookup(type(value), asked)
+    if asked not in own and isinstance(raw, MemberDescriptorType):
+        return getattr(value, asked, None)
+    return own.get(asked, None if raw is known.MISSING else raw)
 
 
 @hook

@@ -30,6 +30,7 @@ import numpy as np
 from ...module import Module
 from ...scalars import SCALARS
 from ...sizes import Size
+from ...tensor import Tensor
 
 
 def _words(text: str) -> frozenset[str]:
@@ -154,6 +155,15 @@ def lookup(kind: type, name: str) -> tuple[Any, type | None]:
             return namespace[name], base
     return MISSING, None
 
+
+def is_note(kind: type, name: str) -> bool:
+    """Is it an attribute of a class of Tensors that no op depends on, so that no Tensor tells of it?"""
+    _, owner = lookup(kind, name)
+    return owner is None or owner.__module__ != Tensor.__module__ or name in NOTES
+
+
+#: What Tensors of any class have of that kind.
+NOTES = _words("name format _name _format")
 
 MISSING: Any = object()
 

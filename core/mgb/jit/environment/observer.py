@@ -10,6 +10,7 @@ from typing import Any
 from ... import device, random
 from ...scalars import FOLLOWED, plain
 from ...sizes import settled
+from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guards, is_plain
 from ..source import Argument, Attribute, Held, Object, Source
@@ -18,7 +19,7 @@ from . import calls, reads
 from .armed import Armed
 from .arming import Net
 from .hooks import HOOKS
-from .known import CONTAINERS
+from .known import CONTAINERS, namespace
 from .watch import WATCHING, Then, Watch
 
 #: Settings of mgb that decide which ops a body records.
@@ -185,6 +186,8 @@ class Observer(Watch):
             part = waiting.pop()
             inside = parts_of(part) if id(part) not in seen else None
             seen.add(id(part))
+            if isinstance(part, Tensor) and self.is_made(part) and (notes := notes_of(part)):
+                return self.impure(f"returns a Tensor that it gives the attribute {notes[0]}")
             if inside is not None and not isinstance(part, tuple):
                 if self.is_argument(part) or self.known(part) is not None:
                     return self.impure(f"returns a {type(part).__name__} from outside")
@@ -209,6 +212,11 @@ class Observer(Watch):
         """The core calls a Module: its class, and what stands before that, have to stay."""
         if WATCHING.watch is self:
             calls.module_facts(self, module)
+
+
+def notes_of(tensor: Tensor) -> list[str]:
+    """The attributes that a Tensor has been given."""
+    return [*namespace(tensor), *(name for name in ("name", "format") if hasattr(tensor, f"_{name}"))]
 
 
 def _weakly(get: Callable[[], Any]) -> Callable[[], Any]:

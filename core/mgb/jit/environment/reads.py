@@ -153,13 +153,20 @@ def container(watch: Watch, thing: Any, deep: int = 1, whole: bool = False) -> N
     watch.kind(thing)
     if isinstance(thing, SimpleNamespace):
         return container(watch, vars(thing), deep, whole)
-    elements = _elements(watch, thing)
-    for value in elements if deep > 1 else ():
+    _elements(watch, thing)
+    for value in elements_of(thing) if deep > 1 else ():
         container(watch, value, deep - 1, whole)
     return None
 
 
-def _elements(watch: Watch, thing: Any) -> list[Any]:
+def elements_of(thing: Any) -> list[Any]:
+    """What stands in a container."""
+    if isinstance(thing, SimpleNamespace):
+        return [*vars(thing).values()]
+    return [*(thing.values() if isinstance(thing, _MAPPINGS) else thing)]
+
+
+def _elements(watch: Watch, thing: Any) -> None:
     """The elements of a container, which are read in their places."""
     source = watch.source_of(thing)
     if isinstance(thing, _MAPPINGS):
@@ -169,8 +176,7 @@ def _elements(watch: Watch, thing: Any) -> list[Any]:
             known = key_of(key)
             place = Item(source, Held(key) if known is MISSING else known) if source else None
             watch.found(place, value)
-        return [*thing.values()]
-    if isinstance(thing, _WITHOUT_PLACES):
+    elif isinstance(thing, _WITHOUT_PLACES):
         watch.listed(thing)
     elif source is not None and len(thing) > 4 and all(map(is_plain, thing)):
         watch.guard(source, "items", tuple(thing))
@@ -178,7 +184,6 @@ def _elements(watch: Watch, thing: Any) -> list[Any]:
         watch.fact(thing, "length", len(thing))
         for number, value in enumerate(thing):
             watch.found(Item(source, number) if source else None, value)
-    return [*thing]
 
 
 def array(watch: Watch, thing: Any) -> None:

@@ -47,6 +47,12 @@ _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
 #: Expressions whose values are new.
 _MAKING = (ast.List, ast.Set)
 
+#: Methods whose results Python takes only as numbers and texts of its own.
+_ASKED_BY_C = frozenset(
+    "__index__ __int__ __float__ __complex__ __len__ __length_hint__ __hash__ __bool__ __str__ __repr__ "
+    "__format__ __bytes__".split()
+)
+
 #: Comparisons that a hook makes, and whether it is them or their opposite.
 _SINGLE_COMPARISONS: dict[type[ast.cmpop], tuple[str, bool]] = {
     ast.In: ("contains", True),
@@ -76,10 +82,12 @@ class Transformer(ast.NodeTransformer):
     def __init__(self, free: tuple[str, ...], within: str | None) -> None:
         self._names = Names(free, within)
         self._writes: list[str] = []
+        self._is_asked_by_c = False  # the function that is looked at
 
     def function(self, node: Any) -> None:
         """Transform the function `node`, but not what is evaluated where it is defined."""
         self._names.scopes.append(scope_of(node))
+        outer, self._is_asked_by_c = self._is_asked_by_c, getattr(node, "name", "") in _ASKED_BY_C
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
@@ -87,6 +95,7 @@ class Transformer(ast.NodeTransformer):
             if node.args.kwarg is not None:  # its dict is made by the call
                 first = int(_is_text(node.body[0]) and len(node.body) > 1)
                 node.body.insert(first, self._made(node.body[first], node.args.kwarg.arg))
+        self._is_asked_by_c = outer
         self._names.scopes.pop()
 
     # names
@@ -258,6 +267,10 @@ class Transformer(ast.NodeTransformer):
         """The variable `name` holds what Python has just made."""
         made: ast.stmt = _at(ast.Expr(self._hook(at, "made", ast.Name(name, ast.Load()))), at)
         return made
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        node.value = node.value and self._visited(node.value, ("stored",) if self._is_asked_by_c else None)
+        return node
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         node.test = self._visited(node.test, ("truth",))

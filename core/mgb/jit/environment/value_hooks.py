@@ -15,7 +15,7 @@ from ...tensor import Tensor
 from .. import numbers
 from ..guard import PLAIN
 from ..source import Item
-from . import attributes, known, operands, reads
+from . import attributes, calls, known, operands, reads
 from .builtin_calls import SPECIAL
 from .watch import WATCHING, Watch
 
@@ -87,17 +87,19 @@ def stored(value: Any) -> Any:
     return value if watch is None or watch.busy or not watch.numbers else numbers.all_fixed(value)
 
 
-@told("attribute")
-def _attribute(watch: Watch, thing: Any, asked: str) -> None:
+@hook
+def attribute(thing: Any, asked: str) -> Any:
     """An attribute of this is read next."""
-    reading(watch, attributes.attribute, asked, thing, asked)
+    if type(thing) not in QUIET or asked in known.NOTES:
+        see(reading, attributes.attribute, asked, thing, asked)
+    return thing
 
 
 @hook
 def measured(thing: Any, asked: str) -> Any:
     """The shape of this is read next; lengths of an array that the call was given are followed."""
     seen = operands.measured(thing)
-    return HOOKS["attribute"](thing, asked) if seen is thing else seen
+    return attribute(thing, asked) if seen is thing else seen
 
 
 @hook
@@ -147,7 +149,7 @@ class _Field(_Place):
     __slots__ = ()
 
     def __getitem__(self, _: None) -> Any:
-        return _in_place(self.operation, getattr(HOOKS["attribute"](self.thing, self.key), self.key))
+        return _in_place(self.operation, getattr(attribute(self.thing, self.key), self.key))
 
     def __setitem__(self, _: None, value: Any) -> None:
         value = stored(value)
@@ -164,9 +166,10 @@ HOOKS.update(element=_Element, field=_Field)
 
 def _store_item(watch: Watch, thing: Any, key: Any, value: Any) -> None:
     if known.is_users(known.lookup(type(thing), "__setitem__")[0]):
-        attributes.special(watch, thing, "__setitem__")
-    else:
-        watch.writes(thing, Item, key, "an element", value)
+        return attributes.special(watch, thing, "__setitem__")
+    if value is not known.MISSING:
+        calls.stores(watch, thing, key, value)
+    return watch.writes(thing, Item, key, "an element", value)
 
 
 def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
@@ -179,7 +182,8 @@ def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
             attributes.lacks(watch, kind, asked)
     if known.is_users(known.lookup(kind, "__setattr__")[0]):
         return
-    if isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType):
+    is_pythons = isinstance(raw, property) or isinstance(getattr(type(raw), "__set__", None), FunctionType)
+    if is_pythons and (not isinstance(thing, Tensor) or known.is_users(getattr(raw, "fset", None))):
         attributes.class_fact(watch, kind, asked)
     else:
         SPECIAL[setattr](watch, thing, asked, *value)

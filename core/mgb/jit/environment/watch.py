@@ -84,6 +84,9 @@ class Watch:
         self._latest_number: tuple[Guard, bool] | None = None  # read last, and was it known before?
         self.impurities: list[Impurity] = []
         self.written: list[Any] = []  # what has been changed outside
+        #: Did the body make this Tensor? Who records the ops knows.
+        self.makes: Callable[[Any], bool] = lambda _: False
+        self._places: dict[int, dict[Source, None]] = {}  # by the ids of Tensors: where else they were found
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
@@ -122,7 +125,7 @@ class Watch:
 
     def is_made(self, value: Any) -> bool:
         """Was it made during this call?"""
-        if id(value) in self._made:
+        if id(value) in self._made or (isinstance(value, Tensor) and self.makes(value)):
             return True
         if isinstance(value, np.ndarray) and id(value) not in self._found:
             base = value.base
@@ -174,19 +177,34 @@ class Watch:
             return
         known = self.known(value)
         if source is None:
-            if known is None and (isinstance(value, CONTAINERS) or is_heap(type(value))):
+            is_told = isinstance(value, Tensor)  # by who records
+            if known is None and not is_told and (isinstance(value, CONTAINERS) or is_heap(type(value))):
                 self.make(value)
             return
         if id(value) in self._given:
             return
         if isinstance(value, Tensor) and self._is_followed(source, value, known):
             return
-        if known is None:
-            self._keep(value, source)
         if _stands_for_itself(value):
             self.guard(source, "is", Held(value))
         elif known is not None and known != source:
             self.guard(source, "alias", known)
+        self.meets(source, value)
+
+    def meets(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, where another may stand at a later call."""
+        known = self.known(value)
+        if known is None:
+            self._keep(value, source)
+        elif known != source and isinstance(value, Tensor):
+            self._places.setdefault(id(value), {})[source] = None
+
+    def same(self, tensor: Tensor) -> None:
+        """What was found in several places was compared with itself: these stay the same."""
+        first = self.known(tensor)
+        for place in self._places.get(id(tensor), ()):
+            if first is not None:
+                self.guard(place, "alias", first)
 
     def part(self, thing: Any, step: Callable[[Source, Any], Source], key: Any, value: Any) -> None:
         """`value` was read where `step`, an `Attribute` or an `Item`, leads from `thing`."""
@@ -274,7 +292,8 @@ class Watch:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found, self.tensors, self.written = (), {}, {}, []
+        self.leaves, self._found, self.tensors, self.written, self._places = (), {}, {}, [], {}
+        self.makes = lambda _: False
 
     # verdicts
 
@@ -319,8 +338,13 @@ class Watch:
             self.impurities.append(impurity)
 
     def wrote(self, thing: Any, what: str) -> None:
-        """Something of `thing` was changed."""
-        if not isinstance(thing, Tensor) and not self.is_made(thing):
+        """Something of `thing`, perhaps a Tensor, which tells of it, was changed."""
+        if not isinstance(thing, Tensor):
+            self.changes(thing, what)
+
+    def changes(self, thing: Any, what: str) -> None:
+        """The same of what nobody else tells."""
+        if not self.is_made(thing):
             self.written.append(thing)
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
@@ -329,7 +353,7 @@ class Watch:
     ) -> None:
         """`value`, if it is known, is written next where `step` leads from `thing`."""
         source = self.source_of(thing)
-        if isinstance(thing, Tensor) or self.is_made(thing):
+        if self.is_made(thing) or (isinstance(thing, Tensor) and step is Item):
             return
         self.written.append(thing)
         reason = f"writes {what} of a {type(thing).__name__} from outside"
@@ -382,6 +406,8 @@ def _is_same(now: Any, old: Any) -> bool:
 
 def _there(thing: Any, step: Any, key: Any) -> Any:
     """What stands in a dict, a list or among an object's own attributes; MISSING: nothing that is known."""
+    if isinstance(thing, Tensor):
+        return getattr(thing, key, MISSING)
     inside = namespace(thing) if step is Attribute else thing
     if isinstance(inside, dict) and is_plain(key):
         return dict.get(inside, key, MISSING)

@@ -1,0 +1,328 @@
+"""Attributes of Tensors, containers that a store reads, classes that are asked for: guarded, or told."""
+
+from __future__ import annotations
+
+import pytest
+from environment_cases import Case, cases, is_never_stale, is_seen, is_told
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases("""
+### attribute that a Parameter lacks
+import numpy as np
+from mgb import Parameter
+w = Parameter(np.ones(2, np.float32))
+def f(): return getattr(w, "frozen", False)
+#-> w.frozen = True
+### attribute that a Parameter has no more
+import numpy as np
+from mgb import Parameter
+w = Parameter(np.ones(2, np.float32))
+w.decay = 0.5
+def f(): return hasattr(w, "decay")
+#-> del w.decay
+### attribute that is tried
+import numpy as np
+from mgb import Parameter
+w = Parameter(np.ones(2, np.float32))
+def f():
+    try: return w.decay
+    except AttributeError: return 0.0
+#-> w.decay = 0.5
+### attribute of a class of Tensors
+import numpy as np
+from mgb import Parameter
+class Marked(Parameter): mark = 1
+w = Marked(np.ones(2, np.float32))
+def f(): return w.mark
+#-> w.mark = 2
+### attribute that a class of Tensors gets
+import numpy as np
+from mgb import Parameter
+class Marked(Parameter): mark = 1
+w = Marked(np.ones(2, np.float32))
+def f(): return w.mark
+#-> Marked.mark = 2
+### property of a class of Tensors
+import numpy as np
+from mgb import Parameter
+class Marked(Parameter):
+    @property
+    def mark(self): return self.level + 1
+w = Marked(np.ones(2, np.float32))
+w.level = 1
+def f(): return w.mark
+#-> w.level = 5
+### name
+from mgb import tensor
+t = tensor([1.0])
+def f(): return t.name
+#-> t.name = "bias"
+### name through an attrgetter
+import operator
+from mgb import tensor
+t = tensor([1.0])
+name = operator.attrgetter("name")
+def f(): return name(t)
+#-> t.name = "bias"
+### name in a pattern
+from mgb import Tensor, tensor
+t = tensor([1.0])
+def f():
+    match t:
+        case Tensor(name="bias"): return 1
+    return 0
+#-> t.name = "bias"
+### format
+from mgb import tensor
+t = tensor([1.0])
+def f(): return t.format
+#-> t.format = "nchw"
+### isinstance of a tuple
+kinds = (int, float)
+def f(): return isinstance(1.0, kinds)
+#-> kinds = (str, bytes)
+### isinstance of a tuple in a tuple
+kinds = (int, (float,))
+def f(): return isinstance(1.0, kinds)
+#-> kinds = (int, (str,))
+### isinstance of a tuple in a list
+kinds = [(int, float)]
+def f(): return isinstance(1.0, kinds[0])
+#-> kinds[0] = (str, int)
+### isinstance of a union
+kinds = int | float
+def f(): return isinstance(1.0, kinds)
+#-> kinds = int | str
+### isinstance of a union with an abstract class
+import abc
+class Sized(abc.ABC): pass
+class Box: pass
+box, kinds = Box(), int | Sized
+def f(): return isinstance(box, kinds)
+#-> Sized.register(Box)
+### issubclass of a tuple
+kinds = (int, float)
+def f(): return issubclass(int, kinds)
+#-> kinds = (str, bytes)
+### callable, of an instance whose class becomes it
+class Box: pass
+box = Box()
+def f(): return callable(box)
+#-> Box.__call__ = lambda self: 1
+### class pattern in a sequence
+class Box:
+    def __init__(self, v): self.v = v
+boxes = [Box(1), Box(2)]
+def f():
+    match boxes:
+        case [Box(v=2), *_]: return 1
+    return 0
+#-> boxes[0].v = 2
+### class pattern in a mapping
+class Box:
+    def __init__(self, v): self.v = v
+boxes = {"a": Box(1)}
+def f():
+    match boxes:
+        case {"a": Box(v=2)}: return 1
+    return 0
+#-> boxes["a"].v = 2
+### class pattern in a tuple that the body makes
+class Box:
+    def __init__(self, v): self.v = v
+box = Box(1)
+def f():
+    match (box, 1):
+        case (Box(v=v), 1): return v
+#-> box.v = 2
+### class pattern in an object in a list
+class Box:
+    __match_args__ = ("v",)
+    def __init__(self, v): self.v = v
+box = Box([Box(1)])
+def f():
+    match box:
+        case Box([Box(2)]): return 1
+    return 0
+#-> box.v[0].v = 2
+### class pattern of slots
+class Box:
+    __slots__ = ("v", "__weakref__")
+    def __init__(self, v): self.v = v
+box = Box(Box(1))
+def f():
+    match [box]:
+        case [Box(v=Box(v=2))]: return 1
+    return 0
+#-> box.v.v = 2
+### slice of a list that the body makes
+values = [8.0, 9.0]
+def f():
+    made = [0.0, 0.0, 0.0]
+    made[:2] = values
+    return made[0]
+#-> values[0] = 7.0
+### elements of an array that the body makes
+import numpy as np
+places, values = [1, 0], [8.0, 9.0]
+def f():
+    made = np.zeros(3)
+    made[places] = values
+    return made.tolist()
+#-> places[0] = 2
+### elements through a method
+import numpy as np
+places, values = [1, 0], [8.0, 9.0]
+def f():
+    made = np.zeros(3)
+    made.__setitem__(places, values)
+    return made.tolist()
+#-> values[0] = 2.0
+### flags of an array
+import numpy as np
+a = np.ones(3)
+def f(): return a.flags.writeable
+#-> a.setflags(write=False)
+### base of an array
+import numpy as np
+whole = np.ones(3)
+arrays = [np.ones(3)]
+def f(): return arrays[0].base is None
+#-> arrays[0] = whole[:2]
+"""),
+)
+def test_what_is_asked_is_guarded(case: Case) -> None:
+    is_seen(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases("""
+### setting an attribute of a Parameter
+import numpy as np
+from mgb import Parameter
+w = Parameter(np.ones(2, np.float32))
+def f(): w.tag = 3.0
+#-> attribute tag of a Parameter
+### counting in an attribute of a Parameter
+import numpy as np
+from mgb import Parameter
+w = Parameter(np.ones(2, np.float32))
+w.hits = 0
+def f(): w.hits += 1
+#-> attribute hits of a Parameter
+### deleting an attribute of a Parameter
+import numpy as np
+from mgb import Parameter
+w = Parameter(np.ones(2, np.float32))
+w.tag = 1
+def f():
+    if hasattr(w, "tag"): del w.tag
+#-> attribute tag of a Parameter
+### naming a Tensor
+from mgb import tensor
+t = tensor([1.0])
+def f(): t.name = t.name + "a"
+#-> attribute name of a Tensor
+### naming a Tensor by setattr
+from mgb import tensor
+t = tensor([1.0])
+def f(): setattr(t, "format", "nchw")
+#-> attribute format of a Tensor
+### random numbers without a seed
+import random
+def f(): return random.Random().random()
+#-> without a seed
+### random numbers of a class of one's own
+import random
+class Dice(random.Random): pass
+def f(): return Dice(None).random()
+#-> without a seed
+### asking for NaN by its identity
+import math
+values = [1.0]
+def f(): return math.nan in values
+#-> NaN
+"""),
+)
+def test_what_is_written_or_cannot_be_known_is_told(case: Case) -> None:
+    is_told(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases("""
+### elements of the flags
+import numpy as np
+a = np.ones(3)
+def f(): return a.flags["WRITEABLE"]
+#-> a.setflags(write=False)
+### polynomial of the old kind
+import numpy as np
+p = np.poly1d([1.0, 2.0])
+def f(): return float(p(2.0))
+#-> p[0] = 9.0
+### root of one
+import numpy as np
+p = np.poly1d([1.0, 2.0])
+def f(): return float(p.r[0])
+#-> p[0] = 9.0
+### product of two
+import numpy as np
+p = np.poly1d([1.0, 2.0])
+def f(): return float((p * p).coeffs[2])
+#-> p[0] = 9.0
+### polynomial that a function is given
+import numpy as np
+p = np.poly1d([1.0, 2.0])
+def f(): return float(np.polyval(p, 2.0))
+#-> p[0] = 9.0
+### polynomial
+import numpy as np
+p = np.polynomial.Polynomial([1.0, 2.0])
+def f(): return float(p(2.0))
+#-> p.coef[0] = 9.0
+### polynomial with other coefficients
+import numpy as np
+p = np.polynomial.Polynomial([1.0, 2.0])
+def f(): return float(p(2.0))
+#-> p.coef = np.array([5.0, 5.0])
+### method of a polynomial
+import numpy as np
+p = np.polynomial.Polynomial([1.0, 2.0])
+def f(): return float(p.deriv()(2.0))
+#-> p.coef[1] = 9.0
+### masked array
+import numpy as np
+a = np.ma.masked_array([1.0, 2.0], [False, False])
+def f(): return float(a.sum())
+#-> a[0] = np.ma.masked
+### handling of errors
+import numpy as np
+def f(): return np.geterr()["divide"]
+#-> np.seterr(divide="ignore")
+### options of printing
+import numpy as np
+def f(): return np.get_printoptions()["precision"]
+#-> np.set_printoptions(precision=3)
+### size of the buffer
+import numpy as np
+def f(): return np.getbufsize()
+#-> np.setbufsize(16384)
+### error that NumPy raises
+import numpy as np
+def f(): return float(np.divide(1.0, 0.0))
+#-> np.seterr(divide="raise")
+"""),
+)
+def test_state_of_libraries_is_never_stale(case: Case) -> None:
+    import numpy as np
+
+    errors, buffer = np.geterr(), np.getbufsize()
+    try:
+        is_never_stale(case)
+    finally:
+        np.seterr(**errors)
+        np.setbufsize(buffer)
