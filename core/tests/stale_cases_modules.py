@@ -279,3 +279,70 @@ def a_module_that_is_an_argument():
     change = lambda: setattr(net, "gain", 5.0)  # noqa: E731
     steps = [(None, net), (None, net), (change, net), (None, Net()), (net.eval, net)]
     return World(lambda net, x: net(x), [(change, net, numbers()) for change, net in steps])
+
+
+def layers():
+    return M.Sequential(linear(1), M.ReLU(), linear(2))
+
+
+def through(net, x):
+    for layer in net:
+        x = layer(x)
+    return x
+
+
+def swapped(function, place=2):
+    """`function` of a Sequential one of whose layers is put in the place of another, and then left out."""
+    net = layers()
+
+    def put():
+        net[place] = linear(9)
+
+    return changing(lambda x: function(net, x), put, lambda: operator.delitem(net, 0))
+
+
+@case
+def a_layer_of_a_sequence_that_a_loop_finds():
+    return swapped(through)
+
+
+@case
+def a_layer_of_a_sequence_that_is_asked_for_by_place():
+    return swapped(lambda net, x: net[1](net[-1](x)), place=-1)
+
+
+@case
+def a_parameter_of_a_layer_of_a_sequence():
+    return swapped(lambda net, x: x @ net[-1].weight)
+
+
+@case
+def the_layers_of_a_sequence_in_a_list():
+    return swapped(lambda net, x: through([*net], x) + through(list(reversed([*net])), x))
+
+
+@case
+def the_number_of_layers_of_a_sequence():
+    return swapped(lambda net, x: x * len(net) + (5.0 if net else 7.0))
+
+
+@case
+def a_layer_in_a_sequence():
+    net = layers()
+    one = net[0]
+
+    def without():
+        del net[0]
+
+    return changing(lambda x: x * (2.0 if one in list(net) else 3.0), without)
+
+
+@case
+def a_sequence_that_becomes_empty():
+    net = layers()
+
+    def emptied():
+        for _ in range(3):
+            del net[0]
+
+    return changing(lambda x: x * (2.0 if net else 3.0), emptied)

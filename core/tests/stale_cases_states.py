@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import warnings
@@ -316,3 +317,30 @@ def code_that_is_left_out_of_the_trace():
         return F.relu(y)
 
     return World(body, [(None,)] * 4, lambda: list(log))
+
+
+@case(impure=True)
+def a_decorator_that_counts():
+    box = Box()
+
+    def counted(function):
+        @functools.wraps(function)
+        def call(*args):
+            box.calls += 1
+            return function(*args)
+
+        return call
+
+    return World(counted(lambda x: x * 2.0), [(None,)] * 4, lambda: box.calls)
+
+
+@case(impure=True)
+def an_array_through_a_view_of_a_view():
+    table = np.zeros(4)
+
+    def body(x):
+        part = table[1:].reshape(3, 1)[:, 0]
+        part += 1
+        return x * 2.0
+
+    return World(body, [(None,)] * 4, table.copy)

@@ -8,7 +8,7 @@ import mgb.functional as F
 import numpy as np
 from mgb import Parameter, tensor
 from mgb.autodiff import GradManager
-from mgb.optimizer import SGD, Adam, MultiStepLR
+from mgb.optimizer import LAMB, SGD, Adam, MultiStepLR
 from stale_cases import case, changing
 from stale_cases_shared import Net, linear, training
 
@@ -207,3 +207,52 @@ def the_groups_of_an_optimizer():
 
     own = optimizer.param_groups
     return changing(step, lambda: own.__setitem__(1, dict(own[1], lr=0.9)), own.reverse)
+
+
+def lamb(**numbers):
+    return lambda net: LAMB(net.parameters(), lr=0.1, **numbers)
+
+
+@case
+def a_weight_decay_of_lamb():
+    return training(lamb(), more=group(weight_decay=0.3))
+
+
+@case
+def a_weight_decay_of_lamb_that_is_taken_away():
+    return training(lamb(weight_decay=0.3), more=group(weight_decay=0.0))
+
+
+@case
+def a_switch_of_lamb():
+    return training(lamb(), more=group(always_adapt=True))
+
+
+@case
+def the_tensors_that_are_attached():
+    net, other = linear(1), Parameter(np.ones(3, np.float32))
+    gm = GradManager().attach(net.parameters())
+
+    def lengths(x):
+        return x * len(gm.attached_tensors()), [tensor * 2.0 for tensor in gm.attached_tensors()]
+
+    return changing(lengths, lambda: gm.attach([other]))
+
+
+@case
+def the_gradients_of_a_group_that_is_added():
+    net = linear(1)
+    opt = SGD([net.weight], lr=0.1)
+
+    def add():
+        opt.add_param_group({"params": [net.bias]})
+        give()
+
+    def give():
+        net.weight.grad, net.bias.grad = tensor(np.ones((3, 3))), tensor(np.ones(3))
+
+    def grads():
+        return [p.grad is None for p in (net.weight, net.bias)]
+
+    give()
+    return changing(lambda x: opt.clear_grad(), give, add, give, written=grads)

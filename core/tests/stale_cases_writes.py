@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextvars
-import functools
 import heapq
 import io
 import logging
@@ -393,30 +392,3 @@ def a_context_manager_that_writes():
             return x * 2.0
 
     return World(body, [(None,)] * 4, lambda: box.calls)
-
-
-@case(impure=True)
-def a_decorator_that_counts():
-    box = Box()
-
-    def counted(function):
-        @functools.wraps(function)
-        def call(*args):
-            box.calls += 1
-            return function(*args)
-
-        return call
-
-    return World(counted(lambda x: x * 2.0), [(None,)] * 4, lambda: box.calls)
-
-
-@case(impure=True)
-def an_array_through_a_view_of_a_view():
-    table = np.zeros(4)
-
-    def body(x):
-        part = table[1:].reshape(3, 1)[:, 0]
-        part += 1
-        return x * 2.0
-
-    return World(body, [(None,)] * 4, table.copy)

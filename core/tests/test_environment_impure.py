@@ -363,6 +363,11 @@ class A: __len__ = staticmethod(xs.__len__)
 a = A()
 def f(): return len(a)
 #-> asks __len__
+### decimals
+from decimal import Decimal
+d = Decimal(1)
+def f(): return d / 3
+#-> Decimal
 """),
 )
 def test_what_is_done_outside_is_told_with_its_line(case: Case) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from environment_cases import Case, cases, is_pure, is_seen, is_told
+from environment_cases import Case, cases, is_pure, is_seen, is_told, module_of
+from mgb.jit.environment import Observer
 
 
 @pytest.mark.parametrize(
@@ -356,3 +357,12 @@ def f(): d["a"] = True
 )
 def test_what_is_not_put_back_is_told(case: Case) -> None:
     is_told(case)
+
+
+def test_no_call_finds_both_what_a_body_wrote_and_what_was_there() -> None:
+    module = module_of("state = {'on': True}\ndef f(): state['on'] = not state['on']")
+    observer = Observer([])
+    observer.run(module.f)
+    for value in (True, False):
+        module.state["on"] = value
+        assert observer.guards.why([])

@@ -81,9 +81,30 @@ def test_they_may_have_any_length_where_the_body_runs(name: str) -> None:
     assert serves(*FOLLOWED[name], run_body=True)["records"] == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"run_body": True}], ids=str)
+def test_tensors_and_arrays_may_take_turns(options: dict[str, Any]) -> None:
+    traced = trace(lambda x, y: F.exp(x) * y + 1.0, **options)
+    kinds = [(tensor, tensor), (np.asarray, np.asarray), (tensor, np.asarray), (np.asarray, tensor)]
+    for count in (4, 4, 6):
+        for seed, (one, other) in enumerate(kinds):
+            x, y = rows(count, seed), rows(count, seed + 9)
+            np.testing.assert_allclose(traced(one(x), other(y)).numpy(), np.exp(x) * y + 1, rtol=1e-5)
+    assert traced.stats()["records"] == len(kinds)
+
+
 @pytest.mark.parametrize("name", READ)
 def test_views_and_contents_are_never_those_of_another_call(name: str) -> None:
     serves(*READ[name])
+
+
+def test_arguments_that_are_views_themselves_are_guarded_alone() -> None:
+    """NumPy knows of a view of a view only whose memory it is."""
+    traced = trace(lambda x, y: WEIGHTS[0, 0] * x.reshape(-1) + y.T.reshape(-1))
+    for seed in (0, 0, 1, 1):
+        both = np.stack([rows(4, seed), rows(4, 0)])
+        wanted = WEIGHT[0, 0] * both[0].reshape(-1) + both[1].T.reshape(-1)
+        np.testing.assert_allclose(traced(both[0], both[1]).numpy(), wanted, rtol=1e-5)
+    assert traced.stats()["body_runs"] == 2
 
 
 def test_an_array_that_is_returned_is_the_one_of_the_call() -> None:
@@ -127,6 +148,28 @@ def test_training_on_arrays_is_training_on_tensors() -> None:
         np.testing.assert_allclose(step(x, label).numpy(), wanted, rtol=1e-4, atol=1e-5)
     for mine, its in zip(one.parameters(), other.parameters(), strict=True):
         np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-3, atol=1e-4)
+
+
+class Branches(M.Module):
+    """Modules in a Module that hands its input on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = M.Linear(6, 4), M.Linear(6, 4)
+
+    def forward(self, x: Any) -> Tensor:
+        return F.relu(self.one(x)) + self.other(x)
+
+
+def test_batches_for_a_module_of_modules_are_one_record() -> None:
+    net = Branches()
+    traced = trace(lambda x: net(x) * 2.0)
+    for seed in range(20):
+        x = rows(4 + seed // 4, seed)
+        hidden = [x @ part.weight.numpy().T + part.bias.numpy() for part in (net.one, net.other)]
+        wanted = 2 * (np.maximum(hidden[0], 0) + hidden[1])
+        np.testing.assert_allclose(traced(x).numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert traced.stats()["body_runs"] == 1
 
 
 def test_batches_of_any_size_are_one_record_and_little_memory() -> None:

@@ -29,7 +29,7 @@ generator = np.random.default_rng(0)
 
 
 @functools.lru_cache
-def cached() -> float:
+def cached(of: object) -> float:
     return 2.0
 
 
@@ -78,7 +78,7 @@ def prints(x: Any) -> Any:
 
 
 def logs(x: Any) -> Any:
-    logging.getLogger("mgb.tests").debug("called")
+    logging.getLogger("mgb.tests").critical("called")
     return x * 2.0
 
 
@@ -131,7 +131,7 @@ def asks_an_id(x: Any) -> Any:
 
 
 def calls_what_is_cached(x: Any) -> Any:
-    return x * cached()
+    return x * cached(thing)
 
 
 def starts_a_thread(x: Any) -> Any:

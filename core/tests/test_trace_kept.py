@@ -266,5 +266,4 @@ def test_the_reason_names_another_network() -> None:
     for net in kept:
         traced(net, tensor(X))
     (reason,) = traced.stats()["reasons"]
-    shown = [f"Sequential {id(net):#x}" for net in kept]
-    assert reason == f"argument 0 of call is {shown[1]}, recorded were {shown[0]}"
+    assert reason.startswith("argument 0 of call is another Sequential than recorded")

@@ -226,3 +226,18 @@ def test_a_body_that_always_runs_is_refused_another_number() -> None:
     with pytest.raises(TraceMismatchError, match="pass the value as a Tensor"):
         traced(tensor([2.0]), 4)
     assert traced(tensor([2.0]), 3).item() == 6.0
+
+
+def test_a_text_among_the_arguments_that_is_another_at_each_call() -> None:
+    traced = trace(lambda x, name: x * len(name))
+    for number in range(200):
+        assert traced(tensor([1.0]), "a" * number).item() == number
+    stats = traced.stats()
+    assert stats["records"] < 30 and stats["body_runs"] == 200
+    assert sum("runs at each call" in reason for reason in stats["reasons"]) <= 1
+    for _ in range(200):  # the last one stays: it is skipped at some time
+        assert traced(tensor([1.0]), "b").item() == 1.0
+    before = traced.stats()["body_runs"]
+    assert traced(tensor([1.0]), "b").item() == 1.0 and traced.stats()["body_runs"] == before
+    for number in range(40):
+        assert traced(tensor([1.0]), "abcdefgh"[: number % 8]).item() == number % 8

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import gc
+import weakref
+from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
+import mgb.module as M
 import numpy as np
 import pytest
-from mgb import errors, tensor
+from mgb import Parameter, errors, tensor
 from mgb.autodiff import GradManager
-from mgb.jit import trace
+from mgb.jit import partial_trace, trace, xla_trace
+from mgb.optimizer import SGD
 from outside import runs, thing
 
 
@@ -134,3 +141,185 @@ def test_lengths_are_followed_through_python() -> None:
         x = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
         np.testing.assert_allclose(traced(tensor(x)).numpy(), x[: rows // 2] * 2 / 3, rtol=1e-6)
     assert runs(traced) == 1
+
+
+# what is one object stays one
+
+
+MODES = [{}, {"run_body": True}, {"run_body": False}, {"symbolic": True}]
+
+
+@pytest.mark.parametrize("options", MODES, ids=str)
+def test_what_stands_in_several_places_of_a_result_is_one_there(options: dict[str, Any]) -> None:
+    @trace(**options)
+    def several(x: Any) -> Any:
+        inner, places = [x * 2.0], np.arange(2)
+        whole = {"inner": inner}
+        return inner, whole, [whole, places], (inner, places)
+
+    for value in (1.0, 2.0, 3.0):
+        inner, whole, pair, last = several(tensor(value))
+        assert inner is whole["inner"] is last[0] and whole is pair[0] and pair[1] is last[1]
+        assert inner[0].item() == 2.0 * value and pair[1].tolist() == [0, 1]
+        inner.clear(), pair[1].fill(7)  # nobody else's
+    assert runs(several) == (3 if options.get("run_body") else 1)
+
+
+@pytest.mark.parametrize("kind", [partial_trace, xla_trace])
+def test_so_it_is_where_no_body_runs(kind: Any) -> None:
+    @kind
+    def twice(x: Any) -> Any:
+        inner = [x * 2.0, x * 3.0]
+        return inner, {"inner": inner}
+
+    for value in (1.0, 2.0):
+        one, two = twice(tensor(value))
+        assert one is two["inner"] and [t.item() for t in one] == [2.0 * value, 3.0 * value]
+
+
+@pytest.mark.parametrize("options", MODES[:2], ids=str)
+def test_a_parameter_that_the_body_makes_is_one_in_the_result(options: dict[str, Any]) -> None:
+    made = trace(lambda x: [Parameter(np.ones(2, np.float32)), Parameter(x * 2.0), x * 2.0], **options)
+    for _ in range(3):
+        assert [type(part).__name__ for part in made(tensor([1.0]))] == ["Parameter", "Parameter", "Tensor"]
+
+
+def _endless() -> list[Any]:
+    endless: list[Any] = [1.0]
+    endless.append({"itself": endless})
+    return endless
+
+
+@pytest.mark.parametrize("options", MODES, ids=str)
+def test_what_holds_itself_is_an_error_that_says_so(options: dict[str, Any]) -> None:
+    taking = trace(lambda x, given: x * 2.0, **options)
+    giving = trace(lambda x: [x * 2.0, _endless()], **options)
+    for _ in range(2):
+        with pytest.raises(errors.TraceInputError, match="holds itself"):
+            taking(tensor(1.0), _endless())
+        with pytest.raises(errors.TraceOutputError, match="holds itself"):
+            giving(tensor(1.0))
+    assert taking(tensor(1.0), [1.0]).item() == 2.0
+
+
+# what is not run when it is called
+
+
+def test_functions_whose_bodies_run_later_are_refused() -> None:
+    def generates(x: Any) -> Any:
+        yield x
+
+    async def waits(x: Any) -> Any:
+        return x
+
+    async def both(x: Any) -> Any:
+        yield x
+
+    for function, kind in ((generates, "generator"), (waits, "async"), (both, "async generator")):
+        for decorator in (trace, partial_trace, xla_trace):
+            with pytest.raises(errors.TraceInputError, match=f"{function.__name__} is an? {kind} function"):
+                decorator(function)
+    double = trace(lambda x: x * 2.0)
+
+    async def works() -> float:
+        return float(double(tensor(2.0)).item())
+
+    assert [asyncio.run(works()) for _ in range(2)] == [4.0, 4.0] and runs(double) == 1
+
+
+# methods of what cannot be held weakly
+
+
+class Affine(namedtuple("Affine", "weight bias")):
+    @trace
+    def apply(self, x: Any) -> Any:
+        return x * self.weight + self.bias
+
+
+class Power(int):
+    @trace
+    def apply(self, x: Any) -> Any:
+        return x**self
+
+
+def test_methods_of_tuples_and_numbers_take_them_as_arguments() -> None:
+    for bias in (1.0, 2.0, 3.0, 4.0):
+        assert Affine(tensor(2.0), bias).apply(tensor(3.0)).item() == 6.0 + bias
+    assert runs(Affine.apply) == 2  # the bias is an input from the second on
+    assert [Power(n).apply(tensor(2.0)).item() for n in (1, 2, 3, 2)] == [2.0, 4.0, 8.0, 4.0]
+
+
+def test_of_slots_without_weak_references_an_error_says_what_to_do() -> None:
+    class Slotted:
+        __slots__ = ("factor",)
+
+        @trace
+        def apply(self, x: Any) -> Any:
+            return x * self.factor
+
+    with pytest.raises(errors.TraceInputError, match="a function that takes the instance"):
+        _ = Slotted().apply
+    one = Slotted()
+    one.factor = 2.0
+    scaled = trace(lambda slotted, x: x * slotted.factor)
+    assert [scaled(one, tensor(3.0)).item() for _ in range(2)] == [6.0, 6.0]
+
+
+# what a call leaves behind
+
+
+class Sample:
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
+@pytest.mark.parametrize("body", [lambda batch: batch.data * 2.0, lambda batch: print(batch.data, end="")])
+def test_objects_among_the_arguments_are_not_kept_alive(body: Callable[..., Any]) -> None:
+    traced, seen = trace(body), list[Any]()
+    for value in range(6):
+        batch = Sample(tensor(float(value)))
+        seen += [weakref.ref(batch), weakref.ref(batch.data)]
+        traced(batch)
+    del batch
+    gc.collect()
+    assert not any(reference() is not None for reference in seen)
+
+
+def test_another_object_is_said_to_be_one() -> None:
+    doubled = trace(lambda batch: batch.data * 2.0)
+    network, before = M.Linear(2, 2), list[Any]()
+    called = trace(lambda x: network(x))
+    for value in (1.0, 2.0):
+        doubled(Sample(tensor(value)))
+        called(tensor([[1.0, 2.0]]))
+        before.append(network)
+        network = M.Linear(2, 2)
+    assert doubled.stats()["reasons"][0].startswith("argument 0 of <lambda> is another Sample than recorded")
+    assert called.stats()["reasons"] == [
+        "variable `network` of the function around it is another Linear than before"
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"run_body": True}], ids=str)
+def test_a_gradient_stands_where_the_body_raises_after_it(options: dict[str, Any]) -> None:
+    def outcomes(wrap: Callable[..., Any]) -> list[Any]:
+        weight, found = Parameter(np.array([1.0, 2.0], np.float32)), list[Any]()
+        manager, optimizer = GradManager().attach([weight]), SGD([weight], lr=1.0)
+
+        @wrap
+        def step(x: Any, fails: bool) -> None:
+            with manager:
+                manager.backward((weight * x).sum())
+            if fails:
+                raise KeyError("x")
+            optimizer.step().clear_grad()
+
+        for fails in (False, False, True, True, False):
+            try:
+                step(tensor([1.0, 3.0]), fails)
+            except KeyError:
+                found.append("raised")
+            found.append([weight.tolist(), None if weight.grad is None else weight.grad.tolist()])
+        return found
+
+    assert outcomes(trace(**options)) == outcomes(lambda function: function)

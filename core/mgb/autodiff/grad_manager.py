@@ -138,6 +138,7 @@ class GradManager(_Recorder):
 
     def attached_tensors(self) -> list[Tensor]:
         """The tensors that want a gradient, in the order they were attached."""
+        self._tell()
         alive = (attached.reference() for attached in self._attached.values())
         return [tensor for tensor in alive if tensor is not None]
 
@@ -208,9 +209,7 @@ class GradManager(_Recorder):
     def _record(self, level: int) -> None:
         if self._tape is not None:
             raise TapeError(_ALREADY)
-        session = ACTIVE.get()
-        if session is not None:
-            session.entered(self)
+        self._tell()
         try:
             self._tape = Tape(level)
             self._tape.open()
@@ -221,6 +220,12 @@ class GradManager(_Recorder):
         except BaseException:
             self.release()
             raise
+
+    def _tell(self) -> None:
+        """A trace is told that what it does follows from the tensors that are attached."""
+        session = ACTIVE.get()
+        if session is not None:
+            session.entered(self)
 
     def _forgetting(self) -> Callable[[weakref.KeyedRef[int, Tensor]], object]:
         """Forgets a tensor that is gone; it does not hold the manager, which holds it."""

@@ -39,8 +39,11 @@ class AheadOfTime(ABC):
     _captured: Captured | None
     _compiler: Compile
     _lock: AbstractContextManager[Any]
-    _families: dict[bool, Families]
     _skips: bool
+
+    @abstractmethod
+    def _families_of(self, taped: bool, args: Any, kwargs: Any) -> Families:
+        """What calls like it are matched against, where the body runs."""
 
     @abstractmethod
     def _observer(self, leaves: list[Any]) -> Observer:
@@ -111,7 +114,7 @@ class AheadOfTime(ABC):
                     variant.program(number)
             self._statistics.recorded()
             if observer is None:
-                self._families[False].keep(shapes, variant)
+                self._families_of(False, args, kwargs).keep(shapes, variant)
             else:
                 call = CompiledCall(variant, leaves) if session.is_pure else None
                 recorded = Recorded(None, variant, call, observer.impurities)

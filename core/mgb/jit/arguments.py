@@ -33,6 +33,14 @@ def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ..
     return tuple(shapes)
 
 
+def arrays_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, ...]:
+    """For each leaf of the arguments, is it an array of NumPy's? Empty where none is."""
+    if all(isinstance(value, Tensor) for value in args) and not kwargs:
+        return ()
+    found = tuple([isinstance(leaf, np.ndarray) for leaf in flatten((args, kwargs))[0]])
+    return found if any(found) else ()
+
+
 def key_of(leaves: Sequence[Any], structure: Structure) -> tuple[Any, ...]:
     """What must be equal for a recorded call to serve another: nesting, aliasing, one key for each leaf."""
     return (structure, _shared_places(leaves), *map(_leaf_key, leaves))

@@ -40,10 +40,12 @@ class Bindable:
         self._body = function
         self._instance: weakref.ref[Any] | None = None  # of a method
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Self | BoundTrace:
+    def __get__(self, instance: Any, owner: type | None = None) -> Self | BoundTrace | MethodType:
         """A method: one record for each instance."""
         if instance is None:
             return self
+        if type(instance).__itemsize__:  # a tuple, an int: no reference to it is weak, so it is an argument
+            return MethodType(cast(Callable[..., Any], self), instance)
         key = id(instance)
         with self._binding:
             if key not in self._bound:
@@ -57,7 +59,7 @@ class Bindable:
         except TypeError as error:
             raise TraceInputError(
                 f"{type(instance).__name__} has __slots__ without '__weakref__': add it, so that each can "
-                "have its record"
+                "have its record; of a class that cannot be changed, trace a function that takes the instance"
             ) from error
         another: Callable[..., Self] = type(self)
         bound = another(method_of(self.__wrapped__, reference), **self._settings)
@@ -134,8 +136,16 @@ def method_of(function: Callable[..., Any], reference: weakref.ref[Any]) -> Call
     return method
 
 
+#: Functions whose call runs nothing of their body.
+_LATER = {
+    inspect.isgeneratorfunction: "a generator function",
+    inspect.iscoroutinefunction: "an async function",
+    inspect.isasyncgenfunction: "an async generator function",
+}
+
+
 def check_plain(function: Any) -> None:
-    """Refuse what a class would have bound: `trace` stands below ``@classmethod`` and ``@staticmethod``.
+    """Refuse what a class would have bound, as by ``@classmethod``, and what does not run when called.
 
     Raises
     ------
@@ -146,6 +156,12 @@ def check_plain(function: Any) -> None:
         raise TraceInputError(f"@trace above @{kind}: write @{kind} in the line above @trace")
     if not callable(function):
         raise TraceInputError(f"trace takes a function, not a {type(function).__name__}")
+    for is_one, kind in _LATER.items():
+        if is_one(function):
+            raise TraceInputError(
+                f"{getattr(function, '__name__', 'this')} is {kind}: its body runs after the call has ended, "
+                "so that nothing of it would be traced; trace the functions that it calls, or return a list"
+            )
 
 
 def check_found_by_name(traced: Bindable) -> None:

@@ -23,11 +23,11 @@ from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
 from .deferral.operands import array_of_number
 from .environment import Impurity
-from .guard import MISS, Guard, Guards, reader
+from .guard import MISS, Guard, Guards, is_plain, reader
 from .record import Binding, End, External, Given, Literal, Live, Ref, external_ref
 from .source import Argument, Attribute, Grad, Held, Object, Places, Source
 from .tensor_guards import Arguments, Fits
-from .tree import LEAF, Structure
+from .tree import LEAF, Identity, Structure, is_itself
 from .variant import Variant
 
 
@@ -39,20 +39,18 @@ class CompiledCall:
     variant : Variant
         Of a single segment, whose record has ends.
     leaves : sequence
-        The flattened arguments of the recorded call; those that are no Tensors are kept, since they are in
-        its key.
+        The flattened arguments of the recorded call; those that its key holds are kept.
 
     Attributes
     ----------
     kept : list
-        Those leaves that the function does not look at: no Tensors, and no numbers if it serves any.
+        Those leaves that the function does not look at: no Tensors, numbers or texts.
     """
 
     def __init__(self, variant: Variant, leaves: Sequence[Any]) -> None:
         self.variant = variant
         self._leaves = _sketched(leaves)
-        asked = FOLLOWED if variant.outline.follows else ()
-        self.kept = [x for x in self._leaves if not isinstance(x, _Sketch) and type(x) not in asked]
+        self.kept = [x for x in self._leaves if not isinstance(x, _Sketch) and not is_plain(x)]
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
@@ -109,9 +107,10 @@ class _Sketch:
 
 
 def _sketched(leaves: Sequence[Any]) -> list[Any]:
-    """What is to be known of arguments; no Tensor and no array is held for that."""
-    sketches = {id(leaf): _Sketch(type(leaf), leaf.spec) for leaf in leaves if isinstance(leaf, Tensor)}
-    return [sketches.get(id(leaf), None if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
+    """What is to be known of arguments; nothing is held for that which its key does not hold."""
+    sketches: dict[int, Any] = {id(leaf): Identity(leaf) for leaf in leaves if is_itself(leaf)}
+    sketches |= {id(leaf): _Sketch(type(leaf), leaf.spec) for leaf in leaves if isinstance(leaf, Tensor)}
+    return [sketches.get(id(leaf), np.ndarray if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
 
 
 class _Writer:
@@ -189,6 +188,10 @@ class _Writer:
             yield from (Guard(place, "type", Held(leaves[place.place].kind)) for place in places)
             if len(places) > 1:
                 yield Guard(Places(places), "different", len(places))
+        for n, leaf in enumerate(leaves):  # the observer has told of numbers, where some are followed
+            told = type(leaf) in FOLLOWED and self._record.follows
+            if not isinstance(leaf, _Sketch) and is_plain(leaf) and not told:
+                yield Guard(Argument(n), "same", leaf)
         fed = {external.leaf for external in self._record.externals}
         self._tensors = [f"t{place.place}" for place in places]
         for place in places:
@@ -340,6 +343,10 @@ class _Writer:
         handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
         handed += zip(self._record.returned, results, strict=False)
         count = Counter(made for made, _ in handed if isinstance(made, int))
+        copies = Counter(end for end in results if isinstance(end, Given) and end.copied)
+        for given in (given for given, places in copies.items() if places > 1):
+            self._made[id(given)] = f"m{len(self._made)}"
+            self._lines.append(f"{self._made[id(given)]} = {self._name(given.value)}.copy()")
         for made, source in handed:
             if isinstance(made, int) and count[made] > 1 and made not in self._made:
                 assert isinstance(source, int | Literal)
@@ -361,7 +368,7 @@ class _Writer:
         if isinstance(source, Source):
             return self._made.get(source) or self._tensor(source)
         if isinstance(source, Given):
-            return self._name(source.value) + ".copy()" * source.copied
+            return self._made.get(id(source)) or self._name(source.value) + ".copy()" * source.copied
         if isinstance(source, Live):
             return self._made[id(source)]
         if source is None:

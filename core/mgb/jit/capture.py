@@ -15,7 +15,7 @@ from ..sizes import Size, is_sized, plain, settled
 from ..tensor import Tensor, run_in
 from .record import End, Ends, Literal, Live, Record
 from .recording import Recording
-from .tree import Structure, flatten
+from .tree import Structure, flatten_once
 
 #: What stands for a number that is followed.
 _FOLLOWED = frozenset({Size, *SCALARS})
@@ -100,7 +100,7 @@ def with_numbers(result: Any, decide: bool) -> Any:
     If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
     """
     rule: Callable[[Size], Any] = Size.fixed if decide else operator.attrgetter("value")
-    leaves, structure = flatten(result)
+    leaves, structure = flatten_once(result)
     kept = [
         leaf if decide and type(leaf) in _FOLLOWED else settled(plain_number(leaf), rule) for leaf in leaves
     ]
@@ -119,8 +119,9 @@ def _with_plain_keys(structure: Structure) -> Structure:
 
 def _ends_of(result: Any, session: Recording) -> Ends:
     """How the result of the call is nested and where each of its values comes from."""
-    leaves, structure = flatten(result)
-    refs = [_ref_of(leaf, session) for leaf in leaves]
+    leaves, structure = flatten_once(result)
+    found = {id(leaf): _ref_of(leaf, session) for leaf in leaves}
+    refs = [found[id(leaf)] for leaf in leaves]
     session.returned([leaf if isinstance(leaf, Tensor) else None for leaf in leaves])
     return structure, tuple(refs)
 
@@ -131,6 +132,7 @@ def _ref_of(leaf: Any, session: Recording) -> End:
     if type(leaf) in SCALARS:
         return Live(leaf.path)
     if isinstance(leaf, Tensor):
+        session.check_kind(leaf)
         ref = session.ref(leaf)
         if not isinstance(ref, Literal):
             return ref

@@ -11,6 +11,7 @@ from .. import forking
 from ..tensor import Tensor
 from .environment import Impurity
 from .record import CUTS, Entry, Literal, Ref
+from .tree import is_itself
 from .variant import Variant
 from .variants import Variants, most_like
 
@@ -150,7 +151,8 @@ class Impure:
     def __init__(self, leaves: Sequence[Any]) -> None:
         self.families = Families()
         self.calls = 0
-        self._leaves = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]  # whose ids stay taken
+        held = (leaf for leaf in leaves if not isinstance(leaf, Tensor) and not is_itself(leaf))
+        self._leaves = list(held)  # whose ids stay taken
         self._attempts = 0
         self.unsettled: str | None = None
         self._next = 1

@@ -52,7 +52,7 @@ def same(one: Any, two: Any) -> bool:
         return same(one.real, two.real) and same(one.imag, two.imag)
     if kind is frozenset:
         return bool(one == two) and {*map(type, one)} == {*map(type, two)}
-    if kind is slice:
+    if kind is slice or kind is range:  # empty ranges are equal
         return same((one.start, one.stop, one.step), (two.start, two.stop, two.step))
     if isinstance(two, np.generic):
         return bool(one.dtype == two.dtype and one.tobytes() == two.tobytes())
@@ -213,7 +213,12 @@ class Guard:
         try:
             now = self.source.read(leaves)
         except Exception:
-            return f"{self.source} is there no more"
+            gone = "what the body found in an object is gone with it"
+            return gone if is_gone(self.source) else f"{self.source} is there no more"
+        if self.test == "is" and self.value.is_gone():
+            return f"{self.source} is another object than before, {short(now)}"
+        if self.test == "is" and short(now) == str(self.value):
+            return f"{self.source} is another {short(now).removeprefix('a ')} than before"
         return TESTS[self.test].words.format(self.source, _said(self.value), short(now))
 
     def code(self, scope: Scope) -> str:

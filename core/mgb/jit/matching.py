@@ -8,9 +8,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ..autodiff.tape import any_open
 from ..tensor import ACTIVE
 from . import reasons
-from .arguments import ARRAYS, names_of, numbers_in, shapes_of
+from .arguments import ARRAYS, arrays_among, names_of, numbers_in, shapes_of
 from .call import Recorded
 from .environment import Observer
 from .families import Families
@@ -29,7 +30,7 @@ class Matching(ABC):
     __wrapped__: Callable[..., Any]
     imperative: bool
     symbolic_shape: bool
-    _families: dict[bool, Families]
+    _families: dict[tuple[bool, tuple[bool, ...]], Families]
     _lock: AbstractContextManager[Any]
     _skips: bool
     _statistics: Statistics
@@ -102,6 +103,13 @@ class Matching(ABC):
         names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, ARRAYS)]
         return reasons.of_shapes(self.__name__, families.shapes(), shapes_of(args, kwargs), names)
 
+    def _reason_of_kinds(self, taped: bool, arrays: tuple[bool, ...]) -> str:
+        others = (kinds for (tape, kinds), known in list(self._families.items()) if tape is taped and known)
+        if any(kinds != arrays for kinds in others):
+            return f"other arguments of {self.__name__} are arrays, and others Tensors, than recorded"
+        records = "records" if taped else "does not record"
+        return f"a GradManager outside of {self.__name__} {records} this call"
+
     def _record_new(self, args: Any, kwargs: Any, families: Families, shapes: tuple[Any, ...]) -> Any:
         reason = None
         if families.finds_other(shapes, args, kwargs):
@@ -109,8 +117,7 @@ class Matching(ABC):
         elif families:
             reason = self._reason_of_shapes(families, args, kwargs)
         elif self._statistics.records:
-            records = "records" if families is self._families[True] else "does not record"
-            reason = f"a GradManager outside of {self.__name__} {records} this call"
+            reason = self._reason_of_kinds(any_open(), arrays_among(args, kwargs))
         recorded = self._record(args, kwargs, *flatten((args, kwargs)), None)
         families.keep(shapes, recorded.variant)
         if reason is not None:

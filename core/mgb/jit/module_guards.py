@@ -96,6 +96,8 @@ def _guards_of_groups(optimizer: Optimizer, groups: Source) -> Iterator[Guard]:
         for name, value in group.items():
             if name != "params" and name not in asked:
                 yield _fact(Item(source, name), value)
+        for decides in optimizer._decisions:
+            yield Guard(Result(decides, source), "same", decides(group))
 
 
 class _Watched(dict[str, Any]):

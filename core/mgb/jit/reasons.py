@@ -129,6 +129,11 @@ def of_keys(name: str, known: Iterable[tuple[Any, ...]], key: tuple[Any, ...], n
     if closest[1] != key[1]:
         return f"one Tensor stands for other arguments of {name} than recorded"
     place = next(i for i in range(2, len(key)) if _differ(closest[i], key[i]))
+    if _is_object(key[place]) and key[place][0] is closest[place][0]:
+        return (
+            f"{names[place - 2]} of {name} is another {key[place][0].__name__} than recorded: objects are "
+            "told apart, while lists, tuples, dicts and dataclasses are known by what is in them"
+        )
     aspect = _aspect(closest[place], key[place])
     recorded = dict.fromkeys(_shown(other[place], aspect) for other in reversed(alike))
     return _text(names[place - 2], name, _ASPECTS[aspect], _shown(key[place], aspect), recorded)
@@ -145,14 +150,18 @@ def _of_tensor(key: tuple[Any, ...]) -> bool:
     return len(key) == 4
 
 
+def _is_object(key: tuple[Any, ...]) -> bool:
+    return len(key) == 2 and isinstance(key[1], Identity)
+
+
 def _shown(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
         value = key[aspect] if aspect >= 0 else "a Tensor"
         return value.__name__ if isinstance(value, type) else str(value)
     if len(key) == 1:
         return f"any {key[0].__name__}"
-    if isinstance(key[1], Identity):
-        return f"{key[0].__name__} {hash(key[1]):#x}"
+    if _is_object(key):
+        return f"a {key[0].__name__}"
     value = key[1] if isinstance(key[1], str) and key[0] is not str else f"{key[1]!r:.60}"
     return value if len(key) == 2 else f"an array of other values, of shape {key[0]}"
 

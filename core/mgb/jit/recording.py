@@ -31,7 +31,7 @@ from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, L
 from .resize import Followed
 from .session import CallSession
 from .source import Argument, Grad, Held, Object, Source
-from .tree import flatten
+from .tree import flatten_once
 
 #: What nobody can change.
 _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
@@ -86,7 +86,8 @@ class Recording(CallSession):
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
         self._readable: set[int] = set()
         self._instance = instance
-        self._modules: dict[int, tuple[Any, Guards]] = {}  # with what they were when the body found them
+        #: With what they were when the body found them.
+        self._modules: dict[int, tuple[Any, Guards, tuple[str, ...]]] = {}
         self._trainers: dict[int, weakref.ref[Any]] = {}
         self._returned: list[Any] = []
         if policy.follows:  # what follows from the lengths of the arguments
@@ -233,7 +234,7 @@ class Recording(CallSession):
         if isinstance(module, GradManager | Optimizer):
             self._trainers[id(module)] = weakref.ref(module)
         elif id(module) not in self._modules:
-            self._modules[id(module)] = module, Guards(guards_of_module(module))
+            self._modules[id(module)] = module, Guards(guards_of_module(module)), tuple(vars(module))
             if self.observer is not None:
                 self.observer.enters(module)
 
@@ -298,13 +299,15 @@ class Recording(CallSession):
         if observer is not None:
             record.guards.add(*observer.guards)
             record.is_unknown = not all(impurity.once for impurity in observer.impurities)
-        for module, before in self._modules.values():
+        for module, before, names in self._modules.values():
             alive = weakref.proxy(module) if module is self._instance else module
             record.modules.append((alive, decisive(module)))
             if observer is None or not observer.is_made(module):
-                record.changes = record.changes or before.why(())
+                changed = before.why(())
+                record.changes = record.changes or changed
                 free = observer.followed_attributes(module) if observer is not None else ()
-                record.guards.add(*guards_of_module(module, free))
+                is_same = changed is None and not free and tuple(vars(module)) == names
+                record.guards.add(*(before if is_same else guards_of_module(module, free)))
         for trainer in self._living_trainers():
             record.guards.add(*guards_of_trainer(trainer))
 
@@ -330,7 +333,7 @@ class Recording(CallSession):
         if self.observer is None:
             return frozenset()
         found = [guard.value.get() for guard in self.observer.guards if guard.test == "is"]
-        for part in (*(module for module, _ in self._modules.values()), *self._living_trainers()):
+        for part in (*(module for module, *_ in self._modules.values()), *self._living_trainers()):
             found += tensors_of(part)
         return frozenset([id(value) for value in found if isinstance(value, Tensor)])
 
@@ -353,9 +356,14 @@ class Recording(CallSession):
         self.must_run(f"returns an object that it makes, a {type(value).__name__}")
         return None
 
+    def check_kind(self, tensor: Tensor) -> None:
+        """A Tensor in the result that the body makes is one of no other class at later calls."""
+        if type(tensor) is not Tensor and self.provenance.is_own(tensor):
+            self.must_run(f"returns a {type(tensor).__name__} that it makes")
+
     def handed_out(self, result: Any) -> Any:
         """The result with new Tensors in place of those that the body made, which nothing holds then."""
-        leaves, structure = flatten(result)
+        leaves, structure = flatten_once(result)
         given = self.provenance.given_grads()
         new: dict[int, Any] = {}
         for leaf in leaves:

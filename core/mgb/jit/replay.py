@@ -16,6 +16,7 @@ from ..tensor import CONSTANT, Tensor, place, wrap
 from .reasons import Difference, remedy
 from .record import END, EXCLUDE, READ, Entry, External, Literal, Record, Ref, external_ref
 from .session import CallSession
+from .tree import flatten_once
 from .variant import Variant
 from .variants import Variants
 
@@ -218,7 +219,8 @@ class Replay(CallSession):
             if entry.op is not END:
                 self._mismatch("mismature end", entry, "the end of the function")
             if not self.left:
-                self._check_returned(result, self.variant.kept)
+                for leaf in (result,) if isinstance(result, Tensor) else flatten_once(result)[0]:
+                    self._check_returned(leaf, self.variant.kept)
                 self._run_to_cut()
         except _OtherOps:
             self._leave()
@@ -226,16 +228,9 @@ class Replay(CallSession):
 
     def _check_returned(self, result: Any, kept: frozenset[int]) -> None:
         """Refuse to return a value that was dead at the end of the recorded call."""
-        if isinstance(result, Tensor):
-            if result._index not in kept and result._session is self:
-                if result._index not in self.record.statics and not self._may_leave:
-                    raise self.unreadable(result)
-        elif isinstance(result, (list, tuple)):
-            for part in result:
-                self._check_returned(part, kept)
-        elif isinstance(result, dict):
-            for part in result.values():
-                self._check_returned(part, kept)
+        if isinstance(result, Tensor) and result._index not in kept and result._session is self:
+            if result._index not in self.record.statics and not self._may_leave:
+                raise self.unreadable(result)
 
     def _run_to_cut(self) -> None:
         self._looked = True

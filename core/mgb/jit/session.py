@@ -238,6 +238,7 @@ class CallSession(Session):
         self._failed = True
         try:
             if isinstance(error, Exception):
+                self._tensors.extend(map(weakref.ref, self._new_grads()))
                 self.evaluate({t._index for t in self.alive() if t._data is None} - self.lost())
         except Exception:  # that op fails here again, and what follows it was never done
             pass
@@ -261,6 +262,11 @@ class CallSession(Session):
             tensor = reference()
             if tensor is not None:
                 yield tensor, old() if old is not None else None
+
+    def _new_grads(self) -> list[Tensor]:
+        """Those that Tensors outside have been given, and that are in flight."""
+        grads = (tensor._grad for tensor, _ in self.grads_before())
+        return [grad for grad in grads if grad is not None and grad._session is self]
 
     def previous(self) -> Iterator[tuple[Tensor, Any]]:
         """The Tensors that took new values in this call, and the arrays they had before, latest first."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
-from .arguments import form_of, numbers_in, places_of_numbers, without_numbers
+from .arguments import ArrayKey, form_of, numbers_in, pattern_of, places_of_numbers, without_numbers
 from .guard import MISS, Guard
 from .kept import Kept
 from .record import Record
@@ -17,8 +17,11 @@ from .variants import most_like
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 STATES = 8
 
-#: So many for arguments that differ in numbers alone.
-_NUMBERS = 16
+#: Calls in a row that are recorded for arguments that differ in numbers, texts and objects alone.
+_ALIKE = 16
+
+#: Arguments of which is known how often nothing served them.
+_MISSED = 256
 
 #: Calls between two that nothing serves, if each finds other things than all before.
 _BETWEEN = 8
@@ -38,8 +41,9 @@ class Specializations:
 
     def __init__(self) -> None:
         self._calls: Kept[list[Any]] = Kept()  # the newest first
-        self._free: Kept[list[Places]] = Kept()  # by keys without numbers: which places may have any number
-        self._newest: Kept[Any] = Kept()  # likewise
+        #: By keys without numbers, and by patterns: which places may have any number.
+        self._free: Kept[list[Places]] = Kept()
+        self._newest: Kept[Any] = Kept()  # by patterns
         self._resizable: Kept[list[Any]] = Kept()  # by forms
         self._missed: dict[Key, tuple[int, int]] = {}  # by keys: how often in a row, and when that was
 
@@ -64,13 +68,13 @@ class Specializations:
         return [*calls, *(call for free in found for call in self._calls.get(_freed(key, free)) or ())]
 
     def newest(self, key: Key) -> Any:
-        """The latest call for arguments with `key`, but for numbers; None: there is none."""
-        return self._newest.get(without_numbers(key))
+        """The latest call for arguments with `key`, but for numbers and lengths; None: there is none."""
+        return self._newest.get(pattern_of(key))
 
     def resized(self, key: Key, leaves: Sequence[Any], run: Callable[[Any], Any]) -> Any:
         """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
         form = form_of(key)
-        found = self._free.get(without_numbers(form)) or ()
+        found = self._free.get(pattern_of(key)) or ()
         for place in dict.fromkeys((form, *(_freed(form, free) for free in found))):
             for known in self._resizable.get(place) or ():
                 call = known.resized(leaves)
@@ -87,14 +91,14 @@ class Specializations:
             self._resizable.keep(form, [call, *(self._resizable.get(form) or ())][:STATES], leaves, most)
 
     def _add(self, key: Key, call: Any, leaves: Sequence[Any]) -> Key:
-        most, loose = most_like(call.variant), without_numbers(key)
+        most, pattern = most_like(call.variant), pattern_of(key)
         if free := _free_places(call.variant.outline):
-            for known in (loose, without_numbers(form_of(key))):
+            for known in (without_numbers(key), pattern):
                 found = [free, *(other for other in self._free.get(known) or () if other != free)]
                 self._free.keep(known, found[:STATES], leaves, most)
         key = _freed(key, free)
         self._calls.keep(key, [call, *(self._calls.get(key) or ())][:STATES], leaves, most)
-        self._newest.keep(loose, call, leaves, most)
+        self._newest.keep(pattern, call, leaves, most)
         return key
 
     def drop(self, key: Key) -> None:
@@ -117,13 +121,28 @@ class Specializations:
 
     def is_ever_new(self, key: Key, now: int) -> bool:
         """Told that nothing serves the call `now`; did that happen too often in a row?"""
-        loose = without_numbers(key)
-        often, then = self._missed.pop(loose, (0, 0))
+        return self._count(without_numbers(key), now) > (STATES if self.of(key) else _ALIKE)
+
+    def has_ever_new(self, key: Key, now: int) -> int:
+        """Told the same: how often it is too often for texts and objects that no call had; 0: it is not.
+
+        At ever fewer calls it is not, in case the latest of them are here to stay.
+        """
+        if self.newest(key) is not None:
+            return 0
+        structure, shared, *leaves = key
+        kinds = (leaf if isinstance(leaf, ArrayKey) else leaf[:1] for leaf in leaves)
+        often = self._count((structure, shared, *kinds), now) - _ALIKE
+        return often if often > 0 and often & (often - 1) else int(often == 1)
+
+    def _count(self, key: Key, now: int) -> int:
+        """How often in a row nothing served calls with arguments that have `key` in common."""
+        often, then = self._missed.pop(key, (0, 0))
         often = often + 1 if now - then <= _BETWEEN else 1
-        self._missed[loose] = often, now
+        self._missed[key] = often, now
         while len(self._missed) > _MISSED:
             del self._missed[next(iter(self._missed))]
-        return often > (STATES if self.of(key) else _NUMBERS)
+        return often
 
 
 def _freed(key: Key, free: Places) -> Key:
@@ -139,10 +158,6 @@ def _free_places(record: Record) -> Places:
     fixed = {guard.source for guard in record.guards if guard.test == "same"}
     free = record.follows - fixed
     return tuple(sorted(source.place for source in free if isinstance(source, Argument)))
-
-
-#: Arguments of which is known how often nothing served them.
-_MISSED = 256
 
 
 def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:

@@ -15,7 +15,7 @@ from ..ir import Graph
 from ..tensor import active_trace
 from . import reasons
 from .ahead import AheadOfTime
-from .arguments import check_tensors, key_of, names_of, pattern_of, shapes_of
+from .arguments import arrays_among, check_tensors, key_of, names_of, pattern_of, shapes_of
 from .binding import Bindable
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
@@ -37,6 +37,9 @@ from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
+
+#: Sets of arguments that are arrays for which records are kept where the body runs.
+_KINDS = 32
 
 #: Kinds of arguments with which the body is known to run at each call.
 _IMPURE = 256
@@ -74,7 +77,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         call is refused at the first, with the line. While a `GradManager` outside records the call, the body
         runs. ``MGB_RUN_BODY=1`` runs every body. Arguments of other lengths are served by the same record;
         where the body compares lengths with another outcome, or looks at one in a way that is not followed,
-        such as ``1 / n`` or ``range(n)``, it is recorded again.
+        such as ``1 / n`` or ``range(n)``, it is recorded again. A number that is another one than recorded
+        becomes an input, and so does a Tensor outside. What else is new call after call makes the body run.
     without_host : bool
         MegEngine's name for ``run_body=False``.
     imperative : bool
@@ -163,7 +167,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         self.symbolic_shape = symbolic_shape
         self._statistics = Statistics()
         self._history = History() if profiling else None
-        self._families = {False: Families(), True: Families()}  # by whether a tape of the caller looks on
+        #: By whether a tape of the caller looks on, and by which arguments are NumPy's.
+        self._families: dict[tuple[bool, tuple[bool, ...]], Families] = {}
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
         self._calls = Specializations()
         self._impure: Kept[Impure] = Kept()
@@ -190,10 +195,20 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         if self.capture_as_const:
             check_tensors(args)
         if self.record_only:
-            return self._call_record_only(args, kwargs, self._families[taped])
+            return self._call_record_only(args, kwargs, self._families_of(taped, args, kwargs))
         if taped or not self._skips:
-            return self._call_with_body(args, kwargs, self._families[taped])
+            return self._call_with_body(args, kwargs, self._families_of(taped, args, kwargs))
         return self._call_skipping(args, kwargs)
+
+    def _families_of(self, taped: bool, args: Any, kwargs: Any) -> Families:
+        key = taped, arrays_among(args, kwargs)
+        found = self._families.get(key)
+        if found is None:
+            with self._lock:
+                found = self._families.setdefault(key, Families())
+                while len(self._families) > _KINDS:
+                    del self._families[next(iter(self._families))]
+        return found
 
     def _call_record_only(self, args: Any, kwargs: Any, families: Families) -> Any:
         result, variant = self._note(args, kwargs)
@@ -215,6 +230,8 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
                 result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
             if result is MISS:
                 reason = self._reason_of(key, leaves, args, kwargs)
+                if self._is_run(key, reason):
+                    return self.__wrapped__(*args, **kwargs)
                 observer = self._observer_after(key, leaves, reason)
                 recorded = self._record(args, kwargs, leaves, structure, observer)
                 self._keep(key, leaves, shapes_of(args, kwargs), recorded)
@@ -222,6 +239,14 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
                     self._statistics.again(reason)
                 result = recorded.result
         return result
+
+    def _is_run(self, key: tuple[Any, ...], reason: str | None) -> bool:
+        """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""
+        often = self._calls.has_ever_new(key, self._statistics.calls) if self.run_body is None else 0
+        if often == 1:
+            self._statistics.again(f"the body of {self.__name__} runs at each call: {reason}")
+        self._statistics.body_runs += often > 0
+        return often > 0
 
     def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """The result by what was recorded for `key`, or `MISS`."""
@@ -350,7 +375,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
 
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
-        families = [*self._families.values(), *(impure.families for impure in self._impure.values())]
+        families = [*list(self._families.values()), *(impure.families for impure in self._impure.values())]
         matched = [variant for family in families for variant in family]
         return matched + [call.variant for call in self._calls]
 

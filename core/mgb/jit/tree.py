@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import TraceInputError, TraceOutputError
 from ..ir import Spec
 from ..module import Module
 from ..optimizer import Optimizer
 
 #: What keeps the calls that it was given to: see `Kept`.
 _HOLDING = (Module, Optimizer)
+
+#: How an object is told apart that is equal to itself alone.
+_OF_OBJECTS: Any = (object.__hash__, object.__eq__)
 
 #: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
 _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
@@ -42,6 +46,10 @@ class Identity:
         return self is other or (mine is not None and mine is other.object())
 
 
+class Again:
+    """The kind of a container that stands in a place before, too: `Structure.exact` has its number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Structure:
     """How a container was nested; hashable, so that it can be part of a key.
@@ -49,7 +57,7 @@ class Structure:
     Attributes
     ----------
     kind : type or None
-        list, tuple, a named tuple's class, dict or a subclass of it, a dataclass; None for a leaf.
+        list, tuple, a named tuple's class, dict or a subclass of it, a dataclass, `Again`; None for a leaf.
     keys : tuple
         The keys of a mapping, in its own order, or the names of fields.
     children : tuple of Structure
@@ -65,11 +73,21 @@ class Structure:
     exact: tuple[Any, ...] = ()
     factory: Any = field(default=None, compare=False)
 
-    def build(self, leaves: Iterator[Any]) -> Any:
-        """The container again, with `leaves` in the order in which `flatten` gave them."""
+    def build(self, leaves: Iterator[Any], before: list[Any] | None = None) -> Any:
+        """The container again, with `leaves` in the order in which `flatten` gave them.
+
+        The containers that were built `before` are numbered by their ends.
+        """
         if self.kind is None:
             return next(leaves)
-        parts = [child.build(leaves) for child in self.children]
+        before = [] if before is None else before
+        if self.kind is Again:
+            return before[self.exact[0]]
+        before.append(made := self._of([child.build(leaves, before) for child in self.children]))
+        return made
+
+    def _of(self, parts: list[Any]) -> Any:
+        assert self.kind is not None
         if is_dataclass(self.kind):
             return _dataclass(self.kind, self.keys, parts)
         if issubclass(self.kind, dict):
@@ -87,21 +105,68 @@ LEAF = Structure(None)
 
 
 def flatten(value: Any) -> tuple[list[Any], Structure]:
-    """The leaves of nested lists, tuples, dicts and dataclasses, and how to put them together again."""
+    """The leaves of nested lists, tuples, dicts and dataclasses, and how to put them together again.
+
+    Raises
+    ------
+    TraceInputError
+        It has no end.
+    """
     leaves: list[Any] = []
-    return leaves, _flatten(value, leaves.append)
+    try:
+        return leaves, _flatten(value, leaves.append, _flatten)
+    except RecursionError:
+        raise TraceInputError(
+            "an argument holds itself, or is nested too deep: arguments are taken apart into the Tensors and "
+            "other values in them; give it in an object, which is looked into only where the body does"
+        ) from None
+
+
+def flatten_once(value: Any) -> tuple[list[Any], Structure]:
+    """The same of a result: a container that stands in several places will be one there again.
+
+    Raises
+    ------
+    TraceOutputError
+        It has no end.
+    """
+    leaves: list[Any] = []
+    seen: dict[int, tuple[int, Any]] = {}
+
+    def visit(part: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
+        if id(part) in seen:
+            return Structure(Again, exact=(seen[id(part)][0],))
+        structure = _flatten(part, emit, visit)
+        if structure is not LEAF:
+            seen[id(part)] = len(seen), part
+        return structure
+
+    try:
+        return leaves, visit(value, leaves.append, visit)
+    except RecursionError:
+        raise TraceOutputError(
+            "the result of a traced function holds itself, or is nested too deep: results are put together "
+            "anew at each call; return its parts"
+        ) from None
+
+
+def is_itself(value: Any) -> bool:
+    """Is it known by its identity, and held weakly?"""
+    kind = type(value)
+    is_one = (kind.__hash__, kind.__eq__) == _OF_OBJECTS and kind.__weakrefoffset__
+    return bool(is_one) or isinstance(value, _HOLDING)
 
 
 def exactly(value: Any) -> tuple[Any, ...]:
     """What is equal for values that Python code cannot tell apart.
 
     That is the value of arrays, numbers, texts, tuples and sets, equality for other hashable objects, and the
-    identity of what has no hash. Modules and Optimizers are not kept alive by it.
+    identity of what has no hash. What is equal to itself alone is not kept alive by it.
     """
     kind = type(value)
     if kind in _PLAIN:
         return kind, value
-    if isinstance(value, _HOLDING):
+    if is_itself(value):
         return kind, Identity(value)
     if isinstance(value, _TOLD_BY_TEXT):
         return kind, repr(value)  # 0.0 equals -0.0, and NaN nothing
@@ -117,22 +182,23 @@ def exactly(value: Any) -> tuple[Any, ...]:
     return kind, value if isinstance(value, Hashable) else id(value)
 
 
-def _flatten(value: Any, emit: Callable[[Any], None]) -> Structure:
+def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
+    """How `value` is nested, by `visit` of what stands in it, and with its leaves emitted."""
     kind = type(value)
     if isinstance(value, list | tuple):
         own = () if kind is list or kind is tuple else own_names(value)
-        return Structure(kind, (), tuple([_flatten(v, emit) for v in value]), own)
+        return Structure(kind, (), tuple([visit(v, emit, visit) for v in value]), own)
     if isinstance(value, dict):
         keys = tuple(value)
         exact: tuple[Any, ...] = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
         exact = exact if kind is dict else (*exact, own_names(value))
-        children = tuple([_flatten(v, emit) for v in value.values()])
+        children = tuple([visit(v, emit, visit) for v in value.values()])
         factory = value.default_factory if isinstance(value, defaultdict) else None
         return Structure(kind, keys, children, exact, factory)
     parts = fields_of(value)
     if parts is not None:
         names = tuple([name for name, _ in parts])
-        children = tuple([_flatten(part, emit) for _, part in parts])
+        children = tuple([visit(part, emit, visit) for _, part in parts])
         return Structure(kind, names, children, (names, own_names(value)))
     emit(value)
     return LEAF

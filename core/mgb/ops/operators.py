@@ -97,7 +97,8 @@ def power(a: Any, b: Any) -> Tensor:
     """``a ** b``: of integers an integer, else a float."""
     if type(b) is float or _is_float(a) or _is_float(b):
         return apply(POW, a, b)
-    b = known(b)  # it decides which ops these are
+    if type(b) is not int:
+        b = known(b)  # it decides which ops these are
     return integers.whole_power(a, b) if type(b) is int else apply(INTEGER_POWER, a, b)
 
 

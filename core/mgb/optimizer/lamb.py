@@ -10,6 +10,11 @@ from .adam import direction, moment_numbers, moments
 from .optimizer import Group, Optimizer, Params, State, assign, decays
 
 
+def adapts(group: Group) -> bool:
+    """Whether a step of `group` is as long as the parameter."""
+    return bool(group["always_adapt"] or group["weight_decay"])
+
+
 class LAMB(Optimizer):
     """Adam whose step for each parameter is as long as the parameter, times `lr` (You et al. 2020).
 
@@ -28,6 +33,8 @@ class LAMB(Optimizer):
     always_adapt : bool
         Without it, a group without weight decay takes Adam's steps.
     """
+
+    _decisions = (adapts,)
 
     def __init__(
         self,
@@ -55,7 +62,7 @@ class LAMB(Optimizer):
         delta = direction(grad, state, numbers, group["bias_correction"])
         if decays(group):
             delta = delta + numbers["weight_decay"] * param
-        if group["always_adapt"] or group["weight_decay"]:
+        if adapts(group):
             delta = _trust(param, delta) * delta
         assign(param, param - numbers["lr"] * delta)
 

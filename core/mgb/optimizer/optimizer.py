@@ -78,9 +78,7 @@ class Optimizer(Holder, ABC):
         Optimizer
             This one, so that ``optimizer.step().clear_grad()`` reads well.
         """
-        session = ACTIVE.get()
-        if session is not None:
-            session.entered(self)
+        self._tell()
         for group in self.param_groups:
             sources, numbers = self._live(group), dict[tuple[str, np.dtype[Any]], dict[str, Tensor]]()
             for param in group["params"]:
@@ -94,11 +92,21 @@ class Optimizer(Holder, ABC):
 
     def clear_grad(self) -> None:
         """Set the ``grad`` of every parameter to None."""
+        self._tell()
         for group in self.param_groups:
             for param in group["params"]:
                 param.grad = None
 
+    def _tell(self) -> None:
+        """A trace is told that what it does follows from the groups."""
+        session = ACTIVE.get()
+        if session is not None:
+            session.entered(self)
+
     # what an optimizer defines
+
+    #: Functions of a group that decide which ops `_update` does by numbers that are asked for anew.
+    _decisions: tuple[Callable[[Group], bool], ...] = ()
 
     @abstractmethod
     def _new_state(self, param: Parameter, group: Group) -> State:

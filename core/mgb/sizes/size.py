@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any, NoReturn
 
@@ -215,23 +215,11 @@ class Size:
             return math.prod([self] * other)
         return operator.pow(self.fixed(), other)
 
-    def __floordiv__(self, other: Any) -> Any:
-        return self._with(other, operator.floordiv, self._divided)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._with(other, _turned(operator.floordiv), lambda a, b: self._divided(b, a))
-
-    def __mod__(self, other: Any) -> Any:
-        return self._with(other, operator.mod, self._rest)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._with(other, _turned(operator.mod), lambda a, b: self._rest(b, a))
-
     def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
+        return operator.floordiv(self, other), operator.mod(self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
+        return operator.floordiv(other, self), operator.mod(other, self)
 
     def _with(self, other: Any, plain: Callable[[Any, Any], Any], followed: Callable[..., Any]) -> Any:
         if type(other) is Size:
@@ -244,17 +232,11 @@ class Size:
             return followed(self.terms, _terms_of(other)) if self.sizes.open else plain(self.value, other)
         return plain(self.fixed(), other) if isinstance(other, Number) else NotImplemented
 
-    def _divided(self, whole: Terms, part: Terms) -> Any:
+    def _divided(self, function: Callable[[Any, Any], Any], whole: Terms, part: Terms) -> Any:
         exact = _exact_quotient(whole, part)
         if exact is None or (part[0][0] != _ONE and self.sizes.asks(part, "==")):
-            return self.sizes.quotient(whole, part, operator.floordiv)
-        return self.sizes.of(dict(exact))
-
-    def _rest(self, whole: Terms, part: Terms) -> Any:
-        exact = _exact_quotient(whole, part)
-        if exact is None or (part[0][0] != _ONE and self.sizes.asks(part, "==")):
-            return self.sizes.quotient(whole, part, operator.mod)
-        return 0
+            return self.sizes.quotient(whole, part, function)
+        return self.sizes.of(dict(exact)) if function is operator.floordiv else 0
 
     # comparisons, which are guards
 
@@ -346,6 +328,16 @@ def _binary(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: function(a.fixed(), b) if isinstance(b, Number) else NotImplemented
 
 
+def _division(function: Callable[[Any, Any], Any]) -> Iterator[Callable[[Size, Any], Any]]:
+    """The operator, and the one with its operands exchanged."""
+    yield lambda a, b: a._with(b, function, lambda x, y: a._divided(function, x, y))
+    yield lambda a, b: a._with(b, _turned(function), lambda x, y: a._divided(function, y, x))
+
+
+for _function in (operator.floordiv, operator.mod):
+    _name = _function.__name__
+    for _prefix, _method in zip(("", "r"), _division(_function), strict=True):
+        setattr(Size, f"__{_prefix}{_name}__", _method)
 _OPERATORS = (operator.truediv, operator.lshift, operator.rshift, operator.and_, operator.or_, operator.xor)
 for _function in _OPERATORS:
     _name = _function.__name__.strip("_")

@@ -104,8 +104,8 @@ class Armed:
         """`code` starts. True: that need not be told again."""
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
-        is_librarys = is_library_code(code) or code.co_filename == "<string>"
-        if (is_librarys and _is_called_by_trusted(caller)) or _is_import(caller):
+        is_evaluated = code.co_filename == "<string>" and code.co_name in ("<module>", "__create_fn__")
+        if ((is_evaluated or is_library_code(code)) and _is_called_by_trusted(caller)) or _is_import(caller):
             return False
         if not _is_collecting(code, caller):
             why = self._unwatched.get(id(code), "nothing told that it would be called")

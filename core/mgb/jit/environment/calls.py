@@ -152,8 +152,14 @@ def _instance(watch: Watch, thing: Any, args: list[Any]) -> Then:
     special(watch, thing, "__call__")
     if is_module(thing):
         module_facts(watch, thing)
-    then = None if is_users(raw) else _trusted(watch, raw, [thing, *args], {})
+    given = [thing] if _hands_on(thing) else [thing, *args]
+    then = None if is_users(raw) else _trusted(watch, raw, given, {})
     return None if is_module(thing) else then
+
+
+def _hands_on(thing: Any) -> bool:
+    """Is it a Module that gives what it is called with to a user's `forward`, which is watched itself?"""
+    return is_module(thing) and "forward" not in vars(thing) and is_users(lookup(type(thing), "forward")[0])
 
 
 # classes

@@ -38,8 +38,8 @@ _BY_PROTOCOL = (
     list, tuple, dict, zip, enumerate, reversed, map, filter,
     operator.add, operator.sub, operator.mul, operator.truediv, operator.neg,
 )  # fmt: skip
-#: What puts something into a container that was made here.
-_FILLING = frozenset({"append", "insert", "extend", "setdefault", "update", "appendleft"})
+#: What puts something into a list or dict that was made here.
+_FILLING = frozenset({"append", "insert", "extend", "setdefault", "update"})
 
 
 def takes(watch: Watch, function: Any) -> bool:
@@ -52,7 +52,8 @@ def takes(watch: Watch, function: Any) -> bool:
     if isinstance(function, FunctionType):
         return known.is_users(function) or known.is_elementwise(function)
     if isinstance(function, BuiltinFunctionType):
-        return watch.is_made(function.__self__) and function.__name__ in _FILLING
+        owner = function.__self__
+        return isinstance(owner, list | dict) and watch.is_made(owner) and function.__name__ in _FILLING
     if isinstance(function, type | np.ufunc):
         return isinstance(function, np.ufunc) or is_plain_class(function)
     return known.is_users(

@@ -79,7 +79,7 @@ def _truth(watch: Watch, value: Any) -> None:
     elif isinstance(value, known.CONTAINERS):
         reads.length(watch, value)
     else:
-        attributes.special(watch, value, "__bool__", "__len__")
+        reads.special(watch, value, "__bool__", "__len__")
 
 
 @hook

@@ -190,10 +190,11 @@ class Observer(Watch):
 
     def _check_result(self, result: Any) -> None:
         """A container from outside is that very object in the result; later calls would make another."""
-        waiting = [result]
+        waiting, seen = [result], set[int]()
         while waiting:
             part = waiting.pop()
-            inside = parts_of(part)
+            inside = parts_of(part) if id(part) not in seen else None
+            seen.add(id(part))
             if isinstance(part, Tensor) and self.is_made(part) and (notes := notes_of(part)):
                 return self.impure(f"returns a Tensor that it gives the attribute {notes[0]}")
             if inside is not None and not isinstance(part, tuple):

@@ -14,7 +14,8 @@ from ...holding import _ATTRIBUTE
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
-from .attributes import class_fact, every_method, special
+from . import attributes
+from .attributes import class_fact, every_method
 from .known import CONTAINERS, FOLLOWED, MISSING, VIEWS, is_heap, is_module, is_users, lookup, namespace
 from .watch import Watch
 
@@ -23,6 +24,16 @@ DEPTH = 6
 
 _MAPPINGS = (dict, MappingProxyType)
 _WITHOUT_PLACES = (set, frozenset, bytearray)
+
+
+def special(watch: Watch, thing: Any, *asked: str) -> None:
+    """`attributes.special`; those of a Module that mgb has written read its attributes."""
+    attributes.special(watch, thing, *asked)
+    if is_module(thing):
+        found = [lookup(type(thing), method)[0] for method in asked]
+        if any(isinstance(method, FunctionType) and not is_users(method) for method in found):
+            own(watch, thing)
+
 
 # elements
 
@@ -188,7 +199,7 @@ def array(watch: Watch, thing: Any) -> None:
         return
     known, whole = watch.known(thing), thing
     while known is None and isinstance(whole.base, np.ndarray):
-        whole = whole.base
+        whole = watch.viewed(whole)
         known = watch.known(whole)
     if thing.dtype.hasobject:
         watch.impure("reads an array of objects from outside")
@@ -234,8 +245,8 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
             if field in namespace(thing):
                 watch.part(thing, Attribute, field, namespace(thing)[field])
                 container(watch, namespace(thing)[field], deep - 1)
-    elif not is_heap(kind) and (hasattr(thing, "__next__") or hasattr(kind, "__getitem__")):
-        if watch.source_of(thing) is not None:
+    elif not is_heap(kind) and watch.source_of(thing) is not None:
+        if hasattr(kind, "__next__") or hasattr(kind, "__getitem__"):
             watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
@@ -244,22 +255,31 @@ def names(module: Any) -> list[str]:
     return [name for name in vars(module) if name != _ATTRIBUTE]
 
 
+def own(watch: Watch, module: Any) -> list[Any]:
+    """The attributes of a Module are read, and what stands in its containers; gives all that was found."""
+    source, parts = watch.source_of(module), list[Any]()
+    if source is None:
+        return parts
+    watch.guard(Result(names, source), "items", tuple(names(module)))
+    for name in names(module):
+        value = vars(module)[name]
+        watch.found(Attribute(source, name), value)
+        if isinstance(value, (list, tuple, dict)):
+            container(watch, value, 2)
+            parts += value.values() if isinstance(value, dict) else value
+        else:
+            parts.append(value)
+    return parts
+
+
 def tree(watch: Watch, module: Any) -> None:
     """A Module and what stands in it is walked over."""
     source = watch.source_of(module)
     if source is None or Result(names, source) in watch.walked:
         return
     watch.walked.add(Result(names, source))
-    watch.guard(Result(names, source), "items", tuple(names(module)))
-    for name in names(module):
-        value = vars(module)[name]
-        watch.found(Attribute(source, name), value)
-        parts: Any = (value,)
-        if isinstance(value, (list, tuple, dict)):
-            container(watch, value, 2)
-            parts = value.values() if isinstance(value, dict) else value
-        for part in filter(is_module, parts):
-            tree(watch, part)
+    for part in filter(is_module, own(watch, module)):
+        tree(watch, part)
 
 
 # loops

@@ -91,18 +91,12 @@ class Transformer(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
-            node.body = [*self._keywords(node), *self._body(node.body)]
-            if len(node.body) > 1 and _is_text(node.body[1]):
-                node.body[:2] = node.body[1::-1]  # the docstring first
+            node.body = self._body(node.body)
+            if node.args.kwarg is not None:  # its dict is made by the call
+                first = int(_is_text(node.body[0]) and len(node.body) > 1)
+                node.body.insert(first, self._made(node.body[first], node.args.kwarg.arg))
         self._is_asked_by_c = outer
         self._names.scopes.pop()
-
-    def _keywords(self, node: Any) -> list[Any]:
-        """The dict of other keyword arguments is made by the call."""
-        if node.args.kwarg is None:
-            return []
-        first = node.body[1 if _is_text(node.body[0]) and len(node.body) > 1 else 0]
-        return [self._made(first, node.args.kwarg.arg)]
 
     # names
 

@@ -201,6 +201,8 @@ def contains(key: Any, thing: Any) -> bool:
 @told("operand")
 def operand(watch: Watch, value: Any, *methods: str) -> None:
     """An operator takes this next, which may call these methods of it."""
+    if known.top_of(type(value)) == "decimal":
+        watch.impure("computes with a Decimal, which a context decides")
     attributes.special(watch, value, *methods)
     reads.container(watch, value, reads.DEPTH)
 

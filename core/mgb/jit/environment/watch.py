@@ -12,6 +12,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from ...errors import ImpureBodyError
 from ...module import Module
@@ -146,8 +147,18 @@ class Watch:
             return None
         known = self.known(thing)
         if known is None and isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray):
-            return self.source_of(thing.base)  # a view
+            return self.source_of(self.viewed(thing))
         return known or self._keep(thing, Object(Held(thing)))
+
+    def viewed(self, view: Any) -> Any:
+        """The array that holds the elements of `view`: an argument, which may be one itself, or its base."""
+        start, stop = byte_bounds(view)
+        for leaf in self.leaves:
+            if type(leaf) is np.ndarray and leaf.flags.forc and self.known(leaf) is not None:
+                first, last = byte_bounds(leaf)
+                if leaf is not view and first <= start and stop <= last:
+                    return leaf
+        return view.base
 
     def _keep(self, value: Any, source: Source) -> Source:
         self._made.discard(id(value))
@@ -380,13 +391,18 @@ class Watch:
             self._written[place] = old, reason, place_of(sys._getframe(1))
 
     def tell_written(self) -> None:
-        """At the end: what was written and is another thing now is an impurity."""
+        """At the end: what was written and is another thing now is an impurity.
+
+        No call finds both what was there and what is: whoever asks while a body runs that writes there again
+        is told that something has changed.
+        """
         for place, (old, reason, line) in self._written.items():
             try:
                 now = place.read(self.leaves)
             except Exception:
                 now = MISSING
             if not _is_same(now, old):
+                self.guard(place, *(("same", now) if is_plain(now) else ("is", Held(now))))
                 self.impure(reason, once=True, place=line)
 
     # watching

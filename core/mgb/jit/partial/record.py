@@ -16,7 +16,7 @@ from ..capture import Body, note
 from ..record import END, Entry, Literal, Record, Ref, external_ref
 from ..recording import Recording
 from ..source import Source, found_at
-from ..tree import LEAF, Structure, flatten
+from ..tree import LEAF, Structure, flatten_once
 from ..variant import cut_out
 from .cut import OUTPUT_GRADIENT, values_to_keep
 
@@ -149,7 +149,7 @@ def _pulled(session: Recording, result: Any, stretch: Stretch) -> _Gradients:
     tape = stretch.tape()
     if tape is None:
         return _Gradients(None)
-    ends = _ends(session, flatten(result)[0], tape)
+    ends = _ends(session, flatten_once(result)[0], tape)
     arriving = [apply(OUTPUT_GRADIENT, y.detach()) for y in ends.values()]
     gradients = stretch.pull(tape, list(ends.values()), arriving)
     found = {node: session.ref(gradient) for node, gradient in gradients.items()}
