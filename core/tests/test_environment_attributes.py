@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from environment_cases import Case, cases, is_never_stale, is_seen, is_told
+from environment_cases import Case, cases, is_never_stale, is_pure, is_seen, is_told
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,30 @@ import numpy as np
 a = np.ones(3)
 def f(): return a.flags.writeable
 #-> a.setflags(write=False)
+### context variable that gets a value
+import contextvars
+level = contextvars.ContextVar("level")
+def f(): return level.get(3.0)
+#-> level.set(2.0)
+### context variable that gets what was its default here
+import contextvars
+level = contextvars.ContextVar("level")
+def f(): return (level.get(3.0), level.get(4.0))
+#-> level.set(3.0)
+### decorator of a function that the body makes
+by = [2.0]
+def scaled(function):
+    return lambda: function() * by[0]
+def f():
+    @scaled
+    def made(): return 1.0
+    return made()
+#-> by[0] = 3.0
+### handling of errors around
+import numpy as np
+def f():
+    with np.errstate(over="ignore"): return str(np.geterr()["divide"])
+#-> np.seterr(divide="ignore")
 ### base of an array
 import numpy as np
 whole = np.ones(3)
@@ -326,3 +350,53 @@ def test_state_of_libraries_is_never_stale(case: Case) -> None:
     finally:
         np.seterr(**errors)
         np.setbufsize(buffer)
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases("""
+### what is computed once and kept
+import functools
+class Box:
+    @functools.cached_property
+    def kept(self): return 2.0
+def f(): return Box().kept
+### default of a context variable
+import contextvars
+level = contextvars.ContextVar("level")
+def f(): return level.get(3.0)
+### function that is made a context
+import contextlib
+def f():
+    @contextlib.contextmanager
+    def doubled(): yield 2.0
+    with doubled() as v: return v
+### function that keeps its results
+import functools
+def f():
+    @functools.lru_cache
+    def add(a): return a + 1
+    return add(2) + add(2)
+### class that is decorated
+import dataclasses
+def f():
+    @dataclasses.dataclass(order=True)
+    class Point:
+        x: float = 1.0
+        @property
+        def twice(self): return self.x * 2
+        @twice.setter
+        def twice(self, v): self.x = v / 2
+    p = Point()
+    p.twice = 8.0
+    return p.x
+### handling of errors
+import numpy as np
+def f():
+    with np.errstate(divide="ignore"): return float(np.divide(1.0, 0.0))
+### method of None
+def f(): return None.__repr__()
+"""),
+)
+def test_what_reaches_nothing_outside_is_pure(case: Case) -> None:
+    is_pure(case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import gc
 import weakref
 from collections import namedtuple
@@ -107,6 +108,23 @@ def test_what_a_container_among_the_arguments_has_beside_its_elements_is_no_key(
     same = trace(lambda one, other: one[0] * (2 if one is other else 3))
     found = [tensor(1.0)]
     assert [same(found, found).item(), same(found, [tensor(1.0)]).item()] == [2.0, 3.0]
+
+
+class Lazy:
+    factor = 2.0
+
+    @functools.cached_property
+    def scale(self) -> float:
+        return self.factor + 1.0
+
+
+def test_what_is_computed_when_it_is_first_wanted_is_skipped_from_then_on() -> None:
+    lazy = Lazy()
+    traced = trace(lambda x: x * lazy.scale)
+    assert [traced(tensor(2.0)).item() for _ in range(6)] == [6.0] * 6
+    assert traced.stats()["body_runs"] == 2
+    lazy.scale = 5.0
+    assert traced(tensor(2.0)).item() == 10.0
 
 
 def test_attributes_that_a_body_gives_a_result_are_there_at_every_call() -> None:

@@ -238,7 +238,8 @@ def _whole(watch: Watch, value: Any) -> None:
 
 def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
     owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, types.ModuleType):
+    is_method = owner is not None or isinstance(function, types.MethodWrapperType)
+    if is_method and not isinstance(owner, types.ModuleType):
         return _method(watch, owner, function.__name__, args, kwargs)
     if not isinstance(function, types.BuiltinFunctionType) and args:
         return _method(watch, args[0], function.__name__, args[1:], kwargs)
@@ -318,11 +319,11 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
         return functools.partial(_listed_classes, watch, Call(Attribute(source, name)))
     if isinstance(owner, contextvars.ContextVar) and name == "get" and source is not None:
         place = Call(Attribute(source, "get"))
-        return lambda value: (
-            watch.found(place, value)
-            if not every or value is not every[0]
-            else watch.impure(f"takes the default of {owner.name}, a ContextVar without a value")
-        )
+        if every and owner.get(known.MISSING) is known.MISSING:
+            asked = Call.given(place.of, (known.MISSING,))
+            watch.guard(asked, "is", Held(known.MISSING))
+            return None
+        return functools.partial(watch.found, place)
     if isinstance(owner, dict) and name in ("get", "__getitem__") and every:
         item_or_absent(watch, owner, every[0])
         return None

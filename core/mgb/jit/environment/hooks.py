@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
+import threading
 from types import CodeType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
@@ -204,6 +205,20 @@ def called(value: Any) -> Any:
     return int if value is Size else number(value)  # as everything that is asked of a length says
 
 
+@hook
+def decorator(function: Any) -> Any:
+    """What decorates is called next with the function or class that is defined."""
+    return function if WATCHING.watch is None else functools.partial(_decorated, function)
+
+
+def _decorated(function: Any, value: Any) -> Any:
+    then = see(calls.called, function, [value], {})
+    result = function(value)
+    if then is not None:
+        see(lambda watch: then(result))
+    return result
+
+
 class _New:
     """An instance that is being made."""
 
@@ -247,8 +262,20 @@ def _entered(watch: Watch, value: Any) -> None:
     kind = type(value)
     if isinstance(known.lookup(kind, "__enter__")[0], FunctionType):
         attributes.special(watch, value, "__enter__", "__exit__")
-    else:
+    elif not (isinstance(value, _LOCKS) and _is_librarys()):
         watch.impure(f"enters a {kind.__module__}.{kind.__qualname__}")
+
+
+#: Locks, which keep others out as long as a body runs.
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
+def _is_librarys() -> bool:
+    """Does Python's library do it, for itself?"""
+    frame: Any = sys._getframe(1)
+    while known.is_trusted(frame.f_code):
+        frame = frame.f_back
+    return known.is_library_code(frame.f_code)
 
 
 #: A class is derived from this.

@@ -201,6 +201,8 @@ def _first_line(node: Any) -> int:
 def _is_within(node: Any, code: CodeType) -> bool:
     """Does the innermost code of `code` stand in the body of the lambda `node`, and in no lambda inside?"""
     places = [(p[0], p[2]) for p in code.co_positions() if None not in p and p[3] != p[2]]
+    if not places and isinstance(body := node.body, ast.Constant):  # some versions give a constant no place
+        return repr(body.value) == repr(code.co_consts[-1])
     first, last = min(places, default=(0, 0)), max(places, default=(0, 0))
     body = node.body if isinstance(node, ast.Lambda) else node
     start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)

@@ -217,7 +217,7 @@ PURE_TYPES = frozenset(
         type, functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller,
         collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
         types.SimpleNamespace, types.MethodType, np.dtype,
-        datetime.timedelta, io.StringIO, io.BytesIO, *_classes(itertools),
+        datetime.timedelta, io.StringIO, io.BytesIO, functools._lru_cache_wrapper, *_classes(itertools),
         *_classes(builtins, BaseException),
     }
 )  # fmt: skip
@@ -289,6 +289,6 @@ READS: dict[type, frozenset[str]] = {
 NUMPY_WRITES = _words("copyto put place putmask fill_diagonal put_along_axis at shuffle")
 NUMPY_DENIED = _words(
     "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall "
-    "setbufsize set_printoptions errstate printoptions empty empty_like setflags show_config ndarray nditer "
+    "setbufsize set_printoptions printoptions empty empty_like setflags show_config ndarray nditer "
     "array2string array_repr array_str"
 )

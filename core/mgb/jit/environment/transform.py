@@ -169,12 +169,16 @@ class Transformer(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: Any) -> Any:
         self._store(node.name)
-        made = self._hook(node, "made").func
-        node.decorator_list = [*map(self.visit, node.decorator_list), made]
+        node.decorator_list = self._decorators(node)
         self._inner(node)
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
+
+    def _decorators(self, node: Any) -> list[ast.expr]:
+        """Those of a function or class, each is asked before its call; the last, called first, tells it."""
+        asked = [self._hook(d, "decorator", self._thing(d)) for d in node.decorator_list]
+        return [*asked, self._hook(node, "made").func]
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         self._inner(node)
@@ -182,8 +186,7 @@ class Transformer(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         self._store(node.name)
-        made = self._hook(node, "made").func
-        node.decorator_list = [*map(self.visit, node.decorator_list), made]
+        node.decorator_list = self._decorators(node)
         node.bases = [self._visited(base, _GIVEN[ast.ClassDef, "bases"]) for base in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
         within, self._names.within = self._names.within, node.name

@@ -96,6 +96,7 @@ class Watch:
         self._given: set[int] = set()  # containers among the arguments
         self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
+        self._errors = handling_of_errors()
         #: Places that were written: what was there before, and what to say of it, with its line.
         self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
@@ -312,8 +313,8 @@ class Watch:
         self.makes = lambda _: False
 
     def computes(self) -> None:
-        """NumPy computes next; what it then does with errors has to stay."""
-        self.guard(Call(Object(Held(handling_of_errors))), "same", handling_of_errors())
+        """NumPy computes next; what it does with errors, where the body does not say, has to stay."""
+        self.guard(Call(Object(Held(handling_of_errors))), "same", self._errors)
 
     # verdicts
 
