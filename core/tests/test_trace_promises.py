@@ -309,3 +309,20 @@ def test_a_gradient_stands_where_the_body_raises_after_it(options: dict[str, Any
         return found
 
     assert outcomes(trace(**options)) == outcomes(lambda function: function)
+
+
+def test_numbers_beside_the_layers_of_a_sequence_are_not_read_by_a_loop() -> None:
+    network = M.Sequential(M.Linear(2, 2), M.ReLU())
+
+    @trace
+    def through(x: Any) -> Any:
+        for layer in network:
+            x = layer(x)
+        return x
+
+    for steps in range(5):
+        network.steps = steps
+        through(tensor([[1.0, 2.0]]))
+    network.state = "done"
+    through(tensor([[1.0, 2.0]]))
+    assert runs(through) == 1
