@@ -341,3 +341,31 @@ def test_a_gradient_stands_where_the_body_raises_after_it(options: dict[str, Any
         return found
 
     assert outcomes(trace(**options)) == outcomes(lambda function: function)
+
+
+def test_numbers_beside_the_layers_of_a_sequence_are_not_read_by_a_loop() -> None:
+    network = M.Sequential(M.Linear(2, 2), M.ReLU())
+
+    @trace
+    def through(x: Any) -> Any:
+        for layer in network:
+            x = layer(x)
+        return x
+
+    for steps in range(5):
+        network.steps = steps
+        through(tensor([[1.0, 2.0]]))
+    network.state = "done"
+    through(tensor([[1.0, 2.0]]))
+    assert runs(through) == 1
+
+
+def test_a_call_of_another_form_is_shown() -> None:
+    total = trace(lambda *parts, **more: sum([part[0] for part in parts], 0.0))
+    one = tensor(1.0)
+    for parts, more in (([[one]], {}), ([[one], (one,)], {}), ([{0: one}], {"rate": 1.0})):
+        assert total(*parts, **more).item() == float(len(parts))
+    assert total.stats()["reasons"] == [
+        "the call of <lambda> has the form ([_], tuple(_)), recorded were ([_])",
+        "the call of <lambda> has the form (dict(0: _), rate=_), recorded were ([_], tuple(_)), ([_])",
+    ]

@@ -85,7 +85,7 @@ REASONS = {
     "a Tensor for a number": ({}, ((ones(2), 2.0), {}), ((ones(2), tensor(2.0)), {}),
                               "argument 1 of train_step is a Tensor, recorded were 2.0"),
     "one argument more": ({}, ((ones(2),), {}), ((ones(2), 2.0), {}),
-                          "train_step is called with arguments of another number, name or nesting"),
+                          "the call of train_step has the form (_, _), recorded were (_)"),
 }  # fmt: skip
 
 

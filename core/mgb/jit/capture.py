@@ -136,7 +136,7 @@ def _ref_of(leaf: Any, session: Recording) -> End:
         ref = session.ref(leaf)
         if not isinstance(ref, Literal):
             return ref
-    elif session.observer is not None:
+    elif session.observer is not None and session.policy.skips:
         return session.given(leaf)
     raise TraceOutputError(
         f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: "

@@ -9,7 +9,7 @@ from typing import Any
 from ..ir import Spec
 from .record import Entry, External, Record
 from .source import Grad
-from .tree import Identity
+from .tree import Identity, Structure
 
 #: Recorded values that a message lists, the newest.
 _SHOWN = 4
@@ -120,11 +120,12 @@ def _text(argument: str, name: str, aspect: str, now: str, recorded: Iterable[st
     return f"{argument} of {name} {aspect} {now}, recorded were {listed}"
 
 
-def of_keys(name: str, known: Iterable[tuple[Any, ...]], key: tuple[Any, ...], names: Sequence[str]) -> str:
+def of_keys(name: str, known: Sequence[tuple[Any, ...]], key: tuple[Any, ...], names: Sequence[str]) -> str:
     """Why no call of the function `name` was recorded under `key`, but under those `known`: see `key_of`."""
     alike = [other for other in known if other[0] == key[0]]
     if not alike:
-        return f"{name} is called with arguments of another number, name or nesting"
+        forms = dict.fromkeys(_form(other[0]) for other in reversed(known))
+        return _text("the call", name, "has the form", _form(key[0]), forms)
     closest = _closest(alike, key)
     if closest[1] != key[1]:
         return f"one Tensor stands for other arguments of {name} than recorded"
@@ -137,6 +138,24 @@ def of_keys(name: str, known: Iterable[tuple[Any, ...]], key: tuple[Any, ...], n
     aspect = _aspect(closest[place], key[place])
     recorded = dict.fromkeys(_shown(other[place], aspect) for other in reversed(alike))
     return _text(names[place - 2], name, _ASPECTS[aspect], _shown(key[place], aspect), recorded)
+
+
+def _form(arguments: Structure) -> str:
+    """How arguments are nested: ``(_, [_, _], lr=_)``."""
+    positional, named = arguments.children
+    words = [f"{key}={_nesting(child)}" for key, child in zip(named.keys, named.children, strict=True)]
+    text = ", ".join([*map(_nesting, positional.children), *words])
+    return f"({text})" if len(text) < 80 else f"({text[:76]}...)"
+
+
+def _nesting(structure: Structure) -> str:
+    if structure.kind is None:
+        return "_"
+    parts = [_nesting(child) for child in structure.children]
+    if structure.kind is list:
+        return f"[{', '.join(parts)}]"
+    named = [f"{key}: {part}" for key, part in zip(structure.keys, parts, strict=False)]
+    return f"{structure.kind.__name__}({', '.join(named or parts)})"
 
 
 def _aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:

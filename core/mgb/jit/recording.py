@@ -473,7 +473,7 @@ class Recording(CallSession):
 
     def _source_of_array(self, data: Any) -> Source | None:
         """Where an array stands that an op takes: among the arguments, or outside; None: the body made it."""
-        if self.observer is not None:
+        if self.observer is not None and self.policy.skips:
             return self.observer.takes_array(data)
         place = self._leaf_data.get(id(data))
         return None if place is None else Argument(place)

@@ -219,8 +219,7 @@ class Replay(CallSession):
             if entry.op is not END:
                 self._mismatch("mismature end", entry, "the end of the function")
             if not self.left:
-                for leaf in (result,) if isinstance(result, Tensor) else flatten_once(result)[0]:
-                    self._check_returned(leaf, self.variant.kept)
+                self._check_returned(result, self.variant.kept)
                 self._run_to_cut()
         except _OtherOps:
             self._leave()
@@ -228,9 +227,14 @@ class Replay(CallSession):
 
     def _check_returned(self, result: Any, kept: frozenset[int]) -> None:
         """Refuse to return a value that was dead at the end of the recorded call."""
-        if isinstance(result, Tensor) and result._index not in kept and result._session is self:
-            if result._index not in self.record.statics and not self._may_leave:
-                raise self.unreadable(result)
+        if isinstance(result, Tensor):
+            if result._index not in kept and result._session is self:
+                if result._index not in self.record.statics and not self._may_leave:
+                    raise self.unreadable(result)
+        elif result is not None:
+            for leaf in flatten_once(result)[0]:
+                if isinstance(leaf, Tensor):
+                    self._check_returned(leaf, kept)
 
     def _run_to_cut(self) -> None:
         self._looked = True

@@ -27,12 +27,12 @@ _WITHOUT_PLACES = (set, frozenset, bytearray)
 
 
 def special(watch: Watch, thing: Any, *asked: str) -> None:
-    """`attributes.special`; those of a Module that mgb has written read its attributes."""
+    """`attributes.special`; those of a Module that mgb has written read what stands in it."""
     attributes.special(watch, thing, *asked)
     if is_module(thing):
         found = [lookup(type(thing), method)[0] for method in asked]
         if any(isinstance(method, FunctionType) and not is_users(method) for method in found):
-            own(watch, thing)
+            own(watch, thing, [name for name in names(thing) if not is_plain(vars(thing)[name])])
 
 
 # elements
@@ -255,13 +255,12 @@ def names(module: Any) -> list[str]:
     return [name for name in vars(module) if name != _ATTRIBUTE]
 
 
-def own(watch: Watch, module: Any) -> list[Any]:
-    """The attributes of a Module are read, and what stands in its containers; gives all that was found."""
+def own(watch: Watch, module: Any, asked: list[str]) -> list[Any]:
+    """Attributes of a Module are read, and what stands in its containers; gives all that was found."""
     source, parts = watch.source_of(module), list[Any]()
     if source is None:
         return parts
-    watch.guard(Result(names, source), "items", tuple(names(module)))
-    for name in names(module):
+    for name in asked:
         value = vars(module)[name]
         watch.found(Attribute(source, name), value)
         if isinstance(value, (list, tuple, dict)):
@@ -278,7 +277,8 @@ def tree(watch: Watch, module: Any) -> None:
     if source is None or Result(names, source) in watch.walked:
         return
     watch.walked.add(Result(names, source))
-    for part in filter(is_module, own(watch, module)):
+    watch.guard(Result(names, source), "items", tuple(names(module)))
+    for part in filter(is_module, own(watch, module, names(module))):
         tree(watch, part)
 
 
