@@ -275,6 +275,7 @@ def test_what_is_written_or_cannot_be_known_is_told(case: Case) -> None:
     is_told(case)
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero")
 @pytest.mark.parametrize(
     "case",
     cases("""
