@@ -154,7 +154,7 @@ class _Writer:
         self._lines += guards.lines(self._name)
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
-        for live in (result for result in results if isinstance(result, Live)):
+        for live in dict.fromkeys(result for result in results if isinstance(result, Live)):
             lines, value = reader(live.path, self._name)
             self._made[id(live)] = f"m{len(self._made)}"
             self._lines += [*lines, f"{self._made[id(live)]} = {value}"]
