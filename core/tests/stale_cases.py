@@ -34,6 +34,7 @@ FILES = (
     "training",
     "writes",
     "states",
+    "tensors",
 )
 
 

@@ -109,6 +109,20 @@ def test_what_a_container_among_the_arguments_has_beside_its_elements_is_no_key(
     assert [same(found, found).item(), same(found, [tensor(1.0)]).item()] == [2.0, 3.0]
 
 
+def test_attributes_that_a_body_gives_a_result_are_there_at_every_call() -> None:
+    def named(x: Any) -> Any:
+        y = x * 2.0
+        y.name = "twice"
+        return {"y": y}
+
+    traced = trace(named)
+    assert [traced(tensor(1.0))["y"].name for _ in range(4)] == ["twice"] * 4
+    with pytest.raises(
+        errors.ImpureBodyError, match=r"returns a Tensor that it gives the attribute name .*py:\d+"
+    ):
+        trace(named, run_body=False)(tensor(1.0))
+
+
 def test_a_container_from_outside_that_is_returned_is_that_very_object() -> None:
     outside = [1]
     traced = trace(lambda x: (outside, x * len(outside)))

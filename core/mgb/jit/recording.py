@@ -22,12 +22,12 @@ from .arguments import numbers_in
 from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
 from .environment import Observer
-from .guard import Guards
+from .guard import Guards, is_plain
 from .measured import Measured, given, is_handed_on, with_views
 from .module_guards import decisive, guards_of_module, guards_of_trainer, tensors_of
 from .policy import Policy
 from .provenance import Provenance
-from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, Record, Ref, external_ref
+from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, Live, Record, Ref, external_ref
 from .resize import Followed
 from .session import CallSession
 from .source import Argument, Grad, Held, Object, Source
@@ -341,8 +341,12 @@ class Recording(CallSession):
         """Told of the Tensors in the result, before `finish`."""
         self._returned += tensors
 
-    def given(self, value: Any) -> Given | None:
+    def given(self, value: Any) -> Given | Live | None:
         """What is no Tensor in the result, at each call that skips the body."""
+        if not is_plain(value):
+            for number, leaf in enumerate(self.leaves):
+                if leaf is value:
+                    return Live(Argument(number))
         if type(value) is Size:
             return Given(value.value, size=value)
         if isinstance(value, _CONSTANT) or self.observer is None or not self.observer.is_made(value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
@@ -61,7 +62,7 @@ class Structure:
         The keys of a mapping, in its own order, or the names of fields.
     children : tuple of Structure
     exact : tuple
-        What tells the keys: 1, True and 1.0 are equal.
+        What tells the keys: 1, True and 1.0 are equal; and the names of what else it has as attributes.
     factory : callable, optional
         That of a `defaultdict`.
     """
@@ -185,18 +186,31 @@ def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
     """How `value` is nested, by `visit` of what stands in it, and with its leaves emitted."""
     kind = type(value)
     if isinstance(value, list | tuple):
-        return Structure(kind, (), tuple([visit(v, emit, visit) for v in value]))
+        own = () if kind is list or kind is tuple else own_names(value)
+        return Structure(kind, (), tuple([visit(v, emit, visit) for v in value]), own)
     if isinstance(value, dict):
         keys = tuple(value)
-        exact = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
+        exact: tuple[Any, ...] = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
+        exact = exact if kind is dict else (*exact, own_names(value))
         children = tuple([visit(v, emit, visit) for v in value.values()])
-        return Structure(kind, keys, children, exact, getattr(value, "default_factory", None))
+        factory = value.default_factory if isinstance(value, defaultdict) else None
+        return Structure(kind, keys, children, exact, factory)
     parts = fields_of(value)
     if parts is not None:
         names = tuple([name for name, _ in parts])
-        return Structure(kind, names, tuple([visit(part, emit, visit) for _, part in parts]), names)
+        children = tuple([visit(part, emit, visit) for _, part in parts])
+        return Structure(kind, names, children, (names, own_names(value)))
     emit(value)
     return LEAF
+
+
+def own_names(value: Any) -> tuple[str, ...]:
+    """The names of the attributes of a container of a user's class that are none of its parts."""
+    own = getattr(value, "__dict__", None)
+    fields = getattr(type(value), "__dataclass_fields__", ())
+    return (
+        tuple(sorted((name for name in own if name not in fields), key=str)) if isinstance(own, dict) else ()
+    )
 
 
 def parts_of(value: Any) -> list[Any] | None:

@@ -23,6 +23,7 @@ import numpy as np
 from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result
+from ..tree import own_names
 from .armed import METHODS
 from .arming import own_code
 from .known import MISSING, is_heap, is_library, is_note, is_users, lookup, namespace
@@ -105,8 +106,12 @@ def attribute(watch: Watch, thing: Any, asked: str) -> None:
     kind = type(thing)
     if isinstance(thing, Tensor) and not is_note(kind, asked):
         return None
-    if watch.is_argument(thing) and asked in own and asked not in getattr(kind, "__dataclass_fields__", ()):
-        watch.impure(f"reads {asked} of a {kind.__name__} among the arguments, which is none of its elements")
+    if watch.is_argument(thing) and asked not in getattr(kind, "__dataclass_fields__", ()):
+        is_slot = isinstance(lookup(kind, asked)[0], MemberDescriptorType)
+        if asked in own or is_slot or (asked == "__dict__" and own_names(thing)):
+            watch.impure(
+                f"reads {asked} of a {kind.__name__} among the arguments, which is none of its elements"
+            )
     if is_heap(kind):
         watch.kind(thing)
         if not is_library(kind.__module__):
@@ -328,10 +333,25 @@ def _computed(watch: Watch, thing: Any, asked: str) -> None:
     value = getattr(thing, asked, MISSING)
     if value is MISSING:
         watch.fact(thing, "lacks", asked)
+    elif isinstance(thing, np.ndarray) and asked in ("flags", "base") and value is not None:
+        _of_array(watch, thing, asked, value)
     elif isinstance(value, np.ndarray):
         return  # a view, which is known by what it is of
     elif is_plain(value) or value is getattr(thing, asked) or watch.source_of(thing) is None:
         watch.part(thing, Attribute, asked, value)
+    elif isinstance(thing, np.ndarray):
+        watch.impure(f"reads {asked} of an array from outside")
+
+
+def _of_array(watch: Watch, thing: Any, asked: str, value: Any) -> None:
+    """The flags of an array, which are an object that is new each time, or that of which it is a view."""
+    source, known = watch.source_of(thing), watch.known(value)
+    if source is not None and asked == "flags":
+        watch.guard(Attribute(Attribute(source, asked), "num"), "same", value.num)
+    elif source is not None and known is not None:
+        watch.guard(Attribute(source, asked), "alias", known)
+    elif source is not None:
+        watch.meets(Attribute(source, asked), value)
 
 
 def _of_nobody(watch: Watch, thing: Any, asked: str) -> None:

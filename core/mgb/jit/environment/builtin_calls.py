@@ -81,6 +81,8 @@ def text(watch: Watch, given: list[Any]) -> None:
 def _vars(watch: Watch, *args: Any) -> Then:
     if not args:
         return watch.make
+    if watch.is_argument(args[0]):
+        attribute(watch, args[0], "__dict__")
     source = watch.source_of(args[0])
     if source is not None and hasattr(args[0], "__dict__"):
         watch.found(Attribute(source, "__dict__"), vars(args[0]))

@@ -89,13 +89,13 @@ def _dispatched(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, 
 def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
     """A function of mgb or NumPy, or of Python's library, that is pure as far as it is not denied."""
     top, name = top_of(function), function.__name__
+    if function in known.AGAIN:
+        return again(watch, function, tuple(args))
     if top == "numpy":
         return _numpy(watch, function, args, kwargs)
     every = [*args, *kwargs.values()]
     if top == "mgb":
         _of_mgb(watch, function, args)
-    elif function in known.AGAIN:
-        return again(watch, function, tuple(args))
     elif top == "logging":
         return logs(watch, function, args)
     elif top in known.DENIED_LIBRARY or (top == "json" and (name in known.DENIED_NAMES or "cls" in kwargs)):
@@ -250,12 +250,12 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
         return SPECIAL[function](watch, *args)
     every = [*args, *kwargs.values()]
     module = function.__module__ or ""
+    if function in known.AGAIN:
+        return again(watch, function, tuple(args))
     if top_of(function) == "numpy":
         return _numpy(watch, function, args, kwargs)
     if function in (repr, ascii, format):
         text(watch, every)
-    if function in known.AGAIN:
-        return again(watch, function, tuple(args))
     if function in known.WRITES:
         for value in args[known.WRITES[function] :][:1]:
             watch.wrote(value, "the contents")
@@ -305,6 +305,7 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
                 container(watch, value, DEPTH, whole=True)
         return _maker(watch, every)
     if isinstance(owner, np.ndarray):
+        watch.computes()
         array(watch, owner)
     if watch.source_of(owner) is not None or watch.is_argument(owner):
         return _method_outside(watch, owner, name, every)
@@ -357,6 +358,8 @@ def _listed_classes(watch: Watch, method: Call, value: list[type]) -> None:
 def _numpy(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
     every = [*args, *kwargs.values()]
     name = getattr(function, "__name__", type(function).__name__)
+    if not isinstance(function, type):
+        watch.computes()
     where = f"{getattr(function, '__module__', None)}.{type(function).__module__}"
     if "random" in where or name in known.NUMPY_DENIED:
         watch.impure(f"calls NumPy's {name}, which reads or writes elsewhere")

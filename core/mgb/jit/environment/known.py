@@ -109,6 +109,11 @@ def is_library(module: str | None) -> bool:
     return top in ("mgb", "numpy") or top in sys.stdlib_module_names
 
 
+def is_numpys(kind: type) -> bool:
+    """Is it a class that NumPy has written in Python, or derived from one?"""
+    return any(top_of(base) == "numpy" and is_heap(base) for base in kind.__mro__)
+
+
 #: Parts of the paths of plugins, and of packages that mgb calls for what it knows itself.
 _CALLED = ("/mgb_", "/site-packages/onnx/", "/site-packages/google/protobuf/")
 
@@ -190,7 +195,7 @@ CONTAINERS: tuple[type, ...] = (
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
     *FOLLOWED, tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super,
-    *VIEWS,
+    *VIEWS, type(np.empty(0).flags),
 )  # fmt: skip
 
 #: Functions and methods in C.
@@ -232,7 +237,9 @@ PURE: frozenset[Any] = frozenset(
     }
 )  # fmt: skip
 #: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
-AGAIN: frozenset[Any] = frozenset({sys.exc_info, logging.getLogger})
+AGAIN: frozenset[Any] = frozenset(
+    {sys.exc_info, logging.getLogger, np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions}
+)
 #: Functions that change an argument, and which.
 WRITES: dict[Any, int] = {
     operator.setitem: 0, operator.delitem: 0, bisect.insort_left: 0, bisect.insort_right: 0,

@@ -19,7 +19,7 @@ from . import calls, reads
 from .armed import Armed
 from .arming import Net
 from .hooks import HOOKS
-from .known import CONTAINERS, namespace
+from .known import CONTAINERS, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
 
 #: Settings of mgb that decide which ops a body records.
@@ -159,6 +159,15 @@ class Observer(Watch):
             return self.numbers.at(source, leaf)
         self.guard(source, "same", leaf)
         return leaf
+
+    def _keep(self, value: Any, source: Source) -> Source:
+        super()._keep(value, source)
+        if is_numpys(type(value)):  # its methods are not watched: they may read all of it
+            self.kind(value)
+            self.found(Attribute(source, "__dict__"), namespace(value))
+            reads.container(self, namespace(value), reads.DEPTH, whole=True)
+            self._latest = None
+        return source
 
     def _give_back(self) -> None:
         while self._borrowers:

@@ -66,6 +66,7 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
 
 def _of_mapping(watch: Watch, thing: Any, key: Any) -> None:
     watch.kind(thing)
+    watch.looked_for(key, thing)
     known = key_of(key)
     if known is MISSING:
         container(watch, thing, 2)
@@ -90,6 +91,7 @@ def item_or_absent(watch: Watch, thing: Any, key: Any) -> None:
     elif key in thing:
         item(watch, thing, key)
     else:
+        watch.looked_for(key, thing)
         watch.fact(thing, "without", known)
 
 
@@ -108,9 +110,13 @@ def key_of(key: Any) -> Any:
 def contains(watch: Watch, key: Any, thing: Any) -> None:
     """Is `key` in `thing`? is about to be asked."""
     special(watch, thing, "__contains__")
+    if isinstance(thing, CONTAINERS):
+        watch.looked_for(key, thing)
     known = key_of(key)
     if is_users(lookup(type(thing), "__contains__")[0]):
         return None
+    if isinstance(key, (float, complex)) and key != key:
+        return watch.impure("asks where NaN is, which equals only the very same object")
     if isinstance(thing, (*_MAPPINGS, set, frozenset)) and known is not MISSING:
         watch.kind(thing)
         if key not in thing:
@@ -229,7 +235,7 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     every_method(watch, kind)
     if is_heap(kind) and whole:
         if any("__slots__" in vars(base) for base in kind.__mro__[:-1]) and not namespace(thing):
-            watch.impure(f"copies a {kind.__name__}, which has slots")
+            watch.impure(f"has all of a {kind.__name__} read, which has slots")
         watch.kind(thing)
         watch.part(thing, Attribute, "__dict__", namespace(thing))
         container(watch, namespace(thing), deep, whole)

@@ -59,6 +59,8 @@ def told(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 @told("made")
 def _make(watch: Watch, value: Any) -> None:
     """A display, a comprehension, an operator or a function made this."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        watch.computes()
     if not isinstance(value, np.ndarray) or value.base is None:
         watch.make(value)
 

@@ -20,7 +20,7 @@ from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
-from ..source import Attribute, Held, Item, Object, Result, Source
+from ..source import Attribute, Call, Held, Item, Object, Result, Source
 from .armed import Armed
 from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted, namespace
 
@@ -206,6 +206,22 @@ class Watch:
             if first is not None:
                 self.guard(place, "alias", first)
 
+    def looked_for(self, key: Any, thing: Any) -> None:
+        """`thing` is asked for `key`, of which a Tensor equals only itself."""
+        place = self.known(key) if isinstance(key, Tensor) else None
+        if place is None:
+            return
+        if id(key) in self.tensors:
+            self._fix_tensor(key)
+        elif not self.is_made(thing):
+            self.guard(place, "is", Held(key))
+        elif any(part is key for part in thing):
+            self.same(key)
+        else:
+            others = [self.known(part) for part in thing if isinstance(part, Tensor)]
+            for other in filter(None, others):
+                self.guard(place, "apart", other)
+
     def part(self, thing: Any, step: Callable[[Source, Any], Source], key: Any, value: Any) -> None:
         """`value` was read where `step`, an `Attribute` or an `Item`, leads from `thing`."""
         source = self.source_of(thing)
@@ -294,6 +310,10 @@ class Watch:
         """Hold nothing of the call any more but what its guards hold."""
         self.leaves, self._found, self.tensors, self.written, self._places = (), {}, {}, [], {}
         self.makes = lambda _: False
+
+    def computes(self) -> None:
+        """NumPy computes next; what it then does with errors has to stay."""
+        self.guard(Call(Object(Held(handling_of_errors))), "same", handling_of_errors())
 
     # verdicts
 
@@ -414,6 +434,11 @@ def _there(thing: Any, step: Any, key: Any) -> Any:
     if isinstance(inside, list) and type(key) is int and -len(inside) <= key < len(inside):
         return inside[key]
     return MISSING
+
+
+def handling_of_errors() -> tuple[Any, ...]:
+    """Whether NumPy ignores, tells or raises each kind of error."""
+    return tuple(np.geterr().values())
 
 
 def _stands_for_itself(value: Any) -> bool:
