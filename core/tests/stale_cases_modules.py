@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from types import SimpleNamespace
 
@@ -346,3 +347,13 @@ def a_sequence_that_becomes_empty():
             del net[0]
 
     return changing(lambda x: x * (2.0 if net else 3.0), emptied)
+
+
+@case
+def the_text_of_a_network():
+    return swapped(lambda net, x: x * (len(repr(net)) + len(f"{net}") + len(str(net[-1]))))
+
+
+@case
+def a_copy_of_a_sequence():
+    return swapped(lambda net, x: through(copy.copy(net), x))

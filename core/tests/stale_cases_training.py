@@ -256,3 +256,13 @@ def the_gradients_of_a_group_that_is_added():
 
     give()
     return changing(lambda x: opt.clear_grad(), give, add, give, written=grads)
+
+
+@case
+def the_numbers_of_an_optimizer_in_its_state():
+    opt = SGD(linear(1).parameters(), lr=0.5)
+
+    def scaled(x):
+        return x * opt.state_dict(keep_var=True)["param_groups"][0]["lr"]
+
+    return changing(scaled, lambda: opt.param_groups[0].update(lr=0.1))

@@ -369,3 +369,22 @@ def test_a_call_of_another_form_is_shown() -> None:
         "the call of <lambda> has the form ([_], tuple(_)), recorded were ([_])",
         "the call of <lambda> has the form (dict(0: _), rate=_), recorded were ([_], tuple(_)), ([_])",
     ]
+
+
+def test_a_hook_that_stores_what_it_sees_may_be_added_and_removed() -> None:
+    layer, seen = M.Linear(2, 2), dict[str, Any]()
+
+    def stores(module: Any, inputs: Any) -> None:
+        seen["last"] = inputs[0] * 2.0
+
+    traced, handler = trace(lambda x: layer(x)), layer.register_forward_pre_hook(stores)
+    weight, bias = layer.weight.numpy(), layer.bias.numpy()
+    for call in range(12):
+        x = np.array([[1.0, call]], np.float32)
+        np.testing.assert_allclose(traced(tensor(x)).numpy(), x @ weight.T + bias, rtol=1e-5)
+        assert seen["last"].tolist() == [[2.0, 2.0 * min(call, 3)]] or call > 7
+        if call == 3:
+            handler.remove()
+        elif call == 7:
+            layer.register_forward_pre_hook(stores)
+    assert seen["last"].tolist() == [[2.0, 22.0]]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...module import Module
+from ...optimizer import Optimizer
 from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Call, Held
@@ -118,6 +119,9 @@ def _of_mgb(watch: Watch, function: Any, args: list[Any]) -> None:
         watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
     if args and name in known.CHANGING_NAMES:
         watch.wrote(args[0], f"what {name} changes")
+    if name == "state_dict" and args and isinstance(args[0], Optimizer):
+        watch.part(args[0], Attribute, "param_groups", args[0].param_groups)
+        container(watch, args[0].param_groups, DEPTH)
     if args and is_module(args[0]):
         if name in ("__setattr__", "__delattr__") and args:
             SPECIAL[setattr](watch, *args)

@@ -231,7 +231,7 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     watch.arm(thing)
     kind = type(thing)
     if is_module(thing):
-        return
+        return tree(watch, thing) if whole else None
     every_method(watch, kind)
     if is_heap(kind) and whole:
         if any("__slots__" in vars(base) for base in kind.__mro__[:-1]) and not namespace(thing):
