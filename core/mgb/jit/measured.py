@@ -18,7 +18,7 @@ _HANDS_ON = frozenset(
     str(_PACKAGE / name)
     for name in (
         "apply.py", "ops/operators.py", "ops/numpy_protocol.py", "ops/declare.py", "tensor/tensor.py",
-        "jit/recording.py", "jit/environment/hooks.py",
+        "jit/recording.py", "jit/inputs.py", "jit/environment/hooks.py",
     )
 )  # fmt: skip
 

@@ -9,28 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, random
+from .. import dtypes
 from ..apply import caller, evaluate
 from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
-from ..ir import Op, Spec, input_node
+from ..ir import Op, Spec
 from ..optimizer import Optimizer
-from ..scalars import Scalar, all_known, known
-from ..sizes import Size, fixed, plain
-from ..tensor import CONSTANT, Tensor, place, wrap
+from ..scalars import Scalar, all_known
+from ..sizes import Size, plain
+from ..tensor import Tensor, place, wrap
 from .arguments import numbers_in
 from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
 from .environment import Observer
 from .guard import Guards, is_plain
-from .measured import Measured, given, is_handed_on, with_views
+from .inputs import Inputs
 from .module_guards import decisive, guards_of_module, guards_of_trainer, tensors_of
 from .policy import Policy
 from .provenance import Provenance
-from .record import CUTS, END, EXCLUDE, READ, Entry, External, Given, Literal, Live, Record, Ref, external_ref
-from .resize import Followed
+from .record import CUTS, END, EXCLUDE, READ, Entry, Given, Literal, Live, Record, Ref
 from .session import CallSession
-from .source import Argument, Grad, Held, Object, Source
+from .source import Argument, Grad
 from .tree import flatten_once
 
 #: What nobody can change.
@@ -69,20 +68,15 @@ class Recording(CallSession):
     ) -> None:
         super().__init__(Record(is_observed=observer is not None, numbers=numbers_in(leaves)))
         self.record.follows = observer.follows if observer is not None else frozenset()
-        self.leaves, self.policy, self.observer, self.belongings = leaves, policy, observer, belongings
+        self.leaves, self.policy, self.observer = leaves, policy, observer
         self.symbolic_shape = policy.symbolic_shape
         self.provenance = Provenance(leaves, names)
         if observer is not None:
             observer.makes = self.provenance.is_own
-        self._followed: Followed | None = None
+        self.inputs = Inputs(leaves, policy, self.record, self.fed, self.provenance, observer, belongings)
+        if policy.follows:
+            self.spec_of = self._spec_of
         self._undone = self._saw_outside = False
-        self._leaf_arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
-        self._leaf_data = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
-        self._numbers: dict[tuple[Any, ...], int] = {}  # of two Tensors of one array, one may change
-        self._converted: dict[int, tuple[Source, Any, Any]] = {}  # by the id of an array: of what it is made
-        self._views: list[tuple[Any, Measured]] = []  # of arrays among the arguments
-        self._made: dict[int, Any] = {}
-        self._origins: dict[int, Callable[[], float]] = {}
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
         self._readable: set[int] = set()
         self._instance = instance
@@ -90,10 +84,6 @@ class Recording(CallSession):
         self._modules: dict[int, tuple[Any, Guards, tuple[str, ...]]] = {}
         self._trainers: dict[int, weakref.ref[Any]] = {}
         self._returned: list[Any] = []
-        if policy.follows:  # what follows from the lengths of the arguments
-            self._followed, self.spec_of = Followed(leaves), self._spec_of
-            arrays = ((n, leaf) for n, leaf in enumerate(leaves) if type(leaf) is np.ndarray)
-            self._views = [(leaf, Measured.of(leaf, self._followed.shapes[n])) for n, leaf in arrays]
         for module in (instance, *(belongings.modules if belongings is not None else ())):
             if hasattr(module, "forward"):
                 self.entered(module)
@@ -111,7 +101,7 @@ class Recording(CallSession):
         if not self.policy.runs:
             out = place(self, index, spec)
         else:
-            params = plain(params) if self._followed is not None else params
+            params = plain(params) if self.inputs.followed is not None else params
             out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
         self._tensors.append(self.provenance.makes(out))
@@ -124,41 +114,17 @@ class Recording(CallSession):
         if tensor._session is not None:
             assert tensor._spec is not None
             return tensor._spec
-        array, root = tensor._data, self.provenance.root(tensor)
-        if self._followed is not None and self._is_grad_of_argument(root):
-            self._followed.fix()  # it would have the lengths of another argument
-        converted = self._converted.get(id(array))
-        source = converted[0] if converted is not None else self._argument_of(root, array)
-        return self._spec_outside(array, tensor._device, source)
+        return self.inputs.spec_of(tensor)
 
     def measured(self, value: Any) -> Any:
-        return with_views(value, self._views)
-
-    def _is_grad_of_argument(self, tensor: Tensor) -> bool:
-        holder = self.provenance.holders().get(id(tensor))
-        return holder is not None and id(holder) in self.provenance.arguments
-
-    def _size_of(self, tensor: Tensor) -> Size | None:
-        """Which length that is followed a constant is."""
-        return None if self._followed is None else self._followed.sizes.noted(tensor._data)
-
-    def _spec_outside(self, array: Any, device: str, source: Source | None) -> Spec:
-        shape = array.shape
-        if self._followed is not None and isinstance(source, Argument):
-            shape = self._followed.shapes.get(source.place, shape)
-        return Spec(shape, array.dtype, device)
-
-    def _argument_of(self, tensor: Tensor, array: Any) -> Argument | None:
-        """Which argument `tensor` is, if it still has its value `array`."""
-        argument = self.provenance.arguments.get(id(tensor))
-        return argument if argument is not None and self._leaf_arrays[id(tensor)] is array else None
+        return self.inputs.measured(value)
 
     def read(self, tensor: Tensor) -> Any:
         if self.ended_early:
             return self.late(tensor)
         if tensor._index in self.record.statics:
-            if self._followed is not None:
-                self._followed.fix()
+            if self.inputs.followed is not None:
+                self.inputs.followed.fix()
             return tensor._data if tensor._data is not None else self.record.static_value(tensor._index)
         if self.policy.refused is not None and not self._finished:
             raise self.policy.refused(f"wants the value of {self.entry(tensor._index)}")
@@ -180,10 +146,7 @@ class Recording(CallSession):
             tensor._data = self.values[tensor._index]
 
     def seen(self, tensor: Tensor) -> None:
-        fixed(self._size_of(tensor))
-        if (converted := self._converted.get(id(tensor._data))) is not None:
-            known(converted[2])
-        if tensor._index == CONSTANT or id(tensor._data) in self._made:
+        if not self.inputs.is_seen(tensor):
             return
         if self.policy.refused is not None:
             raise self.policy.refused("wants the value of a tensor from outside")
@@ -210,25 +173,13 @@ class Recording(CallSession):
         self.provenance.watches(tensor)
 
     def created(self, tensor: Tensor, data: Any) -> None:
-        if isinstance(data, np.ndarray) and (not self.policy.freezes or self.belongings is not None):
-            is_followed, data = data is not given(data) or is_handed_on(), given(data)
-            source = self._source_of_array(data)
-            if self._followed is not None and isinstance(source, Argument) and not is_followed:
-                fixed(self._followed.shapes[source.place])
-            if source is not None:
-                self._converted[id(tensor._data)] = source, tensor._data, data
-        if tensor._index != CONSTANT:
-            self.provenance.makes(tensor)
-            self._made[id(tensor._data)] = tensor._data
+        self.inputs.created(tensor, data)
 
     def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
-        self._origins[id(tensor._data)] = source
+        self.inputs.live(tensor, source)
 
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
-        if self.observer is None or number.follower is not self.observer.numbers:
-            return False
-        self._converted[id(tensor._data)] = number.path, tensor._data, number
-        return True
+        return self.inputs.follows(tensor, number)
 
     def entered(self, module: Any) -> None:
         if isinstance(module, GradManager | Optimizer):
@@ -288,9 +239,9 @@ class Recording(CallSession):
             self.must_run("leaves a Tensor that it makes with a grad")
         self._guard_environment()
         self._cut(END, tuple(sorted({t._index for t in alive})))
-        if self._followed is not None:
+        if self.inputs.followed is not None:
             self.spec_of = None
-            self._followed.end(record)
+            self.inputs.followed.end(record)
         return record
 
     def _guard_environment(self) -> None:
@@ -318,12 +269,9 @@ class Recording(CallSession):
 
     def forget(self) -> None:
         """Hold nothing from outside any more: what nobody else holds goes."""
-        self.leaves, self._instance, self.belongings = (), None, None
+        self.leaves, self._instance = (), None
         self.provenance.forget()
-        self._leaf_arrays.clear()
-        self._leaf_data.clear()
-        self._views.clear()
-        self._converted.clear()
+        self.inputs.forget()
         self._modules.clear()
         if self.observer is not None:
             self.observer.forget()
@@ -434,68 +382,4 @@ class Recording(CallSession):
 
     def ref(self, tensor: Tensor) -> Ref:
         """Where the value of `tensor` comes from."""
-        if tensor._session is self:
-            return tensor._index
-        if id(tensor._data) in self._converted:
-            return self._converted_ref(tensor)
-        if tensor._index == CONSTANT:
-            return Literal(tensor._data, device=tensor._device, size=self._size_of(tensor))
-        self.check_foreign(tensor)
-        array, tensor = tensor._data, self.provenance.root(tensor)
-        number = self._numbers.get((id(tensor), id(array)))
-        if number is not None:
-            return external_ref(number)
-        argument, made = self._argument_of(tensor, array), id(array) in self._made
-        if self.policy.freezes and not self._is_input(tensor, array, argument):
-            return Literal(array, owner=None if made else weakref.ref(tensor), device=tensor._device)
-        source = argument if argument is not None or made else Object(Held(tensor))
-        external = self._external(array, tensor._device, source)
-        external.origin = self._origins.get(id(array))
-        external.made = array if made and external.origin is None else None
-        if not made:
-            self.provenance.remember(tensor)
-        return self._fed_as(external, (id(tensor), id(array)), array)
-
-    def _is_input(self, tensor: Tensor, array: Any, argument: Argument | None) -> bool:
-        """Is it an argument, or, where what is in these counts as well, in one?"""
-        if self.belongings is None:
-            return argument is not None
-        return id(array) in self._origins or self.is_inside(tensor)
-
-    def is_inside(self, tensor: Tensor) -> bool:
-        """Is it an argument, in one, the ``grad`` of such a Tensor, or the state of a generator?"""
-        return any(
-            id(part) in self.provenance.arguments
-            or (self.belongings is not None and part in self.belongings)
-            or any(part is state for state in random.states())
-            for part in (tensor, self.provenance.holders().get(id(tensor), tensor))
-        )
-
-    def _source_of_array(self, data: Any) -> Source | None:
-        """Where an array stands that an op takes: among the arguments, or outside; None: the body made it."""
-        if self.observer is not None and self.policy.skips:
-            return self.observer.takes_array(data)
-        place = self._leaf_data.get(id(data))
-        return None if place is None else Argument(place)
-
-    def _converted_ref(self, tensor: Tensor) -> Ref:
-        """Where the value of a Tensor or constant comes from that was made of an array outside."""
-        source, array, data = self._converted[id(tensor._data)]
-        is_number = isinstance(data, Scalar)
-        key = (source, array.dtype, tensor._device) if is_number else (id(data), id(array))
-        number = self._numbers.get(key)
-        if number is not None:
-            return external_ref(number)
-        external = self._external(array, tensor._device, source)
-        external.converts = type(data.value) if is_number else data.dtype
-        return self._fed_as(external, key, array)
-
-    def _external(self, array: Any, device: str, source: Source | None) -> External:
-        line = caller()
-        return External(input_node(self._spec_outside(array, device, source), line), source, source=line)
-
-    def _fed_as(self, external: External, key: tuple[Any, ...], array: Any) -> Ref:
-        self.record.externals.append(external)
-        self.fed.append(array)
-        number = self._numbers[key] = len(self.fed) - 1
-        return external_ref(number)
+        return tensor._index if tensor._session is self else self.inputs.ref(tensor, self.check_foreign)

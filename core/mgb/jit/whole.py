@@ -67,7 +67,7 @@ def _is_inside(session: Recording, place: Source | None) -> bool:
     """Is the Tensor there an argument, or in one?"""
     holder = place.of if isinstance(place, Grad) else place
     tensor = None if holder is None else found_at(holder)
-    return isinstance(tensor, Tensor) and session.is_inside(tensor)
+    return isinstance(tensor, Tensor) and session.inputs.is_inside(tensor)
 
 
 class xla_trace(trace):
