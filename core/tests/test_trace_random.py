@@ -174,12 +174,15 @@ def test_replayed(program: Any, sequence: Any) -> None:
 
 #: The body asks a ``grad`` that it finds for its own.
 GRAD_OF_A_GRAD = [("half", 0, 0), ("take grad", 0, 0), ("backward", 0, 0), ("take grad", 6, 0)], [0]
+#: The body makes a Tensor that is its own ``grad``, and forgets it.
+GRAD_OF_ITSELF = [("half", 0, 0), ("give grad", 5, 5)], [0]
 
 
 @compiled
 @quickly
 @given(program=programs, sequence=calls)
 @example(program=GRAD_OF_A_GRAD, sequence=[(("held", 0), ("held", 0), "flat", "nothing", 0)] * 2)
+@example(program=GRAD_OF_ITSELF, sequence=[(("held", 0), ("held", 0), "flat", "nothing", 0)] * 2)
 def test_without_the_body(wrap: Any, results: bool, program: Any, sequence: Any) -> None:
     compare(program, sequence, wrap, results)
 

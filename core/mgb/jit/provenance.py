@@ -29,8 +29,6 @@ class Provenance:
         The Tensors outside that took new values.
     grads : dict
         By the ids of Tensors outside: what was found in their ``grad``, and was it looked at?
-    own_grads : list of weak references
-        The Tensors of the body that were given a ``grad``.
     """
 
     def __init__(self, leaves: Sequence[Any], names: Sequence[str] = ()) -> None:
@@ -39,7 +37,6 @@ class Provenance:
         self.arguments = {id(t): Argument(n, name) for n, t, name in tensors}
         self.rebound: list[weakref.ref[Tensor]] = []
         self.grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}
-        self.own_grads: list[weakref.ref[Tensor]] = []
         self._own: dict[int, weakref.ref[Tensor]] = {}  # Tensors made in the body, by their ids
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
@@ -67,13 +64,12 @@ class Provenance:
 
     def touches_grad(self, tensor: Tensor, reads: bool) -> bool:
         """The ``grad`` of `tensor` is about to be read, or else replaced; is it the first time, outside?"""
-        is_new = not self.is_own(tensor) and id(tensor) not in self.grads
-        if not self.is_own(tensor):
-            self.grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
-            if not reads:
-                self._given.add(id(tensor))
-        elif not reads:
-            self.own_grads.append(weakref.ref(tensor))
+        if self.is_own(tensor):
+            return False
+        is_new = id(tensor) not in self.grads
+        self.grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
+        if not reads:
+            self._given.add(id(tensor))
         return is_new
 
     def watches(self, tensor: Tensor) -> None:

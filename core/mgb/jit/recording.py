@@ -234,9 +234,10 @@ class Recording(CallSession):
             may_look = self.policy.gives
             look_for_tensors(record, self.provenance, self.observer, self._returned, elsewhere, may_look)
         note_effects(record, self.provenance, self.leaves, self.ref, self._returned, elsewhere)
-        self._returned.clear()
-        if any((t := r()) is not None and t._grad is not None for r in self.provenance.own_grads):
+        handed = (*self._returned, *(tensor._grad for tensor in self.provenance.given()))
+        if any(t is not None and t._grad is not None and self.provenance.is_own(t) for t in handed):
             self.must_run("leaves a Tensor that it makes with a grad")
+        self._returned.clear()
         self._guard_environment()
         self._cut(END, tuple(sorted({t._index for t in alive})))
         if self.inputs.followed is not None:
