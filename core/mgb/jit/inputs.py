@@ -92,7 +92,7 @@ class Inputs:
 
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
         """The constant `tensor` was made of a number; is that followed here?"""
-        if self._observer is None or number.follower is not self._observer.numbers:
+        if self._observer is None or number.follower is not self._observer.changing.numbers:
             return False
         self._converted[id(tensor._data)] = number.path, tensor._data, number
         return True

@@ -67,7 +67,7 @@ class Recording(CallSession):
         belongings: Belongings | None = None,
     ) -> None:
         super().__init__(Record(is_observed=observer is not None, numbers=numbers_in(leaves)))
-        self.record.follows = observer.follows if observer is not None else frozenset()
+        self.record.follows = observer.changing.follows if observer is not None else frozenset()
         self.leaves, self.policy, self.observer = leaves, policy, observer
         self.symbolic_shape = policy.symbolic_shape
         self.provenance = Provenance(leaves, names)
@@ -96,7 +96,7 @@ class Recording(CallSession):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
-        params = all_known(params) if self.observer is not None and self.observer.numbers else params
+        params = all_known(params) if self.observer is not None and self.observer.changing.numbers else params
         spec = self.record.step(op, self._refs(op, inputs), params).spec
         if not self.policy.runs:
             out = place(self, index, spec)
@@ -230,7 +230,7 @@ class Recording(CallSession):
         """Close the sequence: what is alive now leaves the program at every call."""
         alive, record = self.alive(), self.record
         elsewhere = self._also_found()
-        if self.observer is not None and self.observer.tensors:
+        if self.observer is not None and self.observer.changing.tensors:
             may_look = self.policy.gives
             look_for_tensors(record, self.provenance, self.observer, self._returned, elsewhere, may_look)
         note_effects(record, self.provenance, self.leaves, self.ref, self._returned, elsewhere)
@@ -257,7 +257,7 @@ class Recording(CallSession):
             if observer is None or not observer.is_made(module):
                 changed = before.why(())
                 record.changes = record.changes or changed
-                free = observer.followed_attributes(module) if observer is not None else ()
+                free = observer.changing.attributes(module) if observer is not None else ()
                 is_same = changed is None and not free and tuple(vars(module)) == names
                 record.guards.add(*(before if is_same else guards_of_module(module, free)))
         for trainer in self._living_trainers():

@@ -60,7 +60,7 @@ def cell(watch: Watch, code: CodeType, asked: str) -> None:
         else:
             watch.found(Cell(Held(held), asked), held.cell_contents)
     if len(watch.closures(code)) != 1:
-        watch.expect_no_number()  # perhaps that of another
+        watch.changing.begin()  # perhaps that of another
 
 
 def _cells(watch: Watch, code: CodeType, asked: str) -> list[Any]:

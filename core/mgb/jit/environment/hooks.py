@@ -173,7 +173,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return functools.partial(function, *args, **kwargs)
     frame = id(sys._getframe(1))
     watch.pending.pop(frame, None)
-    if watch.numbers:
+    if watch.changing.numbers:
         computed = numbers.computed_by(function, args, kwargs)
         if computed is not None:
             return computed
@@ -183,9 +183,9 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         made = watch.see(_construct, function, args, kwargs, frame)
         if made is not None:
             return made
-    watch.expect_no_number()
+    watch.changing.begin()
     then = watch.see(calls.called, function, list(args), kwargs)
-    watch.expect_number(followed.asked_by(function, args))
+    watch.changing.expect(followed.asked_by(function, args))
     if then is not None:
         watch.pending[frame] = then
     args, kwargs = operands.given_to(function, args, kwargs)

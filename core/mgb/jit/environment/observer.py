@@ -110,7 +110,7 @@ class Observer(Watch):
         names = dict(zip(map(id, flatten((args, dict(kwargs)))[0]), names_of(args, kwargs), strict=False))
         for place, leaf in enumerate(self.leaves):
             if not is_plain(leaf):
-                self._keep(leaf, Argument(place, names.get(id(leaf), "")))
+                self.keep(leaf, Argument(place, names.get(id(leaf), "")))
         waiting: list[Any] = [*args, *kwargs.values()]
         while waiting:
             part = waiting.pop()
@@ -123,7 +123,7 @@ class Observer(Watch):
 
     def _with_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The arguments with what stands for those numbers among them that are followed; others stay."""
-        if not self.follows:
+        if not self.changing.follows:
             return args, kwargs
         instance, args = args[: self._of_instance], args[self._of_instance :]
         words = names_of(args, kwargs)
@@ -155,13 +155,13 @@ class Observer(Watch):
         """An argument, or what stands for it, if it is a number that is followed; others have to stay."""
         if type(leaf) not in FOLLOWED:
             return leaf
-        if source in self.follows and not is_shared:
-            return self.numbers.at(source, leaf)
+        if source in self.changing.follows and not is_shared:
+            return self.changing.numbers.at(source, leaf)
         self.guard(source, "same", leaf)
         return leaf
 
-    def _keep(self, value: Any, source: Source) -> Source:
-        super()._keep(value, source)
+    def keep(self, value: Any, source: Source) -> Source:
+        super().keep(value, source)
         if is_numpys(type(value)):  # its methods are not watched: they may read all of it
             self.kind(value)
             self.found(Attribute(source, "__dict__"), namespace(value))
@@ -204,7 +204,7 @@ class Observer(Watch):
         return None
 
     def _release(self) -> None:
-        self.numbers.open = False
+        self.changing.numbers.open = False
         self._give_back()
         self._net.gather()
         WATCHING.watch = self._outer

@@ -70,23 +70,23 @@ made = HOOKS["made"]
 
 def reading(watch: Watch, read: Callable[..., Any], asked: Any, *args: Any) -> None:
     """What is read next may be a number that is followed: see `number`."""
-    watch.expect_no_number()
+    watch.changing.begin()
     read(watch, *args)
-    watch.expect_number(asked)
+    watch.changing.expect(asked)
 
 
 @hook
 def number(value: Any) -> Any:
     """What was just read; what stands for it, if it is a number that is followed."""
     watch = WATCHING.watch
-    return value if watch is None or watch.busy else watch.number(value)
+    return value if watch is None or watch.busy else watch.changing.number(value)
 
 
 @hook
 def stored(value: Any) -> Any:
     """It is stored next, where it may stay: no number in it is followed any more."""
     watch = WATCHING.watch
-    return value if watch is None or watch.busy or not watch.numbers else numbers.all_fixed(value)
+    return value if watch is None or watch.busy or not watch.changing.numbers else numbers.all_fixed(value)
 
 
 @hook

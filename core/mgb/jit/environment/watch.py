@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import FrameType, FunctionType
@@ -15,13 +15,11 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from ...errors import ImpureBodyError
-from ...module import Module
-from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain, same
-from ..numbers import Numbers
 from ..source import Attribute, Call, Held, Item, Object, Result, Source
 from .armed import Armed
+from .changing import Changing
 from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted, namespace
 
 _NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None
@@ -66,22 +64,13 @@ class Watch:
         Has functions run with hooks.
     follows : frozenset of Source, optional
         Where numbers and Tensors are followed, because they are others from call to call.
-
-    Attributes
-    ----------
-    numbers : Numbers
-        Those that are followed.
-    tensors : dict
-        Likewise, by their ids: where each stands, and itself.
     """
 
     def __init__(
         self, leaves: Sequence[Any], refuses: bool, armed: Armed, follows: frozenset[Source] = frozenset()
     ) -> None:
         self.guards = Guards()
-        self.numbers, self.follows = Numbers(self.guards), follows
-        self.tensors: dict[int, tuple[Source, Tensor]] = {}
-        self._latest_number: tuple[Guard, bool] | None = None  # read last, and was it known before?
+        self.changing = Changing(self, follows)
         self.impurities: list[Impurity] = []
         self.written: list[Any] = []  # what has been changed outside
         #: Did the body make this Tensor? Who records the ops knows.
@@ -149,7 +138,7 @@ class Watch:
         known = self.known(thing)
         if known is None and isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray):
             return self.source_of(self.viewed(thing))
-        return known or self._keep(thing, Object(Held(thing)))
+        return known or self.keep(thing, Object(Held(thing)))
 
     def viewed(self, view: Any) -> Any:
         """The array that holds the elements of `view`: an argument, which may be one itself, or its base."""
@@ -161,7 +150,8 @@ class Watch:
                     return leaf
         return view.base
 
-    def _keep(self, value: Any, source: Source) -> Source:
+    def keep(self, value: Any, source: Source) -> Source:
+        """Know that `value` was found at `source`; gives that."""
         self._made.discard(id(value))
         self._found[id(value)] = source, weakref.ref(value) if isinstance(value, Tensor) else lambda: value
         return source
@@ -171,10 +161,7 @@ class Watch:
         source = None if source in self._written else source  # which says what the body has put there
         if is_plain(value):
             if source is not None:
-                guard = Guard(source, "same", value)
-                if source in self.follows and type(value) in FOLLOWED:
-                    self._latest_number = guard, guard in self.guards
-                self.guards.add(guard)
+                self.changing.reads(Guard(source, "same", value))
             return
         known = self.known(value)
         if source is None:
@@ -184,7 +171,7 @@ class Watch:
             return
         if id(value) in self._given:
             return
-        if isinstance(value, Tensor) and self._is_followed(source, value, known):
+        if isinstance(value, Tensor) and self.changing.is_followed(source, value, known):
             return
         if _stands_for_itself(value):
             self.guard(source, "is", Held(value))
@@ -196,7 +183,7 @@ class Watch:
         """`value` stands at `source`, where another may stand at a later call."""
         known = self.known(value)
         if known is None:
-            self._keep(value, source)
+            self.keep(value, source)
         elif known != source and isinstance(value, Tensor):
             self._places.setdefault(id(value), {})[source] = None
 
@@ -212,8 +199,8 @@ class Watch:
         place = self.known(key) if isinstance(key, Tensor) else None
         if place is None:
             return
-        if id(key) in self.tensors:
-            self._fix_tensor(key)
+        if self.changing.path_to(key) is not None:
+            self.changing.fix_tensor(key)
         elif not self.is_made(thing):
             self.guard(place, "is", Held(key))
         elif any(part is key for part in thing):
@@ -228,64 +215,7 @@ class Watch:
         source = self.source_of(thing)
         self.found(step(source, key) if source is not None else None, value)
 
-    # what is another one from call to call
-
-    def expect_number(self, asked: Any) -> None:
-        """What is read next is the variable, attribute or element `asked`, and nothing else: see `number`."""
-        if self._latest_number is not None:
-            source = self._latest_number[0].source
-            name = source.key if isinstance(source, Item) else getattr(source, "name", None)
-            if type(name) is not type(asked) or name != asked:
-                self._latest_number = None
-
-    def expect_no_number(self) -> None:
-        """What is read next was not looked at yet."""
-        self._latest_number = None
-
-    def number(self, value: Any) -> Any:
-        """What was just read; what stands for it, if it is a number that is followed."""
-        latest, self._latest_number = self._latest_number, None
-        if latest is None or latest[0].value is not value:
-            return value
-        guard, was_known = latest
-        if not was_known:
-            self.guards.discard(guard)
-        return self.numbers.at(guard.source, value)
-
-    def followed_attributes(self, module: Any) -> set[str]:
-        """The names of numbers of a Module that are followed, and that no code of mgb reads."""
-        kinds = type(module).__mro__
-        if any(is_library(kind.__module__) for kind in kinds[: kinds.index(Module)]):
-            return set()
-        found = (source for source in self.numbers.sources() if isinstance(source, Attribute))
-        return {source.name for source in found if source.of.read(self.leaves) is module}
-
-    def _is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
-        """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
-        if known is None and source in self.follows:
-            self._keep(tensor, source)
-            self.tensors[id(tensor)] = source, tensor
-            self.guard(source, "type", Held(type(tensor)))
-        elif id(tensor) in self.tensors and known is not None and source != known:
-            self._fix_tensor(tensor)
-        followed = self.tensors.get(id(tensor))
-        return followed is not None and followed[0] == source
-
-    def _fix_tensor(self, tensor: Tensor) -> None:
-        """A Tensor that was followed has to be this one."""
-        source, _ = self.tensors.pop(id(tensor))
-        self.guard(source, "is", Held(tensor))
-
-    def path_to(self, tensor: Tensor | None) -> Source | None:
-        """Where a Tensor stands that is followed; another one may stand there at a later call."""
-        followed = self.tensors.get(id(tensor))
-        return followed[0] if followed is not None else None
-
-    def fix_tensors(self, but: Collection[int]) -> None:
-        """Follow no Tensor any more whose id is not among those `but`."""
-        for key, (_, tensor) in list(self.tensors.items()):
-            if key not in but:
-                self._fix_tensor(tensor)
+    # reads
 
     def once(self, thing: Any) -> bool:
         """Is it asked for the first time?"""
@@ -309,7 +239,8 @@ class Watch:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found, self.tensors, self.written, self._places = (), {}, {}, [], {}
+        self.leaves, self._found, self.written, self._places = (), {}, [], {}
+        self.changing.forget()
         self.makes = lambda _: False
 
     def computes(self) -> None:

@@ -1,0 +1,112 @@
+"""What is another one from call to call, and is followed: numbers, and Tensors outside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from ...module import Module
+from ...scalars import FOLLOWED
+from ...tensor import Tensor
+from ..guard import Guard
+from ..numbers import Numbers
+from ..source import Attribute, Held, Item, Source
+from .known import is_library
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+
+class Changing:
+    """Of one call.
+
+    Parameters
+    ----------
+    watch : Watch
+        Of that call.
+    follows : frozenset of Source
+        Where numbers and Tensors are followed, because they are others from call to call.
+
+    Attributes
+    ----------
+    numbers : Numbers
+        Those that are followed.
+    tensors : dict
+        Likewise, by their ids: where each stands, and itself.
+    """
+
+    def __init__(self, watch: Watch, follows: frozenset[Source]) -> None:
+        self.numbers, self.follows = Numbers(watch.guards), follows
+        self.tensors: dict[int, tuple[Source, Tensor]] = {}
+        self._watch = watch
+        self._latest: tuple[Guard, bool] | None = None  # of the number read last; was it known before?
+
+    # numbers
+
+    def reads(self, guard: Guard) -> None:
+        """A plain value is read that has to stay, as `guard` says, unless it is a number that is followed."""
+        if guard.source in self.follows and type(guard.value) in FOLLOWED:
+            self._latest = guard, guard in self._watch.guards
+        self._watch.guards.add(guard)
+
+    def begin(self) -> None:
+        """What is read next was not looked at yet."""
+        self._latest = None
+
+    def expect(self, asked: Any) -> None:
+        """What is read next is the variable, attribute or element `asked`, and nothing else: see `number`."""
+        if self._latest is not None:
+            source = self._latest[0].source
+            name = source.key if isinstance(source, Item) else getattr(source, "name", None)
+            if type(name) is not type(asked) or name != asked:
+                self._latest = None
+
+    def number(self, value: Any) -> Any:
+        """What was just read; what stands for it, if it is a number that is followed."""
+        latest, self._latest = self._latest, None
+        if latest is None or latest[0].value is not value:
+            return value
+        guard, was_known = latest
+        if not was_known:
+            self._watch.guards.discard(guard)
+        return self.numbers.at(guard.source, value)
+
+    def attributes(self, module: Any) -> set[str]:
+        """The names of numbers of a Module that are followed, and that no code of mgb reads."""
+        kinds = type(module).__mro__
+        if any(is_library(kind.__module__) for kind in kinds[: kinds.index(Module)]):
+            return set()
+        found = (source for source in self.numbers.sources() if isinstance(source, Attribute))
+        return {source.name for source in found if source.of.read(self._watch.leaves) is module}
+
+    # Tensors
+
+    def is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
+        """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
+        if known is None and source in self.follows:
+            self._watch.keep(tensor, source)
+            self.tensors[id(tensor)] = source, tensor
+            self._watch.guard(source, "type", Held(type(tensor)))
+        elif id(tensor) in self.tensors and known is not None and source != known:
+            self.fix_tensor(tensor)
+        return self.path_to(tensor) == source
+
+    def path_to(self, tensor: Tensor | None) -> Source | None:
+        """Where a Tensor stands that is followed; another one may stand there at a later call."""
+        followed = self.tensors.get(id(tensor))
+        return followed[0] if followed is not None else None
+
+    def fix_tensor(self, tensor: Tensor) -> None:
+        """A Tensor that was followed has to be this one."""
+        source, _ = self.tensors.pop(id(tensor))
+        self._watch.guard(source, "is", Held(tensor))
+
+    def fix_tensors(self, but: Collection[int]) -> None:
+        """Follow no Tensor any more whose id is not among those `but`."""
+        for key, (_, tensor) in list(self.tensors.items()):
+            if key not in but:
+                self.fix_tensor(tensor)
+
+    def forget(self) -> None:
+        """Hold no Tensor any more."""
+        self.tensors.clear()
