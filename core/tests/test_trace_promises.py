@@ -185,7 +185,7 @@ def test_what_stands_in_several_places_of_a_result_is_one_there(options: dict[st
 
 @pytest.mark.parametrize("kind", [partial_trace, xla_trace])
 def test_so_it_is_where_no_body_runs(kind: Any) -> None:
-    @kind
+    @kind(backend="eager")
     def twice(x: Any) -> Any:
         inner = [x * 2.0, x * 3.0]
         return inner, {"inner": inner}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-import threading
+from _thread import LockType, RLock
 from types import CodeType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
@@ -267,7 +267,7 @@ def _entered(watch: Watch, value: Any) -> None:
 
 
 #: Locks, which keep others out as long as a body runs.
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_LOCKS = (LockType, RLock)
 
 
 def _is_librarys() -> bool:
