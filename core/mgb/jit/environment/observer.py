@@ -217,6 +217,10 @@ class Observer(Watch):
     def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
         return calls.called(self, function, args, kwargs or {})
 
+    def forget(self) -> None:
+        super().forget()
+        self._net.forget()
+
     def enters(self, module: Any) -> None:
         """The core calls a Module: its class, and what stands before that, have to stay."""
         if WATCHING.watch is self:
