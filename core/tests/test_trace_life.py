@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import mgb.functional as F
 import mgb.module as M
@@ -20,6 +21,7 @@ import pytest
 from mgb import Tensor, plugins, tensor
 from mgb.errors import TraceInputError, TracePicklingError
 from mgb.jit import trace
+from mgb.jit.variant import Variant
 
 
 @pytest.fixture(autouse=True)
@@ -346,3 +348,22 @@ def test_a_method_of_an_instance_without_a_hash() -> None:
     reference = weakref.ref(double)
     del double
     assert reference() is None
+
+
+def test_what_only_a_cycle_holds_may_go_while_the_call_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def box(value: float) -> dict[str, Any]:
+        made: dict[str, Any] = {"factor": tensor(value)}
+        made["itself"] = made
+        return made
+
+    program = Variant.program
+    monkeypatch.setattr(Variant, "program", lambda *args: (gc.collect(), program(*args))[1])
+    now = {"box": box(2.0)}
+    scaled = trace(lambda x: x * now["box"]["factor"], backend="eager")
+    gc.disable()
+    try:
+        assert scaled(tensor(3.0)).item() == 6
+        now["box"] = box(5.0)
+        assert [scaled(tensor(3.0)).item() for _ in range(3)] == [15] * 3
+    finally:
+        gc.enable()

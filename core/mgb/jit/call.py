@@ -55,8 +55,9 @@ class CompiledCall:
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
         """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
-        if self.variant.outline.gone() is not None:  # a Tensor that it used: no call is like it any more
-            return lambda leaves: MISS
+        owners = self.variant.outline.owners()  # held meanwhile: the garbage collector may run
+        if any(owner is None for owner in owners) or self.variant.outline.gone() is not None:
+            return lambda leaves: MISS  # without what it used no call is like it any more
         program, reads = self.variant.program(0) if self.variant.segments[0].outputs else (None, ())
         writer = _Writer(self.variant, program, reads)
         self.source, run = writer.write(self._leaves)

@@ -17,7 +17,7 @@ from ..sizes import At, Size, plain
 from ..tensor import Tensor
 from ..tracing import make_node
 from .guard import Guards
-from .source import Argument, Grad, Object, Source, found_at, is_gone
+from .source import Argument, Grad, Object, Source, found_at, is_gone, roots
 from .tree import Structure
 
 
@@ -361,6 +361,13 @@ class Record:
     def signature(self) -> tuple[Spec, ...]:
         """The specs of everything that comes from outside."""
         return tuple(e.node.spec for e in self.externals)
+
+    def owners(self) -> list[Any]:
+        """The objects outside at which the places of inputs, effects and results start: to be held."""
+        handed_on = (*(binding.source for binding in self.bindings), *self.returned)
+        places = (*(external.place for external in self.externals), *handed_on)
+        starts = (start for place in places if isinstance(place, Source) for start in roots(place))
+        return [start.thing.get() for start in starts if isinstance(start, Object)]
 
     def gone(self) -> str | None:
         """Where a Tensor was used that Python has let go of since: what stands there now only it knows."""
