@@ -131,8 +131,7 @@ def short_call(function: Callable[..., Value]) -> Callable[..., Value]:
                 _let_fork(thread)
             return function(*args, **params)
         finally:
-            if thread in _calls:  # a signal may come first
-                _calls.remove(thread)
+            _calls.remove(thread) if thread in _calls else None  # a signal may have come first
 
     return call
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import random
 import signal
 import sys
@@ -31,6 +32,16 @@ def is_ours(frame: FrameType) -> bool:
     return name.startswith((PACKAGE, "<mgb")) or name == "<string>"
 
 
+def is_reached_by_signals(frame: FrameType) -> bool:
+    """May CPython look for signals right before the line of `frame`?
+
+    It does after calls and jumps back. Between the end of a block and what gives its lock back is neither.
+    """
+    name, number = frame.f_code.co_filename, frame.f_lineno
+    is_end_of_block = linecache.getline(name, number).lstrip().startswith("with ")
+    return not is_end_of_block and linecache.getline(name, number - 1).strip() != "finally:"
+
+
 def at_line(
     place: int,
     error: type[BaseException],
@@ -42,7 +53,7 @@ def at_line(
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal count
-        if event == "line" and within(frame):
+        if event == "line" and within(frame) and is_reached_by_signals(frame):
             count += 1
             if count == place:
                 sys.settrace(None)
