@@ -27,7 +27,7 @@ def sizes_of(graph: Graph) -> Sizes | None:
     """Of the lengths that are followed in a graph; None where they are plain."""
     nodes = (*graph.inputs, *graph.nodes)
     lengths: Iterator[Any] = (d for n in nodes for d in n.spec.shape)
-    return next((d.sizes for d in lengths if type(d) is Size), None)
+    return next((d.follower for d in lengths if type(d) is Size), None)
 
 
 @dataclass(frozen=True, slots=True)

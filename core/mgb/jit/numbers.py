@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import follow
-from ..scalars import SCALARS, Scalar, Whole, computed, known
+from ..scalars import FOLLOWED, SCALARS, Scalar, Size, Whole, computed, fixed, plain
 from ..tensor import Tensor
 from .guard import Guard, Guards
 from .source import Held, Scope, Source, short
@@ -108,14 +108,23 @@ class Numbers:
         """Where the numbers are found that are not computed."""
         return (source for source in self._made if not isinstance(source, Computed))
 
-    def computed(self, function: Callable[..., Any], given: tuple[Any, ...], value: Any) -> Any:
-        source = Computed(function, self._parts(given))
-        if function in _OF_ANY_TYPE:
-            self._guards.add(Guard(source, "type", Held(type(value))))
-        return self._of(source, value)
-
-    def decided(self, function: Callable[..., Any], given: tuple[Any, ...], outcome: bool) -> None:
-        self._guards.add(Guard(Computed(function, self._parts(given)), "same", outcome))
+    def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        given = tuple([g if type(g) in SCALARS and g.follower is self else fixed(g) for g in given])
+        try:
+            value = function(*map(plain, given))
+        except Exception:
+            fixed(given)
+            raise
+        source = Computed(function, tuple([g.path if type(g) in SCALARS else _Constant(g) for g in given]))
+        if type(value) in (bool, np.bool_):
+            self._guards.add(Guard(source, "same", value))
+        elif type(value) in FOLLOWED:
+            if function in _OF_ANY_TYPE:
+                self._guards.add(Guard(source, "type", Held(type(value))))
+            return self._of(source, value)
+        else:
+            fixed(given)
+        return value
 
     def fix(self, number: Scalar) -> None:
         self._guards.add(Guard(number.path, "same", number.value))
@@ -125,10 +134,6 @@ class Numbers:
             kind = Whole if isinstance(value, int | np.integer) else Scalar
             self._made[source] = kind(self, source, value)
         return self._made[source]
-
-    @staticmethod
-    def _parts(given: tuple[Any, ...]) -> tuple[Source, ...]:
-        return tuple([g.path if type(g) in SCALARS else _Constant(g) for g in given])
 
 
 def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
@@ -161,9 +166,9 @@ def all_fixed(value: Any) -> Any:
 def _all_fixed(value: Any, seen: set[int]) -> Any:
     kind = type(value)
     if kind in SCALARS:
-        return known(value)
+        return value if kind is Size else fixed(value)
     if isinstance(value, slice):
-        return slice(*[known(part) for part in (value.start, value.stop, value.step)])
+        return slice(*[_all_fixed(part, seen) for part in (value.start, value.stop, value.step)])
     if id(value) in seen or not isinstance(value, tuple | list | dict):
         return value
     seen.add(id(value))

@@ -1,5 +1,6 @@
 """Lengths of axes that are followed, and what was decided by them."""
 
+from ..scalars import Size, fixed, plain
 from .holders import settled
 from .lengths import (
     At,
@@ -8,15 +9,13 @@ from .lengths import (
     broadcast,
     checker,
     count,
-    fixed,
     indices,
     is_sized,
     key,
-    plain,
     same_shape,
     whole,
 )
-from .size import Size, Sizes
+from .size import Sizes
 
 __all__ = [
     "At",

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
-from .size import Size
+from ..scalars import SCALARS, Scalar
 
 #: What becomes of a size.
-Rule = Callable[[Size], Any]
+Rule = Callable[[Scalar], Any]
 
 #: How deep objects within objects are looked into.
 _DEEP = 6
@@ -31,7 +31,7 @@ def settled(value: Any, rule: Rule, deep: int = _DEEP) -> Any:
     deep : int, optional
         So many levels down.
     """
-    if type(value) is Size:
+    if type(value) in SCALARS:
         return rule(value)
     top = str(type(value).__module__).partition(".")[0]
     if deep <= 0 or isinstance(value, _PLAIN) or top in _OURS:

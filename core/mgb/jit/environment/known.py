@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 
 from ...module import Module
-from ...scalars import SCALARS
-from ...sizes import Size
+from ...scalars import SCALARS as FOLLOWED
 from ...tensor import Tensor
 
 
@@ -171,9 +170,6 @@ def is_note(kind: type, name: str) -> bool:
 NOTES = _words("name format _name _format")
 
 MISSING: Any = object()
-
-#: What stands for a number.
-FOLLOWED = frozenset({Size, *SCALARS})
 
 
 def namespace(thing: Any) -> dict[str, Any]:
