@@ -91,6 +91,9 @@ class Scalar:
     def __complex__(self) -> complex:
         return complex(self.fixed())
 
+    def __neg__(self) -> Any:
+        return computed(operator.neg, (self,))
+
     def __round__(self, *digits: Any) -> Any:
         return computed(round, (self, *digits))
 
@@ -229,6 +232,6 @@ for _kind, _names in ((Scalar, _ARITHMETIC), (Whole, _BITS)):
 Scalar.__rpow__ = _turned(operator.pow)  # type: ignore[attr-defined]
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Scalar, f"__{_name}__", _operator(getattr(operator, _name)))
-for _function in (operator.neg, operator.pos, operator.abs, math.floor, math.ceil, math.trunc):
+for _function in (operator.pos, operator.abs, math.floor, math.ceil, math.trunc):
     setattr(Scalar, f"__{_function.__name__}__", _unary(_function))
 setattr(Whole, "__invert__", _unary(operator.invert))  # noqa: B010

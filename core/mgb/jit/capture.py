@@ -9,7 +9,7 @@ from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
-from ..scalars import SCALARS, Size, plain
+from ..scalars import SCALARS, Scalar, Size, plain
 from ..sizes import is_sized, settled
 from ..tensor import Tensor, run_in
 from .record import End, Ends, Literal, Live, Record
@@ -95,7 +95,7 @@ def with_numbers(result: Any, decide: bool) -> Any:
 
     If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
     """
-    rule: Callable[[Size], Any] = Size.fixed if decide else operator.attrgetter("value")
+    rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
     leaves, structure = flatten_once(result)
     kept = [
         leaf if decide and type(leaf) in SCALARS else settled(leaf, rule) for leaf in leaves

@@ -129,7 +129,7 @@ class Inputs:
         """Which length that is followed a constant is."""
         return self._lengths.get(id(tensor._data), (None, None))[1]
 
-    def _is_length(self, tensor: Tensor, size: Size) -> bool:
+    def _is_length(self, tensor: Tensor, size: Any) -> bool:
         """The constant `tensor` was made of a length; is that followed here, and does it stay a constant?"""
         if self.followed is None or size.follower is not self.followed.sizes or tensor._index != CONSTANT:
             return False

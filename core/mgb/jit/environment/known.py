@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ...module import Module
-from ...scalars import SCALARS as FOLLOWED
+from ...scalars import SCALARS
 from ...tensor import Tensor
 
 
@@ -170,6 +170,9 @@ def is_note(kind: type, name: str) -> bool:
 NOTES = _words("name format _name _format")
 
 MISSING: Any = object()
+
+#: What stands for a number.
+FOLLOWED = SCALARS
 
 
 def namespace(thing: Any) -> dict[str, Any]:
