@@ -97,9 +97,7 @@ def with_numbers(result: Any, decide: bool) -> Any:
     """
     rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
     leaves, structure = flatten_once(result)
-    kept = [
-        leaf if decide and type(leaf) in SCALARS else settled(leaf, rule) for leaf in leaves
-    ]
+    kept = [leaf if decide and type(leaf) in SCALARS else settled(leaf, rule) for leaf in leaves]
     same = all(map(operator.is_, kept, leaves)) and not _has_sized_keys(structure)
     return result if same else _with_plain_keys(structure).build(iter(kept))
 

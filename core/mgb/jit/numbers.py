@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import follow
-from ..scalars import FOLLOWED, SCALARS, Scalar, Size, Whole, computed, fixed, plain
+from ..scalars import FOLLOWED, SCALARS, Scalar, Whole, computed, fixed, plain
 from ..tensor import Tensor
 from .guard import Guard, Guards
 from .source import Held, Scope, Source, short
@@ -156,28 +156,3 @@ def tensor_of(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
     is_exact = made.dtype in (dtypes.float32, dtypes.float64) or type(number) is Whole
     follow(made, number) if is_exact else number.fixed()
     return made
-
-
-def all_fixed(value: Any) -> Any:
-    """`value` with plain numbers for those that are followed, in containers, which stay the same, as well."""
-    return _all_fixed(value, set())
-
-
-def _all_fixed(value: Any, seen: set[int]) -> Any:
-    kind = type(value)
-    if kind in SCALARS:
-        return value if kind is Size else fixed(value)
-    if isinstance(value, slice):
-        return slice(*[_all_fixed(part, seen) for part in (value.start, value.stop, value.step)])
-    if id(value) in seen or not isinstance(value, tuple | list | dict):
-        return value
-    seen.add(id(value))
-    if isinstance(value, tuple):
-        parts = [_all_fixed(part, seen) for part in value]
-        if all(map(operator.is_, parts, value)):
-            return value
-        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
-    for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        if (plain := _all_fixed(part, seen)) is not part:
-            value[key] = plain
-    return value

@@ -16,6 +16,7 @@ from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..ir import Op, Spec
 from ..optimizer import Optimizer
 from ..scalars import SCALARS, Scalar, Size, mapped, plain
+from ..sizes import but_lengths
 from ..tensor import Tensor, place, wrap
 from .arguments import numbers_in
 from .belongings import Belongings
@@ -35,10 +36,6 @@ from .tree import flatten_once
 _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
 
 _RAW = frozenset((*dtypes.WEAK, Size))
-
-
-def _length(number: Scalar) -> Any:
-    return number if type(number) is Size else number.fixed()
 
 
 class Recording(CallSession):
@@ -99,7 +96,7 @@ class Recording(CallSession):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
-        params = mapped(_length, params)
+        params = mapped(but_lengths, params)
         spec = self.record.step(op, self._refs(op, inputs), params).spec
         if not self.policy.runs:
             out = place(self, index, spec)

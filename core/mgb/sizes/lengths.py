@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..scalars import Size, fixed, mapped
+from ..scalars import Scalar, Size, fixed, mapped
 from .size import Sizes, Terms, text
 
 #: What gives values without sizes: `plain`, or a `Lengths`.
@@ -73,6 +73,11 @@ def is_sized(value: Any) -> bool:
     if kind is tuple or kind is dict:
         return any(map(is_sized, value if kind is tuple else value.values()))
     return kind is Size
+
+
+def but_lengths(number: Scalar) -> Any:
+    """A number that is followed, fixed unless it is a length."""
+    return number if type(number) is Size else number.fixed()
 
 
 def about(number: Any) -> Any:

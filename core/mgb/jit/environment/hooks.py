@@ -17,7 +17,7 @@ from .. import numbers
 from ..guard import _SINGLE, PLAIN, is_plain
 from ..measured import given
 from ..source import Held, Item, Object
-from . import attributes, calls, followed, known, operands, reads
+from . import attributes, calls, known, operands, reads
 from .builtin_calls import text
 from .value_hooks import HOOKS, QUIET, hook, number, reading, see, stored, told
 from .watch import WATCHING, Watch
@@ -175,18 +175,16 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     computed = numbers.computed_by(function, args, kwargs)
     if computed is not None:
         return computed
-    if watch.changing.numbers and not followed.takes(watch, function):
-        args, kwargs = numbers.all_fixed(args), numbers.all_fixed(kwargs)
-    if followed.is_plain_class(function):
+    if operands.is_plain_class(function):
         made = watch.see(_construct, function, args, kwargs, frame)
         if made is not None:
             return made
     watch.changing.begin()
     then = watch.see(calls.called, function, list(args), kwargs)
-    watch.changing.expect(followed.asked_by(function, args))
+    watch.changing.expect(operands.asked_by(function, args))
     if then is not None:
         watch.pending[frame] = then
-    args, kwargs = operands.given_to(function, args, kwargs)
+    args, kwargs = operands.given_to(watch, function, args, kwargs)
     return functools.partial(function, *args, **kwargs)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
-from .. import numbers
 from ..guard import PLAIN
 from ..source import Item
 from . import attributes, calls, known, operands, reads
@@ -86,7 +85,7 @@ def number(value: Any) -> Any:
 def stored(value: Any) -> Any:
     """It is stored next, where it may stay: no number in it is followed any more."""
     watch = WATCHING.watch
-    return value if watch is None or watch.busy or not watch.changing.numbers else numbers.all_fixed(value)
+    return value if watch is None or watch.busy else operands.plain(value)
 
 
 @hook
