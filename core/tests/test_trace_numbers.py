@@ -226,6 +226,19 @@ def test_c_code_prints_a_number_as_python_does(wrap: Any) -> None:
         assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_nan_is_found_by_identity(symbolic: bool) -> None:
+    outside = {"n": 1}
+
+    def find(x: Any, n: Any) -> Any:
+        return x * n, n in [1, n], (1, n).index(n), [n] == [n], [outside["n"]].count(outside["n"])
+
+    traced = trace(find, symbolic=symbolic)
+    for n in (1, 2.0, 3.5, math.nan, math.nan, 4.5, 5.5):
+        outside["n"] = n
+        assert same(traced(tensor(X), n), find(tensor(X), n)), n
+
+
 NUMPYS = [np.int8(10), np.int8(2), 3, np.int8(100), np.uint8(200), 2, np.float32(1e30), 1e10, np.float32(0)]
 
 
