@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import Any, NoReturn, Protocol
 
@@ -130,8 +130,9 @@ class Scalar:
         return np.asarray(self.fixed(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
-        if method == "__call__" and not options and all(type(g) in _OPERANDS for g in given):
-            return computed(ufunc, given)
+        if method == "__call__" and not options and are_numbers(given):
+            is_operator = isinstance(given[0], np.generic)  # on its left; of calls the hooks have told
+            return computed(_OPERATORS.get(ufunc, ufunc) if is_operator else ufunc, given)
         return getattr(ufunc, method)(*map(fixed, given), **options)
 
     def __getattr__(self, name: str) -> Any:
@@ -173,6 +174,18 @@ SCALARS = frozenset({Scalar, Whole, Size})
 _OPERANDS = FOLLOWED | SCALARS | {bool, np.bool_}
 _HOLDING = SCALARS | {tuple, dict}
 
+#: What an operator is that a number of NumPy's hands on as a ufunc, which warns less.
+_OPERATORS: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.power: operator.pow,
+    np.true_divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod,
+    np.left_shift: operator.lshift, np.right_shift: operator.rshift,
+}  # fmt: skip
+
+
+def are_numbers(values: Iterable[Any]) -> bool:
+    """Are all of `values` numbers, followed or not?"""
+    return all(type(value) in _OPERANDS for value in values)
+
 
 def mapped(rule: Callable[[Any], Any], value: Any) -> Any:
     """`value` with `rule(number)` for each number that is followed, in tuples and mappings too."""
@@ -197,7 +210,7 @@ def fixed(value: Any) -> Any:
 
 
 def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """``function(*given)``, followed if it is a number; `function` has no effects."""
+    """``function(*given)``, followed if it is a number; `function` has no effects but errors and warnings."""
     for number in given:
         if type(number) in SCALARS and number.follower.open:
             return number.follower.computed(function, given)

@@ -7,13 +7,14 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..apply import follow
-from ..scalars import FOLLOWED, SCALARS, Scalar, Whole, computed, fixed, plain
+from ..scalars import FOLLOWED, SCALARS, Scalar, Whole, are_numbers, computed, fixed, plain
 from ..tensor import Tensor
 from .guard import Guard, Guards
 from .source import Held, Scope, Source, short
@@ -76,9 +77,21 @@ class Computed(Source):
 
     def __str__(self) -> str:
         parts = [text.split("`")[1] if "`" in (text := str(part)) else text for part in self.of]
-        sign = _SIGNS.get(self.function)
+        sign = _SIGNS.get(unwrap(self.function))
         name = self.function.__name__
         return f"`{f' {sign} '.join(parts)}`" if sign else f"`{name}({', '.join(parts)})`"
+
+
+@functools.cache
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` for numbers of NumPy's; what NumPy may tell in another way is an error."""
+
+    @functools.wraps(function)
+    def call(*given: Any) -> Any:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            return function(*given)
+
+    return call
 
 
 class Numbers:
@@ -110,16 +123,18 @@ class Numbers:
 
     def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
         given = tuple([g if type(g) in SCALARS and g.follower is self else fixed(g) for g in given])
+        here = tuple(map(plain, given))
+        if any(isinstance(number, np.generic) for number in here):
+            function = checked(function)
         try:
-            value = function(*map(plain, given))
-        except Exception:
-            fixed(given)
-            raise
+            value = function(*here)
+        except Exception:  # it comes again, as it comes without us
+            return unwrap(function)(*fixed(given))
         source = Computed(function, tuple([g.path if type(g) in SCALARS else _Constant(g) for g in given]))
         if type(value) in (bool, np.bool_):
             self._guards.add(Guard(source, "same", value))
         elif type(value) in FOLLOWED:
-            if function in _OF_ANY_TYPE:
+            if unwrap(function) in _OF_ANY_TYPE:
                 self._guards.add(Guard(source, "type", Held(type(value))))
             return self._of(source, value)
         else:
@@ -144,6 +159,8 @@ def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return None
     if function is type and len(args) == 1:
         return functools.partial(type, args[0].value)
+    if isinstance(function, np.ufunc):
+        return functools.partial(computed, function, args) if are_numbers(args) else None
     is_of_numbers = isinstance(function, Hashable) and function in _OF_NUMBERS
     if not is_of_numbers or not all(type(a) in (int, float, bool) or type(a) in SCALARS for a in args):
         return None
