@@ -15,7 +15,7 @@ from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
 from .belongings import Belongings
 from .environment import Observer
-from .measured import Measured, given, is_handed_on, with_views
+from .measured import Measured, given, with_views
 from .policy import Policy
 from .provenance import Provenance
 from .record import External, Literal, Record, Ref, external_ref
@@ -76,10 +76,10 @@ class Inputs:
     def created(self, tensor: Tensor, data: Any) -> None:
         """`tensor`, or a constant, was made of `data`."""
         if isinstance(data, np.ndarray) and (not self._policy.freezes or self._belongings is not None):
-            is_followed, data = data is not given(data) or is_handed_on(), given(data)
+            is_followed, data = data is not given(data), given(data)
             source = self._source_of_array(data)
             if self.followed is not None and isinstance(source, Argument) and not is_followed:
-                fixed(self.followed.shapes[source.place])
+                fixed(self.followed.shapes[source.place])  # who knows whether its lengths were asked for
             if source is not None:
                 self._converted[id(tensor._data)] = source, tensor._data, data
         if tensor._index != CONSTANT:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...scalars import SCALARS, Scalar
 from ...sizes import but_lengths, settled
-from ...tensor import ACTIVE
+from ...tensor import ACTIVE, Tensor
 from ..binding import Bindable
 from . import known
 from .watch import Watch
@@ -74,10 +74,12 @@ def given_to(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments for a call of `function`: plain numbers for code that asks them for nothing."""
     callee = _callee(function)
-    if _takes(watch, callee):
-        return args, kwargs
     rule: Callable[[Any], Any] = functools.partial(plain, rule=Scalar.fixed)
-    if known.top_of(callee) == "mgb":
+    if _is_operator(callee) and any(isinstance(value, Tensor) for value in args):
+        rule = measured
+    elif _takes(watch, callee):
+        return args, kwargs
+    elif known.top_of(callee) == "mgb":
         rule = measured if known.is_elementwise(callee) else lambda value: measured(plain(value))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
 
@@ -92,6 +94,10 @@ def _callee(function: Any) -> Any:
     return known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
 
 
+def _is_operator(callee: Any) -> bool:
+    return isinstance(callee, np.ufunc) or callee is divmod or known.top_of(callee) == "_operator"
+
+
 def _takes(watch: Watch, callee: Any) -> bool:
     """Does it ask numbers for what it wants of them, and keeps none where it stays?"""
     if isinstance(callee, FunctionType):
@@ -101,4 +107,4 @@ def _takes(watch: Watch, callee: Any) -> bool:
     owner = getattr(callee, "__self__", None)
     if isinstance(owner, _HOLDERS):
         return callee.__name__ not in _FILLING or watch.is_made(owner)
-    return id(callee) in _BY_PROTOCOL or isinstance(callee, np.ufunc)
+    return id(callee) in _BY_PROTOCOL
