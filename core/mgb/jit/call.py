@@ -55,6 +55,9 @@ class CompiledCall:
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
         """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
+        return self._written()
+
+    def _written(self) -> Callable[[Sequence[Any]], Any]:
         owners = self.variant.outline.owners()  # held meanwhile: the garbage collector may run
         if any(owner is None for owner in owners) or self.variant.outline.gone() is not None:
             return lambda leaves: MISS  # without what it used no call is like it any more
@@ -62,10 +65,6 @@ class CompiledCall:
         writer = _Writer(self.variant, program, reads)
         self.source, run = writer.write(self._leaves)
         return run
-
-    def prepare(self) -> None:
-        """Compile now: what `run` does when it is asked for first, which one thread must do alone."""
-        _ = self.run
 
     def resized(self, leaves: Sequence[Any]) -> CompiledCall | None:
         """The call for arguments of other lengths, if the body would do the same with them."""
