@@ -110,6 +110,9 @@ class Scalar:
     def __repr__(self) -> str:
         return repr(self.fixed())
 
+    def __str__(self) -> str:
+        return str(self.fixed())
+
     def __format__(self, spec: str) -> str:
         return format(self.fixed(), spec)
 

@@ -219,6 +219,13 @@ def test_whatever_python_does_with_a_number_is_as_in_eager_code(name: str, wrap:
 
 
 @skipping
+def test_c_code_prints_a_number_as_python_does(wrap: Any) -> None:
+    traced = wrap(lambda x, n: (x, "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n))  # noqa: UP031
+    for n in (1, np.int64(1), np.int64(2), np.float32(2.5), np.float32(3.5)):
+        assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
+
+
+@skipping
 def test_what_raises_for_a_number_raises(wrap: Any) -> None:
     traced = wrap(lambda x, n: x * (1 / (n - 2)) + 2.0**n)
     for n in (0, 1, 3, 2, 5, 2000, 4):
