@@ -5,14 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ... import forking
 from ...apply import recording_tapes
 from ...autodiff.function import Output
+from ...autodiff.stretch import recording
 from ...autodiff.tape import Tape
 from ...errors import PartialTapeError, ShapeError
 from ...executor import Program
+from ...forking import cached_property
 from ...ir import Spec
 from ...ops.primitives import cast
 from ...tensor import Tensor, wrap
@@ -23,7 +26,7 @@ from .cut import without
 from .record import Backward, Noted, pattern_of, seeing
 
 
-class PartialCall:
+class PartialCall(CompiledCall):
     """What one call did, compiled: results by the forward program, gradients by the backward one.
 
     Parameters
@@ -32,48 +35,43 @@ class PartialCall:
     leaves : sequence
         The flattened arguments.
     compile : callable
-        Makes the programs: the forward one now, a backward one when gradients arrive first.
+        Makes the programs: the forward one at the first run, a backward one when gradients arrive first.
     watched : callable
         Makes a function of one that somebody may want to look on at.
 
     Attributes
     ----------
-    variant : Variant
-        Of the forward pass.
     way_back : WayBack or None
     """
 
     def __init__(
         self, noted: Noted, leaves: Sequence[Any], compile: Compile, watched: Callable[[Any], Any]
     ) -> None:
-        self.variant = Variant(noted.record, compile)
+        super().__init__(Variant(noted.record, compile), leaves)
         self.way_back = WayBack(noted.backward, compile, watched) if noted.backward is not None else None
-        self._forward = CompiledCall(self.variant, leaves)
         self._noted = noted
         self._tensors = reader_of(noted.holders)
         self._outside = reader_of([None if isinstance(end, int) else end for end in noted.ends])
 
-    def run(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> Any:
-        """The result for the flattened arguments `leaves`, or `MISS` when this is not their call.
-
-        Parameters
-        ----------
-        leaves : sequence
-        tapes : sequence of Tape
-            Those that record.
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """``run(leaves)``: the result, or `MISS` when they are not those of this call.
 
         Raises
         ------
         PartialTapeError
-            Several see the call.
+            Several tapes see the call.
         """
+        return partial(self._run, self._written())
+
+    def _run(self, forward: Callable[[Sequence[Any]], Any], leaves: Sequence[Any]) -> Any:
         noted = self._noted
         tensors = self._tensors(leaves)
-        tape = seeing(tensors, tapes)
+        tape = seeing(tensors, recording())
         if pattern_of(tensors, tape) != noted.pattern:
             return MISS
         sources = self._sources(tensors, tape)
-        values = self._forward.run(leaves)
+        values = forward(leaves)
         if values is MISS:
             return MISS
         if tape is not None and self.way_back is not None:
@@ -82,10 +80,10 @@ class PartialCall:
             self.way_back.attach(tape, sources, ends, [t._data for t in values[noted.count :]])
         return noted.structure.build(iter(values[: noted.count]))
 
-    def wants_as_noted(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> bool:
+    def wants_as_noted(self, leaves: Sequence[Any]) -> bool:
         """Whether the same Tensors want gradients as in the call that was noted."""
         tensors = self._tensors(leaves)
-        return pattern_of(tensors, seeing(tensors, tapes)) == self._noted.pattern
+        return pattern_of(tensors, seeing(tensors, recording())) == self._noted.pattern
 
     def _sources(self, tensors: Sequence[Tensor | None], tape: Tape | None) -> tuple[Any, ...]:
         """Where those of `tensors` that have a gradient come from on `tape`; the call may rebind them."""

@@ -85,14 +85,14 @@ class Noted:
 
 def seeing(tensors: Iterable[Tensor | None], tapes: Iterable[Tape]) -> Tape | None:
     """The one of `tapes` that sees some of `tensors`."""
-    seen = {tape for t in tensors if t is not None and t._tape for tape in t._tape}
+    seen = {tape for t in tensors if isinstance(t, Tensor) and t._tape for tape in t._tape}
     return the_only([tape for tape in tapes if tape in seen])
 
 
 def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int | None, ...]:
     """For each of `tensors` the first one with the same node on `tape`; None: the tape does not see it."""
     first: dict[Any, int] = {}
-    nodes = (t._tape.get(tape) if t is not None and t._tape else None for t in tensors)
+    nodes = (t._tape.get(tape) if isinstance(t, Tensor) and t._tape else None for t in tensors)
     return tuple([None if n is None else first.setdefault(n, place) for place, n in enumerate(nodes)])
 
 
