@@ -88,13 +88,11 @@ class Bindable:
         check_found_by_name(self)
         return self.__qualname__
 
-    def __copy__(self) -> Self:
+    def __copy__(self, memo: Any = None) -> Self:
         """Itself, as for functions."""
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself, as for functions."""
-        return self
+    __deepcopy__ = __copy__
 
 
 class BoundTrace:
@@ -111,8 +109,6 @@ class BoundTrace:
         return self._traced(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_traced":  # of a half-made object, as `copy` makes them
-            raise AttributeError(name)
         return getattr(self._traced, name)
 
     @property
@@ -121,12 +117,8 @@ class BoundTrace:
         return inspect.signature(MethodType(inspect.unwrap(self._traced.__wrapped__), self.__self__))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as any bound method is: by its instance and its name there."""
+        """Pickled and copied as any bound method is: by its instance and its name there."""
         return getattr, (self.__self__, self._name)
-
-    def __copy__(self) -> BoundTrace:
-        """Itself, as for bound methods."""
-        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """The method of the copied instance, as for bound methods."""

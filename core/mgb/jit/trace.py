@@ -188,7 +188,7 @@ class trace(Traced, Matching):
             follows=not self.symbolic_shape and not self.capture_as_const,
         )
         observer = observer or Observer(leaves, False, self._instance is not None)
-        session = self._session(args, kwargs, leaves, policy, observer)
+        session = self._session(args, kwargs, leaves, policy, observer=observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1
         return session.watch_over(self._recorded, session, args, kwargs)
@@ -198,7 +198,12 @@ class trace(Traced, Matching):
         leaves = session.leaves
         box = [run_body(session, self._body_with(args), kwargs)]
         box.append(with_numbers(box.pop(), decide=session.is_pure))
-        variant = self._closed(session, close(session, box[0]))
+        variant = Variant(close(session, box[0]), self._compiler)
+        if self.symbolic:
+            for number in range(len(variant.segments)):
+                session.run_segment(variant, number)
+        session.settle()
+        self._statistics.recorded()
         if variant.record.ends is not None:
             self._captured = Captured.of(args, kwargs, variant.record)
         if session.is_pure:
@@ -212,17 +217,8 @@ class trace(Traced, Matching):
         self._impurity = next(iter(impurities), None)
         return Recorded(with_numbers(box.pop(), decide=False), variant, None, impurities)
 
-    def _closed(self, session: Recording, record: Record) -> Variant:
-        variant = Variant(record, self._compiler)
-        if self.symbolic:
-            for number in range(len(variant.segments)):
-                session.run_segment(variant, number)
-        session.settle()
-        self._statistics.recorded()
-        return variant
-
     def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        session = self._session(args, kwargs, leaves, self._policy(), observer)
+        session = self._session(args, kwargs, leaves, self._policy(), observer=observer)
         result = note(session, self._body_with(args), kwargs)
         session.check_changes()
         if self.record_only and session.record.ends is not None:

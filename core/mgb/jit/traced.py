@@ -17,7 +17,6 @@ from ..ir import Graph
 from ..tensor import active_trace
 from . import reasons
 from .arguments import key_of, names_of, shapes_of
-from .belongings import Belongings
 from .binding import Bindable
 from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
@@ -215,23 +214,9 @@ class Traced(Bindable, ABC):
         """How a call is only noted."""
         return Policy(freezes=self.capture_as_const, symbolic_shape=self.symbolic_shape)
 
-    def _session(
-        self,
-        args: Any,
-        kwargs: Any,
-        leaves: list[Any],
-        policy: Policy,
-        observer: Observer | None = None,
-        belongings: Belongings | None = None,
-    ) -> Recording:
-        return Recording(
-            leaves,
-            policy,
-            names=names_of(args, kwargs),
-            observer=observer,
-            instance=self._is_method_of(),
-            belongings=belongings,
-        )
+    def _session(self, args: Any, kwargs: Any, leaves: list[Any], policy: Policy, **others: Any) -> Recording:
+        names, instance = names_of(args, kwargs), self._is_method_of()
+        return Recording(leaves, policy, names=names, instance=instance, **others)
 
     def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
         return Observer(leaves, self.run_body is False, self._instance is not None, follows)

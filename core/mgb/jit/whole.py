@@ -176,8 +176,9 @@ class xla_trace(trace):
     _record, _observer_after = Traced._record, Traced._observer_after
 
     def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        observer, policy = observer or self._observer(leaves), replace(self._policy(), refused=_refused)
-        session = self._session(args, kwargs, leaves, policy, observer, self._belongings(leaves))
+        policy = replace(self._policy(), refused=_refused)
+        watch = {"observer": observer or self._observer(leaves), "belongings": self._belongings(leaves)}
+        session = self._session(args, kwargs, leaves, policy, **watch)
         note(session, self._body_with(args), kwargs, check=_check_known)
         self._given = _without_values(args, kwargs)
         variant = Variant(session.record, self._compiler)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 from ... import forking
 from ...apply import recording_tapes
-from ...autodiff.function import Output
+from ...autodiff.function import attach_call
 from ...autodiff.stretch import recording
 from ...autodiff.tape import Tape
 from ...errors import PartialTapeError, ShapeError
@@ -117,10 +116,15 @@ class WayBack:
         self, tape: Tape, sources: tuple[Any, ...], ends: Sequence[Tensor | None], saved: list[Any]
     ) -> None:
         """Let `tape` find the way from `ends` back to `sources`, its nodes."""
-        call = _Call(self, sources, saved)
-        for place, end in enumerate(ends):
-            if end is not None:
-                tape.attach(end, Output(call, place))
+        attach_call(tape, sources, ends, partial(self._pulled, saved))
+
+    def _pulled(self, saved: list[Any], grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
+        if recording_tapes(grads.values()):
+            raise PartialTapeError(
+                "derivatives of higher order not supported in partial trace: the gradient of a result is "
+                "recorded by an outer GradManager; leave the decorator off this function"
+            )
+        return self.gradients(grads, saved)
 
     def _gradients(self, arrived: Mapping[int, Tensor], saved: list[Any]) -> list[Tensor | None]:
         """The gradient of each source, None where nothing arrives.
@@ -169,30 +173,6 @@ class _Way:
     program: Program
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-
-
-class _Call:
-    """A call as a tape remembers it; its gradient is ``{place of an end: gradient}``."""
-
-    __slots__ = ("__weakref__", "_saved", "_way_back", "inputs")
-
-    def __init__(self, way_back: WayBack, inputs: tuple[Any, ...], saved: list[Any]) -> None:
-        self.inputs, self._way_back, self._saved = inputs, way_back, saved
-
-    merge = staticmethod(operator.or_)
-
-    def pull(self, grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
-        """The gradient of each input."""
-        if recording_tapes(grads.values()):
-            raise PartialTapeError(
-                "derivatives of higher order not supported in partial trace: the gradient of a result is "
-                "recorded by an outer GradManager; leave the decorator off this function"
-            )
-        return self._way_back.gradients(grads, self._saved)
-
-    def clear(self) -> None:
-        """Let go of what was kept."""
-        self.inputs, self._saved = (), []
 
 
 def _array(gradient: Tensor, spec: Spec) -> Any:

@@ -105,7 +105,7 @@ class partial_trace(Traced):
     def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
         observer = observer or self._observer(leaves)
         policy = replace(self._policy(), freezes=False, refused=refused)
-        session = self._session(args, kwargs, leaves, policy, observer)
+        session = self._session(args, kwargs, leaves, policy, observer=observer)
         modules = [value for value in leaves if hasattr(value, "forward")]
         found = noted(session, self._body_with(args), kwargs, modules)
         call = PartialCall(found, leaves, self._compiler, self._watched)
