@@ -61,7 +61,16 @@ def note(
     """
     box: list[Any] = []
     try:
-        _note(session, box, body, kwargs, inside, check)
+        try:
+            box.append(run_body(session, body, kwargs))
+            if inside is not None:
+                run_in(session, inside, box[0])
+            close(session, box[0])
+            if check is not None:
+                check(session)
+        except Exception:
+            session.compute_living()
+            raise
         session.undo()
     except BaseException:
         session.undo()
@@ -73,21 +82,6 @@ def note(
     if session.is_pure:
         session.check_kept()
     return None
-
-
-def _note(
-    session: Recording, box: list[Any], body: Body, kwargs: Mapping[str, Any], inside: Any, check: Any
-) -> None:
-    try:
-        box.append(run_body(session, body, kwargs))
-        if inside is not None:
-            run_in(session, inside, box[0])
-        close(session, box[0])
-        if check is not None:
-            check(session)
-    except Exception:
-        session.compute_living()
-        raise
 
 
 def with_numbers(result: Any, decide: bool) -> Any:

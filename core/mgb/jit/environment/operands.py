@@ -65,7 +65,8 @@ def measured(value: Any) -> Any:
 
 def plain(value: Any, rule: Callable[[Scalar], Any] = but_lengths) -> Any:
     """`value` with `rule(number)` for what is followed, in containers too."""
-    holds = type(value) in SCALARS or isinstance(value, (*_HOLDERS, slice))
+    kind = type(value)  # what it says of its class may be code of a user's
+    holds = kind in SCALARS or issubclass(kind, (*_HOLDERS, slice))
     return settled(value, rule, 4) if holds else value
 
 
@@ -75,7 +76,7 @@ def given_to(
     """The arguments for a call of `function`: plain numbers for code that asks them for nothing."""
     callee = _callee(function)
     rule: Callable[[Any], Any] = functools.partial(plain, rule=Scalar.fixed)
-    if _is_operator(callee) and any(isinstance(value, Tensor) for value in args):
+    if _is_operator(callee) and any(issubclass(type(value), Tensor) for value in args):
         rule = measured
     elif _takes(watch, callee):
         return args, kwargs
