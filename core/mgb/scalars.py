@@ -199,6 +199,11 @@ def mapped(rule: Callable[[Any], Any], value: Any) -> Any:
     return value
 
 
+def holds_followed(values: Iterable[Any]) -> bool:
+    """Is one of `values`, or of what stands in tuples among them, a number that is followed?"""
+    return any(type(v) in SCALARS or (type(v) is tuple and holds_followed(v)) for v in values)
+
+
 def plain(value: Any) -> Any:
     """`value` with what its numbers stand for; notes nothing."""
     return mapped(operator.attrgetter("value"), value)

@@ -6,6 +6,7 @@ import itertools
 import math
 import operator
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from time import struct_time
 from types import SimpleNamespace
@@ -267,6 +268,25 @@ def test_what_numpy_tells_of_a_number_is_told_once(wrap: Any, state: Any) -> Non
     traced = wrap(compute)
     for outside["a"], n in itertools.product(NUMPYS[::-1], NUMPYS):
         assert same(told(traced, tensor(X), n), told(compute, tensor(X), n)), (outside, n)
+
+
+KEYS: dict[str, Callable[[Any, Any], Any]] = {
+    "display": lambda x, n: dict.fromkeys((0, n), x * n),
+    "fromkeys": lambda x, n: dict.fromkeys([n, (7, n)]),
+    "counter": lambda x, n: Counter(v + n for v in [1]),
+    "pairs": lambda x, n: {v + n: v for v in [1, 2]},
+    "of map": lambda x, n: dict(map(lambda v: (v + n, v), [1, 2])),  # noqa: C417
+}
+
+
+@skipping
+@pytest.mark.parametrize("name", KEYS)
+def test_numbers_that_are_keys_of_a_result(name: str, wrap: Any) -> None:
+    function = KEYS[name]
+    traced = wrap(function)
+    for n in (1, 2, 3, 4, 2):
+        result, want = traced(tensor(X), n), function(tensor(X), n)
+        assert type(result) is type(want) and same(dict(result), dict(want))
 
 
 class Extent(tuple):

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
-from ..scalars import SCALARS, Scalar, Size, plain
-from ..sizes import is_sized, settled
+from ..scalars import SCALARS, Scalar, Size, fixed, holds_followed
+from ..sizes import settled
 from ..tensor import Tensor, run_in
 from .record import End, Ends, Literal, Live, Record
 from .recording import Recording
@@ -25,7 +25,7 @@ def run_body(session: Recording, body: Body, kwargs: Mapping[str, Any]) -> Any:
     observer = session.observer
     if observer is None:
         return run_in(session, *body, **kwargs)
-    return run_in(session, observer.run, *body, **kwargs)
+    return with_numbers(run_in(session, observer.run, *body, **kwargs), decide=session.is_pure)
 
 
 def close(session: Recording, result: Any) -> Record:
@@ -92,17 +92,17 @@ def with_numbers(result: Any, decide: bool) -> Any:
     rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
     leaves, structure = flatten_once(result)
     kept = [leaf if decide and type(leaf) in SCALARS else settled(leaf, rule) for leaf in leaves]
-    same = all(map(operator.is_, kept, leaves)) and not _has_sized_keys(structure)
+    same = all(map(operator.is_, kept, leaves)) and not _has_followed_keys(structure)
     return result if same else _with_plain_keys(structure).build(iter(kept))
 
 
-def _has_sized_keys(structure: Structure) -> bool:
-    return is_sized(structure.keys) or any(map(_has_sized_keys, structure.children))
+def _has_followed_keys(structure: Structure) -> bool:
+    return holds_followed(structure.keys) or any(map(_has_followed_keys, structure.children))
 
 
 def _with_plain_keys(structure: Structure) -> Structure:
     children = tuple(map(_with_plain_keys, structure.children))
-    return replace(structure, keys=plain(structure.keys), children=children)
+    return replace(structure, keys=fixed(structure.keys), children=children)
 
 
 def _ends_of(result: Any, session: Recording) -> Ends:

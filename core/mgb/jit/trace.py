@@ -197,7 +197,6 @@ class trace(Traced, Matching):
         """Run the body, and find out whether it has to run at later calls."""
         leaves = session.leaves
         box = [run_body(session, self._body_with(args), kwargs)]
-        box.append(with_numbers(box.pop(), decide=session.is_pure))
         variant = Variant(close(session, box[0]), self._compiler)
         if self.symbolic:
             for number in range(len(variant.segments)):
