@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ... import device, random
@@ -225,6 +226,16 @@ class Observer(Watch):
         """The core calls a Module: its class, and what stands before that, have to stay."""
         if WATCHING.watch is self:
             calls.module_facts(self, module)
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Have nobody watch what is known to depend on its Tensors alone, and to write nothing outside."""
+    watch, WATCHING.watch = WATCHING.watch, None
+    try:
+        yield
+    finally:
+        WATCHING.watch = watch
 
 
 def notes_of(tensor: Tensor) -> list[str]:
