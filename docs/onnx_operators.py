@@ -10,10 +10,10 @@ from pathlib import Path
 
 import onnx
 from mgb.dtypes import BY_NAME
-from mgb.onnx.expand import Expansions
-from mgb.onnx.operators import TABLE
-from mgb.onnx.read import OLDEST_OPSET
-from mgb.onnx.structure import Call
+from mgb_onnx.expand import Expansions
+from mgb_onnx.operators import TABLE
+from mgb_onnx.read import OLDEST_OPSET
+from mgb_onnx.structure import Call
 
 PAGE = Path(__file__).parent / "onnx_operators.md"
 

@@ -48,10 +48,10 @@ def of_source(source: ModelSource) -> Format:
         if found.recognizes(source.data):
             return found
     known = ", ".join(f".{name}" for name in installed()) or "none"
-    missing = [f"to read .{name}: {_pip(name)}" for name in EXTRAS if name not in installed()]
+    missing = [f"to read .{name} files: {_pip(name)}" for name in EXTRAS if name not in installed()]
     raise UnknownFormatError(
-        f"{source} is of no format that is installed ({known}): neither its ending nor its first bytes are "
-        f"those of one; {'; '.join([*missing, *problems]) or 'is it the file that you meant?'}"
+        f"{source}: neither its ending nor its bytes are of a format that is installed ({known}); "
+        f"{'; '.join([*missing, *problems]) or 'is it the file that you meant?'}"
     )
 
 
@@ -106,8 +106,7 @@ def load_format(name: str, file: str) -> Format:
         try:
             return _imported(name)
         except FormatImportError as error:
-            error.args = (f"{file}: {error}",)
-            raise
+            raise FormatImportError(f"{file}: {error}") from error
 
 
 _importing = forking.lock()

@@ -176,8 +176,8 @@ class Dumpable:
         if input_data is not None and not enable_metadata:
             raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
         test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
-        chosen = formats.to_write(file, dump_format)
         captured = self._checked()
+        chosen = formats.to_write(file, dump_format)
         recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
         for name in set(names.inputs).intersection(names.outputs):
             raise DumpNameError(f"an input and an output are called {name!r}; names in a file differ")

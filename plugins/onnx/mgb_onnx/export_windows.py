@@ -18,7 +18,7 @@ from mgb.ops.creation import full, full_like
 from mgb.ops.elementwise import ne
 from mgb.ops.index import index_add, index_get, index_set
 from mgb.ops.layout import Window, broadcast_to, reshape, slice_, transpose, unslice
-from mgb.ops.pooling import _averaging, _counts
+from mgb.ops.pooling import averaging, window_pixels
 from mgb.ops.primitives import cast, eq, iota, logical_and, logical_not, logical_or, lt, maximum, where
 from mgb.ops.reduce import lowest
 from mgb.tensor import Tensor
@@ -234,7 +234,7 @@ def _max_pool2d_pick(h: Tensor, x: Tensor, y: Tensor, kernel: Pair, stride: Pair
 
 
 def _window_sizes(size: Pair, dtype: Any, window: dict[str, Any]) -> Tensor:
-    return literal(np.asarray(_counts(size, dtype, **window)), dtype)
+    return literal(np.asarray(window_pixels(size, dtype, **window)), dtype)
 
 
 def _avg_pool2d(x: Tensor, **window: Any) -> Tensor:
@@ -257,7 +257,7 @@ def _avg_pool2d_grad(g: Tensor, size: Pair, **window: Any) -> Tensor:
 
 
 def _matrices(x: Tensor, sizes: Pair, wanted: Pair) -> tuple[Tensor, Tensor]:
-    rows, cols = (literal(_averaging(s, w, x.dtype), x.dtype) for s, w in zip(sizes, wanted, strict=True))
+    rows, cols = (literal(averaging(s, w, x.dtype), x.dtype) for s, w in zip(sizes, wanted, strict=True))
     return rows, cols
 
 

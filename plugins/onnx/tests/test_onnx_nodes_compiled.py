@@ -7,6 +7,8 @@ import zlib
 import onnx_nodes
 import pytest
 
+pytest.importorskip("mgb_cpu_numba", reason="not installed: pip install ./plugins/cpu_numba")
+
 PARTS = 48
 
 
