@@ -7,7 +7,6 @@ its files. A file is of the format that its ending says, else of the first one t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -44,9 +43,15 @@ def of_source(source: ModelSource) -> Format:
     if ending in EXTRAS or ending in installed():
         return load_format(ending, str(source))
     problems: list[str] = []
-    for found in _working(str(source), problems):
-        if found.recognizes(source.data):
-            return found
+    for name in installed():
+        try:
+            found = load_format(name, str(source))
+            if found.recognizes(source.data):
+                return found
+        except FormatImportError as error:
+            problems.append(str(error).removeprefix(f"{source}: "))
+        except Exception as error:  # whatever a broken package does; the others are asked
+            problems.append(str(_failure(name, "asked", error)))
     known = ", ".join(f".{name}" for name in installed()) or "none"
     missing = [f"to read .{name} files: {_pip(name)}" for name in EXTRAS if name not in installed()]
     raise UnknownFormatError(
@@ -159,15 +164,6 @@ def _failure(name: str, what: str, error: Exception) -> FormatImportError:
 
 def _distribution(name: str) -> str:
     return " and ".join(sorted(plugins.announced(GROUP).get(name, ()))) or "registered by hand"
-
-
-def _working(file: str, problems: list[str]) -> Iterator[Format]:
-    """The formats that can be imported; `problems` gets why others cannot."""
-    for name in installed():
-        try:
-            yield load_format(name, file)
-        except FormatImportError as error:
-            problems.append(str(error).removeprefix(f"{file}: "))
 
 
 def _ending(path: Path | None) -> str:

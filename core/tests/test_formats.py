@@ -290,6 +290,16 @@ def test_a_plugin_that_fails_at_import_is_named_and_disturbs_no_other(
         load("a.bin")
 
 
+def test_a_plugin_that_fails_at_a_question_is_named_and_disturbs_no_other(
+    distribution: Callable[..., str],
+) -> None:
+    distribution("broken", PLUGIN.replace("return data.startswith", "return data.begins"))
+    distribution("mine")
+    np.testing.assert_array_equal(load(b"mine 2")(X)["y"].numpy(), 2 * X)
+    with pytest.raises(UnknownFormatError, match=r"made-up-broken\) cannot be asked: AttributeError"):
+        load(b"who knows")
+
+
 @pytest.mark.parametrize("gives", ["None", "Mine", "object()", "1 / 0"])
 def test_a_plugin_that_gives_no_format_is_refused(gives: str, distribution: Callable[..., str]) -> None:
     distribution("mine", gives=gives)

@@ -28,7 +28,7 @@ class Onnx(Format):
         while place < len(data):
             tag, place = _varint(data, place)
             if _FIELDS.get(tag >> 3) != tag & 7:
-                return False
+                return place == len(data) and data[-1] > 127  # it is cut off in the middle of a number
             value, place = _varint(data, place)
             place += value if tag & 7 else 0
         return place > 0

@@ -17,6 +17,7 @@ import onnx
 import onnx_models as models
 from file_fuzz import LIMITS, ones, written
 from mgb.jit import load
+from protobuf_mutations import protobuf
 
 
 @cache
@@ -65,7 +66,7 @@ def _mutations(bases: Callable[[], tuple[bytes, ...]]) -> mutations.Mutation:
 
     names = ("weights", "../x", "i", "c", "a", "n", "shape")
     texts = (*mutations.TEXTS, *sorted(name for _, name in TABLE), *names)
-    return mutations.protobuf(onnx.load_from_string, bases(), texts)
+    return protobuf(onnx.load_from_string, bases(), texts)
 
 
 #: ``onnx`` is quick to begin, ``operators`` is not.
