@@ -47,7 +47,7 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
     """
     session = ACTIVE.get()
     if session is not None:
-        out = session.shortcut(op, args, params)
+        out: Tensor | None = session.shortcut(op, args, params)
         if out is not None:
             return out
     inputs = _promoted(op, args)
