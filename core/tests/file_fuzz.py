@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -181,10 +181,10 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def mutant(kind: str, number: int) -> bytes:
+def mutant(kinds: Mapping[str, Kind], kind: str, number: int) -> bytes:
     """The file of this number: the same in every process."""
     random = Random(f"{kind} {number}")
-    bases, mutation, _ = KINDS[kind]
+    bases, mutation, _ = kinds[kind]
     return mutation()(random.choice(bases()), random)
 
 
@@ -217,17 +217,18 @@ def bounded_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def main(kind: str, first: int, count: int) -> None:
-    KINDS[kind][0](), KINDS[kind][1]()
+def main(kinds: Mapping[str, Kind], kind: str, first: str, count: str) -> None:
+    """The program, with what it is given on the command line."""
+    os.environ.setdefault("MGB_CACHE", "0")
+    os.environ.setdefault("MGB_NUM_THREADS", "1")
+    kinds[kind][0](), kinds[kind][1]()
     with bounded_memory():
-        for number in range(first, first + count):
-            data = mutant(kind, number)
+        for number in range(int(first), int(first) + int(count)):
+            data = mutant(kinds, kind, number)
             print(number, flush=True)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # the system ends the process
-            print(outcome(KINDS[kind][2], data), flush=True)
+            print(outcome(kinds[kind][2], data), flush=True)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("MGB_CACHE", "0")
-    os.environ.setdefault("MGB_NUM_THREADS", "1")
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(KINDS, *sys.argv[1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -74,9 +73,6 @@ KINDS: dict[str, file_fuzz.Kind] = {
     "onnx": (onnx_bases, lambda: _mutations(onnx_bases), try_onnx),
     "operators": (onnx_cases, lambda: _mutations(onnx_cases), try_onnx),
 }
-file_fuzz.KINDS.update(KINDS)
 
 if __name__ == "__main__":
-    os.environ.setdefault("MGB_CACHE", "0")
-    os.environ.setdefault("MGB_NUM_THREADS", "1")
-    file_fuzz.main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    file_fuzz.main(KINDS, *sys.argv[1:])
