@@ -26,9 +26,11 @@ class Onnx(Format):
         """Are the outermost fields, as far as the bytes go, those of a ModelProto?"""
         place = 0
         while place < len(data):
-            tag, place = _varint(data, place)
+            begin = place
+            tag, place = _varint(data, begin)
             if _FIELDS.get(tag >> 3) != tag & 7:
-                return place == len(data) and data[-1] > 127  # it is cut off in the middle of a number
+                is_cut = place == len(data) and data[-1] > 127  # in the middle of this number
+                return begin > 0 and is_cut
             value, place = _varint(data, place)
             place += value if tag & 7 else 0
         return place > 0

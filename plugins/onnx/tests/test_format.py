@@ -23,6 +23,7 @@ MODELS = [models.simple(), models.branches(), models.loop(), models.residual_net
 
 FOREIGN = [
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+    b"\xff\xd8\xff",
     b"BM" + bytes(range(200)),
     b"\x7fELF\2\1\1" + bytes(9),
     b"\x93NUMPY\1\0v\0{'descr': '<f4'",
