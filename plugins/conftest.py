@@ -1,4 +1,4 @@
-"""What tests of plugins share: those of a GPU plugin are skipped whole where its packages are absent."""
+"""What tests of plugins share: those of plugins listed here are skipped whole where these are absent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 
 #: The plugins that the tests of a plugin need; those of other plugins see for themselves.
-NEEDED = {"cuda": ("cuda",), "nvrtc": ("cuda", "nvrtc"), "triton": ("cuda", "triton")}
+NEEDED = {"cuda": ("cuda",), "nvrtc": ("cuda", "nvrtc"), "triton": ("cuda", "triton"), "onnx": ("onnx",)}
 
 pytest.register_assert_rewrite("mgb_cuda.testing")
 

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     profile.set_defaults(run=_profile)
 
     run = commands.add_parser(
-        "run", help="run an ONNX or exported file, or check an ONNX file with its own test cases"
+        "run", help="run a model or an exported file, or check a model with its own test cases"
     )
     run.add_argument("file", metavar="FILE")
     run.add_argument("--check", action="store_true", help="compare with the test cases in the file")
@@ -141,7 +141,7 @@ def _target(arguments: argparse.Namespace) -> tuple[Any, list[Any]]:
     if not path or not Path(path).is_file():
         raise CommandError(f"{arguments.target!r} is not FILE:FUNCTION with a FILE that exists")
     if Path(path).suffix != ".py":
-        raise CommandError(f"{path} is no Python file, NAME.py; mgb run reads ONNX and exported files")
+        raise CommandError(f"{path} is no Python file, NAME.py; mgb run reads models and exported files")
     module = _load(Path(path))
     function = getattr(module, name, None)
     if not callable(function):

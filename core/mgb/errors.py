@@ -152,23 +152,23 @@ class ExportedTargetError(BackendError, RuntimeError):
     """The code in an exported function cannot run here, and no backend that is here can compile it again."""
 
 
-class OnnxFileError(FileFormatError):
-    """An ONNX file that is truncated, damaged, or breaks ONNX's own rules; the message names the place."""
+class ModelFileError(FileFormatError):
+    """A model that is truncated, damaged, or breaks its format's own rules; the message names the place."""
 
 
-class OnnxVersionError(OnnxFileError):
-    """An ONNX file of an opset, or of a format of ours, that this version does not read."""
+class ModelVersionError(ModelFileError):
+    """A model in a version of its format, or of what `dump` adds to it, that is not read here."""
 
 
-class OnnxUnsupportedError(MgbError, NotImplementedError):
-    """An ONNX file needs an operator or a type that mgb lacks; the message names the node."""
+class ModelUnsupportedError(MgbError, NotImplementedError):
+    """A model needs an operator or a type that mgb lacks; the message names the node."""
 
 
-class OnnxNodeError(MgbError, ValueError):
+class ModelNodeError(MgbError, ValueError):
     """A node of a loaded model cannot be computed on the values that reached it."""
 
 
-class OnnxInputError(MgbError, TypeError):
+class ModelInputError(MgbError, TypeError):
     """Arguments that are not the inputs of a loaded model."""
 
 
@@ -211,16 +211,24 @@ class InvalidLimitsError(MgbError, ValueError):
     """Limits for loaded files that are no `mgb.jit.LoadLimits`, or in it no whole numbers above 0."""
 
 
-class OnnxMissingError(MgbError, ImportError):
-    """ONNX files need the `onnx` package, which is not installed."""
+class UnknownFormatError(FileFormatError):
+    """A file of which neither the ending nor the bytes say that its format is one that is installed."""
 
 
-class OnnxExportError(MgbError, NotImplementedError):
-    """ONNX cannot say what a traced function does."""
+class FormatMissingError(MgbError, ImportError):
+    """What reads and writes files of this format is not installed; the message has the command."""
+
+
+class FormatImportError(MgbError, ImportError):
+    """What reads and writes files of a format cannot be imported, or is there twice."""
 
 
 class DumpError(MgbError):
     """The root of what can be wrong with a call of `dump`."""
+
+
+class DumpUnsupportedError(DumpError, NotImplementedError):
+    """The format of the file cannot say what a traced function does."""
 
 
 class DumpStateError(DumpError, ValueError):
@@ -240,7 +248,7 @@ class DumpNameTypeError(DumpError, TypeError):
 
 
 class DumpOptionError(DumpError, ValueError):
-    """An option of `dump` that means nothing for ONNX files or on mgb's backends."""
+    """An option of `dump` that means nothing for the format of the file or on mgb's backends."""
 
 
 class DumpTrainingError(DumpError, RuntimeError):

@@ -152,7 +152,7 @@ class Reader:
         self._bytes: Array = np.memmap(path, np.uint8, "r").view(np.ndarray)
         magic, version, checksum, length, data = _HEAD.unpack_from(self._bytes.data)
         if magic != MAGIC:
-            raise self.error("the head", "trace.export did not write it; mgb.jit.load reads ONNX files")
+            raise self.error("the head", "trace.export did not write it; mgb.jit.load reads models")
         if version > VERSION:
             raise GraphFileVersionError(
                 f"{self.name} was written by a newer mgb (format {version}, this one reads {VERSION}): "

@@ -1,8 +1,9 @@
-"""The seam between the core and its plugins: three hooks, and how a backend is found by its name.
+"""The seam between the core and its plugins: four hooks, and how a backend is found by its name.
 
 A plugin is a module (or any object) with functions marked `hookimpl`. A distribution announces one for each
 of its backends in the entry-point group ``mgb.backends``, by the name of the backend. Only the plugin that
-is named is imported. ``manager.register(plugin, name="mine")`` does without a distribution.
+is named is imported. ``manager.register(plugin, name="mine")`` does without a distribution. Plugins of
+formats are found in the same way (`formats`).
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class Hooks:
     def mgb_backend(self, name: str) -> Backend | None:
         """Return the backend called `name` (lower case), or None when it is not yours."""
 
+    @hookspec(firstresult=True)
+    def mgb_format(self, name: str) -> object:
+        """Return the `model_file.Format` called `name` (lower case), or None when it is not yours."""
+
     @hookspec
     def mgb_ops(self) -> Iterable[Op]:  # type: ignore[empty-body]
         """Return the ops that you add, the same objects each time; each has a body or is yours to print."""
@@ -98,7 +103,7 @@ class Status:
 def installed() -> Mapping[str, str]:
     """The name of each backend that is here and the distribution it comes from; imports none of them."""
     by_hand = {n: _package(p) for n, p in manager.list_name_plugin() if hasattr(p, "mgb_backend")}
-    return by_hand | {name: " and ".join(sorted(points)) for name, points in _entry_points().items()}
+    return by_hand | {name: " and ".join(sorted(points)) for name, points in announced(GROUP).items()}
 
 
 def load_backend(name: str) -> Backend:
@@ -166,23 +171,36 @@ def _register_ops() -> None:
 
 def _import_plugin(name: str, point: EntryPoint) -> object:
     try:
-        manager.load_setuptools_entrypoints(GROUP, point.name)
+        return load_plugin(GROUP, point)
+    except Exception as error:
+        raise _failure(name, "imported", error) from error
+
+
+def load_plugin(group: str, point: EntryPoint) -> object:
+    """The plugin at an entry point of `group`, registered; whatever is wrong with it is raised as it is."""
+    try:
+        manager.load_setuptools_entrypoints(group, point.name)
         plugin = manager.get_plugin(point.name)
         unknown = [hook.name for hook in manager.get_hookcallers(plugin) or () if not hook.has_spec()]
         if unknown:
             raise AttributeError(f"there is no hook called {', '.join(unknown)}")
         return plugin
-    except Exception as error:
+    except Exception:
         if manager.get_plugin(point.name) is not None:
             manager.unregister(name=point.name)
-        raise _failure(name, "imported", error) from error
+        raise
+
+
+def ask(plugin: object, hook: str, name: str) -> object:
+    """What `plugin` itself answers to `name`; no other plugin can answer in its place or get in its way."""
+    others = [p for _, p in manager.list_name_plugin() if p is not plugin]
+    return manager.subset_hook_caller(hook, others)(name=name)
 
 
 def _ask(name: str, plugin: object) -> Backend:
-    """What `plugin` itself answers to `name`; no other plugin can answer in its place or get in its way."""
-    others = [p for _, p in manager.list_name_plugin() if p is not plugin]
+    """The backend that `plugin` has under `name`, if what it says of itself makes sense."""
     try:
-        backend = manager.subset_hook_caller("mgb_backend", others)(name=name)
+        backend = ask(plugin, "mgb_backend", name)
         traits = getattr(backend, "traits", None)  # a property, maybe
     except Exception as error:
         raise _failure(name, "made", error) from error
@@ -217,7 +235,7 @@ def _failure(name: str, what: str, error: Exception) -> BackendError:
 
 
 def _entry_point(name: str) -> EntryPoint:
-    points = _entry_points().get(name)
+    points = announced(GROUP).get(name)
     if points is None:
         raise _not_found(name)
     if len(points) > 1:
@@ -263,10 +281,10 @@ def _check_words(name: str, vocabulary: frozenset[str]) -> None:
 
 
 @cache
-def _entry_points() -> Mapping[str, Mapping[str, EntryPoint]]:
-    """By lower-case name, each distribution that announces it; a slow scan, so done once."""
+def announced(group: str) -> Mapping[str, Mapping[str, EntryPoint]]:
+    """By lower-case name, each distribution that announces it in `group`; a slow scan, so done once."""
     found: dict[str, dict[str, EntryPoint]] = {}
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=group):
         distribution = point.dist.name if point.dist is not None else point.value
         found.setdefault(point.name.lower(), {})[distribution] = point
     return found

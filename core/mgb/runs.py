@@ -12,11 +12,11 @@ import numpy as np
 
 from .errors import CommandError, FileCaseError
 from .graph_file import is_graph_file
+from .input_data import read_array
 from .jit.exported import load_compiled
 from .jit.load import load
 from .limits import LoadLimits
-from .onnx.input_data import read_array
-from .onnx.testcases import CASES, Cases
+from .testcases import CASES, Cases
 
 Array = np.ndarray[Any, Any]
 

@@ -5,6 +5,7 @@ A line before each file, and one after it: a crash, a hang or no memory is told 
 
 from __future__ import annotations
 
+import base64
 import io
 import math
 import os
@@ -13,7 +14,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -26,8 +27,10 @@ import mutations
 import numpy as np
 from mgb.errors import CompiledFileError, MgbError
 from mgb.graph_file import MAGIC
+from mgb.input_data import read_array
 from mgb.jit import LoadLimits, load, load_compiled, trace
 from mgb.plugins import import_backend
+from mgb.testcases import Cases
 
 #: What a mutated file may ask for.
 LIMITS = LoadLimits(nodes=3000, turns=100, depth=20, elements=1 << 18, bytes=1 << 26, operations=1 << 26)
@@ -45,54 +48,6 @@ def ones(spec: Any) -> np.ndarray:
     shape = [d if isinstance(d, int) and 0 <= d < 100 else 2 for d in spec.shape or ()]
     whole = shape[:8]
     return np.ones(whole if math.prod(whole) < 1 << 16 else [1] * len(whole), spec.dtype or np.float32)
-
-
-# ONNX
-
-
-@cache
-def onnx_bases() -> tuple[bytes, ...]:
-    import onnx_models as models
-
-    small = [
-        models.simple(),
-        models.branches(),
-        models.loop(),
-        models.attention_block(),
-        models.residual_network(),
-    ]
-    small += [models.recurrent("LSTM", 4, "bidirectional"), models.recurrent("GRU", 3, "reverse")]
-    node = models.h.make_node("Neg", ["x0"], ["y"])
-    small.append(models.calling("f", models.our_function("f", {"op": "neg", "params": {}}, [node])))
-    return (*small, *map(_external, small[:4]))
-
-
-def _external(data: bytes) -> bytes:
-    """The model, with an initializer whose data is in another file."""
-    import onnx
-
-    model = onnx.load_from_string(data)
-    tensor = model.graph.initializer.add(name="outside", dims=[3], data_type=1, data_location=1)
-    for key, value in (("location", "weights"), ("offset", "64"), ("length", "12")):
-        tensor.external_data.add(key=key, value=value)
-    model.graph.node.add(op_type="Add", input=["outside", "outside"], output=["also"])
-    model.graph.output.add(name="also")
-    return bytes(model.SerializeToString())
-
-
-@cache
-def onnx_cases() -> tuple[bytes, ...]:
-    """As many again as those are: a model of each operator, and of each of its options."""
-    from onnx_nodes import all_cases
-
-    every = (case.model.SerializeToString() for case in all_cases())
-    return (*onnx_bases() * 20, *(data for data in every if len(data) < 100_000))
-
-
-def try_onnx(data: bytes) -> None:
-    source = _written(data) if len(data) % 2 else io.BytesIO(data)
-    function = load(source, "EAGER", limits=LIMITS)
-    function(*map(ones, function.inputs))
 
 
 # exported files
@@ -119,7 +74,7 @@ def exported_bases() -> tuple[bytes, ...]:
 
 
 def try_exported(data: bytes) -> None:
-    path = _written(data)
+    path = written(data)
     if data.startswith(MAGIC):
         with suppress(CompiledFileError):
             load(path)
@@ -154,7 +109,7 @@ _FOLDER = tempfile.mkdtemp()
 (Path(_FOLDER) / "weights").write_bytes(bytes(100))
 
 
-def _written(data: bytes) -> Path:
+def written(data: bytes) -> Path:
     path = Path(_FOLDER) / "file"
     path.write_bytes(data)
     return path
@@ -192,47 +147,32 @@ def array_bases() -> tuple[bytes, ...]:
 
 
 def try_arrays(data: bytes) -> None:
-    from mgb.onnx.input_data import read_array
-
-    read_array(_written(data), "--input x")
+    read_array(written(data), "--input x")
 
 
 @cache
 def case_bases() -> tuple[bytes, ...]:
-    from mgb.onnx.testcases import Cases
-
     x = np.ones((2, 3), np.float32)
     cases = (Cases(({"a": x, "b": x},), ({"y": x + x},)), Cases((), ()))
-    import base64
-
     return tuple(base64.b64decode(c.text()) for c in cases)
 
 
+@cache
+def _adding() -> Any:
+    return load_compiled(written(_exported(lambda a, b: {"y": a + b}, "f32[2,3]", "f32[2,3]")), "eager")
+
+
 def try_cases(data: bytes) -> None:
-    import base64
-
-    import onnx_models
-    from mgb.onnx.testcases import Cases
-
     cases = Cases.from_text(base64.b64encode(data).decode())
-    model = load(onnx_models.simple(), "EAGER")
+    model = _adding()
     for _ in cases.failures(lambda inputs: {k: v.numpy() for k, v in model.run(**inputs).items()}):
         pass
 
 
-def _of_onnx(bases: Callable[[], tuple[bytes, ...]]) -> mutations.Mutation:
-    import onnx
-    from mgb.onnx.operators import TABLE
+#: The files to mutate, how, and what reads them.
+Kind = tuple[Callable[[], tuple[bytes, ...]], Callable[[], mutations.Mutation], Attempt]
 
-    names = ("weights", "../x", "i", "c", "a", "n", "shape")
-    texts = (*mutations.TEXTS, *sorted(name for _, name in TABLE), *names)
-    return mutations.protobuf(onnx.load_from_string, bases(), texts)
-
-
-#: By kind: the files to mutate, how, and what reads them. ``onnx`` is quick to begin, ``operators`` is not.
-KINDS: dict[str, tuple[Callable[[], tuple[bytes, ...]], Callable[[], mutations.Mutation], Attempt]] = {
-    "onnx": (onnx_bases, lambda: _of_onnx(onnx_bases), try_onnx),
-    "operators": (onnx_cases, lambda: _of_onnx(onnx_cases), try_onnx),
+KINDS: dict[str, Kind] = {
     "exported": (exported_bases, lambda: mutations.exported, try_exported),
     "code": (code_bases, lambda: mutations.exported, try_code),
     "saved": (saved_bases, lambda: mutations.saved, try_saved),
@@ -241,10 +181,10 @@ KINDS: dict[str, tuple[Callable[[], tuple[bytes, ...]], Callable[[], mutations.M
 }
 
 
-def mutant(kind: str, number: int) -> bytes:
+def mutant(kinds: Mapping[str, Kind], kind: str, number: int) -> bytes:
     """The file of this number: the same in every process."""
     random = Random(f"{kind} {number}")
-    bases, mutation, _ = KINDS[kind]
+    bases, mutation, _ = kinds[kind]
     return mutation()(random.choice(bases()), random)
 
 
@@ -277,17 +217,18 @@ def bounded_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def main(kind: str, first: int, count: int) -> None:
-    KINDS[kind][0](), KINDS[kind][1]()
+def main(kinds: Mapping[str, Kind], kind: str, first: str, count: str) -> None:
+    """The program, with what it is given on the command line."""
+    os.environ.setdefault("MGB_CACHE", "0")
+    os.environ.setdefault("MGB_NUM_THREADS", "1")
+    kinds[kind][0](), kinds[kind][1]()
     with bounded_memory():
-        for number in range(first, first + count):
-            data = mutant(kind, number)
+        for number in range(int(first), int(first) + int(count)):
+            data = mutant(kinds, kind, number)
             print(number, flush=True)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # the system ends the process
-            print(outcome(KINDS[kind][2], data), flush=True)
+            print(outcome(kinds[kind][2], data), flush=True)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("MGB_CACHE", "0")
-    os.environ.setdefault("MGB_NUM_THREADS", "1")
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(KINDS, *sys.argv[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import onnx_samples as samples
+import op_samples as samples
 import pytest
 from mgb import dtypes
 from mgb.apply import apply

@@ -8,7 +8,7 @@ from typing import Any
 
 import mgb
 import numpy as np
-import onnx_samples as samples
+import op_samples as samples
 import pytest
 from graphs import run
 from mgb import Tensor, dtypes, ownership

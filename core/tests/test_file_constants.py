@@ -29,6 +29,7 @@ def by_load(path: Path) -> np.ndarray:
 
 
 def dumped(function: Any, path: Path) -> np.ndarray:
+    pytest.importorskip("mgb_onnx", reason="not installed: pip install ./plugins/onnx")
     function.dump(path)
     return by_onnxruntime(path)
 

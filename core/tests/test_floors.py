@@ -10,6 +10,7 @@ from pathlib import Path
 
 import mgb
 import pytest
+from mgb.formats import EXTRAS
 
 PACKAGE = Path(mgb.__file__).parent
 ROOT = PACKAGE.parent.parent
@@ -52,13 +53,35 @@ def test_modules_import_only_from_lower_floors() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-PLUGINS = sorted((ROOT / "plugins").rglob("mgb_*/*.py"))
+#: The folders of the plugins, and of those that bring a format of files.
+PLUGINS = {path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")}
+FORMATS = {path for path in PLUGINS if "mgb.formats" in (path / "pyproject.toml").read_text()}
+
+
+def used_by(plugins: set[Path]) -> dict[str, set[str]]:
+    """By each file of `plugins`, what of the core it imports; what they have for tests may import all."""
+    files = [path for plugin in plugins for path in sorted(plugin.glob("mgb_*/**/*.py"))]
+    files = [path for path in files if "testing" not in path.parts]
+    return {str(path.relative_to(ROOT)): imports(path, (path.parent.name,)) for path in files}
 
 
 def test_plugins_use_only_the_backend_api() -> None:
-    used = {str(path.relative_to(ROOT)): imports(path, (path.parent.name,)) for path in PLUGINS}
+    used = used_by(PLUGINS - FORMATS)
     assert len(used) > 50
     assert not {path: found - BACKEND_API for path, found in used.items() if found - BACKEND_API}
+
+
+def test_plugins_of_formats_use_only_what_stands_below_the_trace() -> None:
+    used = used_by(FORMATS)
+    assert len(used) > 20
+    above = set(ORDER[PLACE["jit"] :])
+    assert not {path: found & above for path, found in used.items() if found & above}
+
+
+def test_the_core_names_formats_in_one_place() -> None:
+    told = [(path.name, path.read_text().lower()) for path in MODULES]
+    for name in EXTRAS:
+        assert [file for file, text in told if name in text] == ["formats.py"]
 
 
 def test_import_is_light() -> None:

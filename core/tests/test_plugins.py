@@ -71,7 +71,7 @@ def _new_manager():
 
 
 def _forget():
-    for cached in (plugins._imported, plugins._entry_points, plugins._chosen):
+    for cached in (plugins._imported, plugins.announced, plugins._chosen):
         cached.cache_clear()
 
 

@@ -144,6 +144,8 @@ def test_compile_ahead(backend: str) -> None:
 
 
 def test_files(backend: str, tmp_path: Any) -> None:
+    pytest.importorskip("mgb_onnx", reason="not installed: pip install ./plugins/onnx")
+
     @xla_trace(backend=backend, capture_as_const=True)
     def predict(x, *, net):
         return F.softmax(net(x), axis=1)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from mgb.errors import BackendNotInstalledError, DeviceUnavailableError
+from mgb.errors import BackendNotInstalledError, DeviceUnavailableError, FormatMissingError
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -24,5 +24,5 @@ def test_python_of_a_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text(code)
     try:
         exec(compile(code, str(path), "exec", dont_inherit=True), {"__name__": "page"})
-    except (BackendNotInstalledError, DeviceUnavailableError) as error:
+    except (BackendNotInstalledError, DeviceUnavailableError, FormatMissingError) as error:
         pytest.skip(str(error))

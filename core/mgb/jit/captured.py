@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
+from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
 from ..ir import Graph, Node, Spec, const_node, input_node
+from ..model_file import Names, shown
 from ..tensor import Tensor
 from .record import END, End, Given, Record
 from .source import Argument, Held
@@ -97,8 +98,6 @@ class Ends:
 
 def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
     """The graph over all arguments, with constants of the values that are now, and the names of its ends."""
-    from ..onnx.dump import named
-
     places = {place: input_node(spec) for place, _, spec in captured.inputs}
     boundary: dict[Node, int] = {}
     for external in captured.record.externals:
@@ -122,7 +121,7 @@ def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -
             raise DumpNameTypeError("cannot specify output_names when output is already in dict format")
         output_names = [keys[n] for n in order or ()]
     default = _default_names(graph, inputs, keep)
-    outputs = named(output_names, len(refs), default.__getitem__, "output_names")
+    outputs = _named(output_names, len(refs), default.__getitem__, "output_names")
     return graph, Ends(inputs, outputs, kind)
 
 
@@ -172,17 +171,38 @@ def _changed(what: str) -> DumpStateError:
 
 
 def _input_names(captured: Captured, arg_names: Any) -> list[str]:
-    from ..onnx.dump import named
-
     by_keyword = [name for _, name, _ in captured.inputs if name is not None]
     count = len(captured.inputs) - len(by_keyword)
-    given = named(arg_names, count, "arg_{}".format, "arg_names")
-    return named([*given, *by_keyword], len(captured.inputs), str, "arg_names")
+    given = _named(arg_names, count, "arg_{}".format, "arg_names")
+    return _named([*given, *by_keyword], len(captured.inputs), str, "arg_names")
+
+
+def _named(given: Any, wanted: int, default: Callable[[int], str], what: str) -> list[str]:
+    """The names that the user gives, or else default ones.
+
+    Raises
+    ------
+    DumpNameError
+        They are too few or too many, or two are equal.
+    DumpNameTypeError
+        They are no list of names.
+    """
+    if not isinstance(given, str | list | tuple | None):
+        raise DumpNameTypeError(f"{what}: give a list of names, not {given!r}")
+    names = [given] if isinstance(given, str) else [None] * wanted if given is None else list(given)
+    if len(names) != wanted:
+        raise DumpNameError(f"wrong number of {what}, should be {wanted} values, got {len(names)}")
+    found = [default(n) if name is None else name for n, name in enumerate(names)]
+    for name in found:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise DumpNameError(f"{what}: {name!r} is not a name")
+    for name in found:
+        if found.count(name) > 1:
+            raise DumpNameError(f"{what}: two are called {name!r}; names in a file differ")
+    return found
 
 
 def _default_names(graph: Graph, taken: list[str], keep: int) -> list[str]:
-    from ..onnx.names import Names, shown
-
     names = Names(taken)
     return [names.new(shown(o.op) if keep else "output") for o in graph.outputs]
 

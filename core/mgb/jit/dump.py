@@ -1,28 +1,29 @@
-"""`dump`: what a traced function did, as an ONNX file."""
+"""`dump`: what a traced function did, as the file of a model."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import passes
+from .. import formats, passes
 from ..errors import DumpNameError, DumpOptionError, DumpStateError
 from ..executor import Options
-from ..ir import Graph
+from ..input_data import TestData
+from ..ir import CONST, Graph, exact_text
+from ..model_file import DumpInfo, DumpRequest, File, Style
+from ..passes.inference import Inference
 from ..serialization import replace_file
 from .captured import Captured, check_pure, graph_of
 from .record import Record
 
 if TYPE_CHECKING:
-    from ..onnx.dump import DumpInfo
     from .trace import trace
-
-File = str | os.PathLike[str] | BinaryIO
 
 #: Options of MegEngine's that name what mgb has not.
 _LAYOUTS = ("hwcd4", "nchw88", "nchw44", "nchw44_dot", "nchw4", "nchw32", "nchw64", "chwn4")
@@ -31,7 +32,7 @@ _FOREIGN = {
     "enable_fuse_preprocess": "record the preprocessing in the traced function",
     "enable_fuse_grain": "programs fuse what they run, whatever the file says",
     "resize_input": "input_data are arrays, not images: resize them before",
-    "compat_older_version": "files are ONNX: their version is that of the opset",
+    "compat_older_version": "files are of one version of their format",
 }
 _FUSING = ("enable_fuse_conv_bias_nonlinearity", "enable_fuse_conv_bias_with_z")
 _NARROWING = ("enable_io16xc32", "enable_ioc16")
@@ -64,11 +65,10 @@ def dump(
     model_version: int = 2,
     **options: Any,
 ) -> DumpInfo:
-    """Write what was recorded as an ONNX file, which any ONNX runtime runs.
+    """Write what was recorded as the file of a model, which other runtimes run too.
 
-    The trace needs ``capture_as_const=True`` or ``record_only=True``. Ops for which ONNX has no operator
-    become functions of the domain ``ai.mgb``, whose bodies are ONNX's own operators. Shapes are those of
-    the call.
+    The trace needs ``capture_as_const=True`` or ``record_only=True``. Shapes are those of the call. The
+    format is the one of the file's ending, where that is one of a format; a plugin writes it.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def dump(
     input_transform : str or callable, optional
         Applied to arrays from files: a function, or an expression in ``data`` and ``np``.
     dump_format : str, optional
-        ``"ONNX"``.
+        The name of the format, whatever the file is called.
     model_version : int
         As it is.
     **options : bool
@@ -144,13 +144,11 @@ def dump(
         An option that means nothing here.
     FileCaseError
         `input_data` cannot be read, or do not fit the inputs.
-    OnnxExportError
-        ONNX cannot say what an op does.
-    OnnxMissingError
-        The `onnx` package is not installed.
+    DumpUnsupportedError
+        The format cannot say what an op does.
+    FormatMissingError, FormatImportError
+        What writes it is not installed, or broken.
     """
-    from ..onnx.dump import Request, TestData, strip_info, strip_info_text, write
-
     _check_files(file, strip_info_file)
     switches = {
         "append": append,
@@ -165,18 +163,18 @@ def dump(
         "no_assert": no_assert,
     }
     _check_switches({**switches, **{n: v for n, v in options.items() if n in _FUSING + _NARROWING}})
-    _check_options(options, dump_format, model_version, keep_var_name)
+    _check_options(options, model_version, keep_var_name)
     if input_data is not None and not enable_metadata:
         raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
     test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
     captured = _checked(traced)
+    chosen = formats.to_write(file, dump_format)
     recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
     for name in set(names.inputs).intersection(names.outputs):
-        raise DumpNameError(f"an input and an output are called {name!r}; ONNX wants names that differ")
+        raise DumpNameError(f"an input and an output are called {name!r}; names in a file differ")
     written = recorded if no_change_graph else _simplified(recorded, traced.options)
-    request = Request(
-        recorded=recorded,
-        written=_inference(written, optimize_for_inference and not no_change_graph, options),
+    request = DumpRequest(
+        graph=_inference(written, optimize_for_inference and not no_change_graph, options),
         inputs=names.inputs,
         outputs=names.outputs,
         structure=names.structure,
@@ -184,12 +182,12 @@ def dump(
         name=traced.__name__,
         metadata=enable_metadata,
         user_info=user_info,
-        test=test,
+        cases=test.cases(recorded, names.inputs, names.outputs),
     )
     if strip_info_file is None:
-        return write(file, request, append)
-    stripped = strip_info_text(strip_info_file, strip_info(request.written), append_json)
-    info = write(file, request, append)
+        return chosen.write(file, request, append)
+    stripped = _strip_info_text(strip_info_file, _strip_info(request.graph), append_json)
+    info = chosen.write(file, request, append)
     replace_file(Path(strip_info_file), [stripped])
     return info
 
@@ -237,7 +235,7 @@ def _check_switches(switches: Mapping[str, Any]) -> None:
             raise DumpOptionError(f"dump({name}={value!r}): give True or False")
 
 
-def _check_options(options: Mapping[str, Any], dump_format: Any, model_version: Any, keep: Any) -> None:
+def _check_options(options: Mapping[str, Any], model_version: Any, keep: Any) -> None:
     for name, value in options.items():
         if name in _FOREIGN:
             if not isinstance(value, bool | int | None) or value:
@@ -246,8 +244,6 @@ def _check_options(options: Mapping[str, Any], dump_format: Any, model_version: 
             raise DumpOptionError(f"dump has no option {name!r}")
     if all(options.get(name) for name in _NARROWING):
         raise DumpOptionError(f"{' and '.join(_NARROWING)} are two ways to the same end: give one of them")
-    if dump_format is not None and not (isinstance(dump_format, str) and dump_format == "ONNX"):
-        raise DumpOptionError(f"dump_format={dump_format!r}: mgb writes ONNX only; leave dump_format out")
     if not isinstance(model_version, int) or model_version != 2:
         raise DumpOptionError("model_version is one of MegEngine's own format; leave it out")
     if not isinstance(keep, int) or keep not in (0, 1, 2):
@@ -255,8 +251,6 @@ def _check_options(options: Mapping[str, Any], dump_format: Any, model_version: 
 
 
 def _inference(graph: Graph, wanted: bool, options: Mapping[str, Any]) -> Graph:
-    from ..onnx.dump import Inference
-
     chosen = {name: bool(options.get(name)) for name in _FUSING + _NARROWING}
     if not wanted:
         for name, on in chosen.items():
@@ -273,15 +267,13 @@ def _simplified(graph: Graph, options: Options) -> Graph:
     return passes.simplify(graph, options.opt_level, skipped)
 
 
-def _style(captured: Captured, values: int, nodes: bool, parameters: bool, priorities: bool) -> Any:
-    from ..onnx.export import Style, content
-
+def _style(captured: Captured, values: int, nodes: bool, parameters: bool, priorities: bool) -> Style:
     named = _parameter_names(captured.record) if parameters else {}
     return Style(
         value_names=values == 2,
         node_names=nodes,
         priorities=priorities,
-        parameters={content(array): name for name, array in reversed(named.items())},  # the first stays
+        parameters={exact_text(array): name for name, array in reversed(named.items())},  # the first stays
     )
 
 
@@ -296,3 +288,29 @@ def _parameter_names(record: Record) -> dict[str, Any]:
         for name, tensor in root.named_tensors()
         if tensor.size > 1
     }
+
+
+def _strip_info(graph: Graph) -> dict[str, Any]:
+    """Which ops in which dtypes a file needs."""
+    ops = {node.op.name for node in graph.nodes if node.op is not CONST}
+    used = {node.spec.dtype.name for node in (*graph.inputs, *graph.nodes)}
+    return {"oprs": sorted(ops), "dtypes": sorted(used)}
+
+
+def _strip_info_text(path: str | os.PathLike[str], found: Mapping[str, Any], append: bool) -> bytes:
+    """What `_strip_info` found as JSON, joined with what `path` has when `append`.
+
+    Raises
+    ------
+    DumpOptionError
+        The file that is to be added to is no such JSON.
+    """
+    target = Path(path)
+    merged = dict(found)
+    if append and target.exists():
+        try:
+            old = json.loads(target.read_text())
+            merged = {k: sorted({*v, *old.get(k, ())}) for k, v in found.items()}
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DumpOptionError(f"strip_info_file {str(path)!r} is not what dump wrote: {error}") from error
+    return json.dumps(merged, indent=1).encode()

@@ -31,7 +31,7 @@ from ..executor.portable import pack, unpack
 from ..graph_file import Reader, Writer
 from ..ir import CONST, Graph, Node
 from ..limits import LoadLimits, Meter
-from ..onnx.values import ValueSpec
+from ..model_file import ValueSpec
 from ..tensor import Tensor, active_trace, wrap
 from .captured import Ends
 
@@ -110,7 +110,7 @@ class Exported:
     compiled_again : str
         Why the file's own code is not used; empty when it is.
     metadata : dict of str to str
-        Empty: what ONNX files have there.
+        Empty: what models have there.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ def load_compiled(
     """Read what ``trace.export`` wrote, and run the machine code in it: load only files that you trust.
 
     Before any of it is run, the logger ``mgb.jit`` warns whose code it is: the file, the backend that made
-    it, and for what it was made. `load` reads ONNX files, which hold none.
+    it, and for what it was made. `load` reads models, which hold none.
 
     Parameters
     ----------

@@ -1,36 +1,33 @@
-"""`load`: an ONNX file as a function."""
+"""`load`: the file of a model as a function."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from .. import formats
 from ..errors import (
     CompiledFileError,
     ConversionError,
     ImpureBodyError,
     LoadLimitError,
     MgbError,
-    OnnxFileError,
-    OnnxInputError,
-    OnnxNodeError,
-    OnnxUnsupportedError,
+    ModelFileError,
+    ModelInputError,
+    ModelNodeError,
+    ModelUnsupportedError,
     SymbolicReadError,
     TraceMismatchError,
 )
 from ..ir import Graph
-from ..limits import LoadLimits, Meter, metered
-from ..onnx.read import read_model
-from ..onnx.values import ValueSpec
+from ..limits import LoadLimits
+from ..model_file import Model, ModelSource, ValueSpec
 from ..tensor import Tensor, active_trace
+from .environment import unwatched
 from .trace import trace
-
-if TYPE_CHECKING:
-    from ..onnx.model import Model
-
 
 #: Ways through one model, by branches and turns of loops that depend on data, that are kept compiled.
 _PATHS = 16
@@ -60,25 +57,19 @@ class Loaded:
         What else the file says of itself.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        outputs: tuple[ValueSpec, ...],
-        structure: str,
-        backend: str | None,
-        options: dict[str, Any],
-    ) -> None:
+    def __init__(self, model: Model, backend: str | None, options: dict[str, Any]) -> None:
         self._model = model
-        self._arrange = _ARRANGEMENTS[structure]
-        self.inputs = model.file.inputs
-        self.outputs = outputs
-        self.metadata = dict(model.file.metadata)
+        self._arrange = _ARRANGEMENTS[model.structure]
+        self.inputs, self.outputs = model.inputs, model.outputs
+        self.metadata = dict(model.metadata)
         self._options = {"run_body": False, "backend": backend, "symbolic": True, **options}
         self._checked: set[tuple[Any, ...]] = set()
         self._paths = [trace(self._body, **self._options)]
 
     def _body(self, *inputs: Any) -> tuple[Any, ...]:
-        return self._model(*inputs)
+        """What the model makes of `inputs`; it is data, so nothing outside of it is read or written."""
+        with unwatched():
+            return self._model(*inputs)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the model.
@@ -96,9 +87,9 @@ class Loaded:
 
         Raises
         ------
-        OnnxInputError
+        ModelInputError
             They are too many or too few, or one has another name, dtype or shape than the file says.
-        OnnxNodeError
+        ModelNodeError
             A node cannot be computed on values of these shapes.
         LoadLimitError
             The model asks for more work on values of these shapes than it was allowed.
@@ -118,7 +109,7 @@ class Loaded:
         trace of its own, the latest one is tried first.
         """
         if active_trace() is not None:
-            return self._model(*inputs)  # part of the trace around it, whose mismatches are its own
+            return self._body(*inputs)  # part of the trace around it, whose mismatches are its own
         try:
             return self._follow(inputs)
         except (ImpureBodyError, SymbolicReadError) as error:  # nodes ask for values
@@ -130,7 +121,7 @@ class Loaded:
             raise
         except Exception as error:  # an op on values that it cannot take, such as an index out of range
             self._model(*inputs)  # op by op, which names the node
-            raise OnnxNodeError(f"the model fails with {type(error).__name__}: {error}") from error
+            raise ModelNodeError(f"the model fails with {type(error).__name__}: {error}") from error
 
     def _follow(self, inputs: list[Any]) -> tuple[Any, ...]:
         paths = self._paths
@@ -154,18 +145,18 @@ class Loaded:
             return list(args)
         names = [spec.name for spec in self.inputs]
         if len(args) > len(names):
-            raise OnnxInputError(f"{len(args)} inputs are given, the model takes ({self._signature()})")
+            raise ModelInputError(f"{len(args)} inputs are given, the model takes ({self._signature()})")
         given = dict(zip(names, args))
         for name, value in kwargs.items():
             if name not in names:
-                raise OnnxInputError(f"the model has no input {name!r}; it takes ({self._signature()})")
+                raise ModelInputError(f"the model has no input {name!r}; it takes ({self._signature()})")
             if name in given:
-                raise OnnxInputError(f"the input {name!r} is given twice")
+                raise ModelInputError(f"the input {name!r} is given twice")
             given[name] = value
         missing = [name for name in names if name not in given]
         if missing:
             message = f"the input {missing[0]!r} is missing; the model takes ({self._signature()})"
-            raise OnnxInputError(message)
+            raise ModelInputError(message)
         lengths: dict[str, tuple[int, str]] = {}
         inputs = [self._input(spec, given[spec.name], lengths) for spec in self.inputs]
         if None not in key and not kwargs and len(self._checked) < _CHECKED:
@@ -179,8 +170,8 @@ class Loaded:
         if spec.dtype is None and not isinstance(value, np.ndarray | Tensor):
             return _nested(value)
         if value is None:
-            raise OnnxInputError(f"input {spec}: got None")
-        tensor = _tensor(spec, value, self._model.weights.device)
+            raise ModelInputError(f"input {spec}: got None")
+        tensor = _tensor(spec, value, self._model.device)
         if spec.shape is not None:
             _check_shape(spec, tensor.shape, lengths)
         return tensor
@@ -206,7 +197,7 @@ class Loaded:
         return self._paths[0].stats()
 
     def __repr__(self) -> str:
-        return f"<ONNX model ({self._signature()}) -> ({', '.join(map(str, self.outputs))})>"
+        return f"<loaded model ({self._signature()}) -> ({', '.join(map(str, self.outputs))})>"
 
 
 def _nested(value: Any) -> Any:
@@ -225,10 +216,10 @@ def _tensor(spec: ValueSpec, value: Any, device: str) -> Tensor:
             else Tensor(value, value.dtype if typed else spec.dtype, device)
         )
     except ConversionError as error:
-        raise OnnxInputError(f"input {spec}: {error}") from error
+        raise ModelInputError(f"input {spec}: {error}") from error
     if spec.dtype is not None and tensor.dtype != spec.dtype:
         name = spec.dtype.name
-        raise OnnxInputError(f"input {spec}: got {tensor.dtype.name}; convert it with .astype({name!r})")
+        raise ModelInputError(f"input {spec}: got {tensor.dtype.name}; convert it with .astype({name!r})")
     return tensor
 
 
@@ -236,14 +227,14 @@ def _check_shape(spec: ValueSpec, shape: tuple[int, ...], lengths: dict[str, tup
     """`lengths` are those that names stand for so far, with the input that said so."""
     assert spec.shape is not None
     if len(shape) != len(spec.shape):
-        raise OnnxInputError(f"input {spec}: it has {len(spec.shape)} axes, got shape {shape}")
+        raise ModelInputError(f"input {spec}: it has {len(spec.shape)} axes, got shape {shape}")
     for axis, (wanted, found) in enumerate(zip(spec.shape, shape)):
         if isinstance(wanted, int) and wanted != found:
-            raise OnnxInputError(f"input {spec}: axis {axis} has length {wanted}, got shape {shape}")
+            raise ModelInputError(f"input {spec}: axis {axis} has length {wanted}, got shape {shape}")
         if isinstance(wanted, str):
             length, other = lengths.setdefault(wanted, (found, spec.name))
             if length != found:
-                raise OnnxInputError(f"input {spec}: {wanted!r} is {length} in {other!r}, got shape {shape}")
+                raise ModelInputError(f"input {spec}: {wanted!r} is {length} in {other!r}, got shape {shape}")
 
 
 def load(
@@ -255,9 +246,10 @@ def load(
     limits: LoadLimits | None = None,
     **options: Any,
 ) -> Loaded:
-    """Read an ONNX file, one that ``trace.dump`` wrote or any other. It is data: no code in it is ever run.
+    """Read the file of a model, one that ``trace.dump`` wrote or any other. It is data: no code in it runs.
 
-    What ``trace.export`` wrote is refused, whatever the file is called: see `load_compiled`.
+    A plugin reads it, of the format that the file's ending says, or else its bytes. What ``trace.export``
+    wrote is refused, whatever the file is called: see `load_compiled`.
 
     Parameters
     ----------
@@ -285,36 +277,26 @@ def load(
         It asks for more work than `limits` allow; a call may raise it too.
     InvalidLimitsError
         `limits` are no `LoadLimits`.
-    OnnxFileError
-        It is no ONNX file, or a damaged one; `OnnxVersionError`: one of a version that is not read.
-    OnnxUnsupportedError
+    ModelFileError
+        It is no model, or a damaged one; `ModelVersionError`: one of a version that is not read.
+    ModelUnsupportedError
         Operators or types are lacking; the message names each with its node.
-    OnnxMissingError
-        The `onnx` package is not installed.
+    UnknownFormatError
+        Neither its ending nor its bytes tell its format.
+    FormatMissingError, FormatImportError
+        What reads its format is not installed, or broken.
     """
-    if isinstance(file, str | os.PathLike) and "\0" in os.fspath(file):
-        raise OnnxFileError(f"{file!r} is no path: it has a zero byte")
     try:
-        file_read = metered(Meter(limits), read_model, file)
-        from ..onnx.model import (
-            Model,
-        )  # it brings the table of all operators, which `import mgb` does without
-
-        model = Model(file_read, outputs, device, limits)
-    except (CompiledFileError, LoadLimitError, OnnxFileError, OnnxUnsupportedError) as error:
+        source = ModelSource.of(file)
+        model = formats.of_source(source).read(source, outputs, device, limits)
+    except (CompiledFileError, LoadLimitError, ModelFileError, ModelUnsupportedError) as error:
         if isinstance(file, str | os.PathLike):
             error.args = (f"{os.fspath(file)}: {error}",)
         raise
-    structure = model.file.structure if outputs is None else ""
-    return Loaded(model, tuple(_output_specs(model, outputs)), structure, backend, options)
-
-
-def _output_specs(model: Model, names: Sequence[str] | None) -> Iterator[ValueSpec]:
-    known = {spec.name: spec for spec in model.file.outputs}
-    for name in known if names is None else names:
-        yield known.get(name, ValueSpec(name, None, None))
+    return Loaded(model, backend, options)
 
 
 def load_outputs(file: str | os.PathLike[str] | BinaryIO) -> tuple[ValueSpec, ...]:
-    """The outputs of the model in an ONNX file; nothing is built."""
-    return read_model(file).outputs
+    """The outputs of the model in a file; nothing is built."""
+    source = ModelSource.of(file)
+    return formats.of_source(source).outputs(source)

@@ -137,7 +137,9 @@ def _avg_infer(x: Spec, kernel: Pair, stride: Pair, padding: Pair, count_padding
     return _pool_infer(x, kernel, stride, padding)
 
 
-def _counts(size: Pair, dtype: Any, kernel: Pair, stride: Pair, padding: Pair, count_padding: bool) -> Any:
+def window_pixels(
+    size: Pair, dtype: Any, kernel: Pair, stride: Pair, padding: Pair, count_padding: bool
+) -> Any:
     """How many pixels each window holds: a number, or an array (1, 1, oh, ow)."""
     if count_padding or padding == (0, 0):
         return dtype.type(kernel[0] * kernel[1])
@@ -151,7 +153,7 @@ def _avg_eager(x: Any, kernel: Pair, stride: Pair, padding: Pair, count_padding:
     out = first.copy()
     for tap in rest:
         out += tap
-    out /= np.asarray(_counts(x.shape[2:], x.dtype, kernel, stride, padding, count_padding), like=out)
+    out /= np.asarray(window_pixels(x.shape[2:], x.dtype, kernel, stride, padding, count_padding), like=out)
     return out
 
 
@@ -162,7 +164,7 @@ def _avg_grad_infer(g: Spec, size: Pair, **_window: Any) -> Spec:
 def _avg_grad_eager(
     g: Any, size: Pair, kernel: Pair, stride: Pair, padding: Pair, count_padding: bool
 ) -> Any:
-    share = g / np.asarray(_counts(size, g.dtype, kernel, stride, padding, count_padding), like=g)
+    share = g / np.asarray(window_pixels(size, g.dtype, kernel, stride, padding, count_padding), like=g)
     framed = pad(np.zeros_like(g, shape=(*g.shape[:2], *size)), padding)
     for view in _tap_views(framed, kernel, stride):
         view += share
@@ -205,7 +207,7 @@ avg_pool2d_grad = declare(
 
 
 @lru_cache(maxsize=256)
-def _averaging(size: int, wanted: int, dtype: Any) -> Any:
+def averaging(size: int, wanted: int, dtype: Any) -> Any:
     """The matrix (wanted, size) whose rows take the means of the windows; neighbours may share an element."""
     row, place = np.arange(wanted)[:, None], np.arange(size)
     inside = (place >= row * size // wanted) & (place < -(-(row + 1) * size // wanted))
@@ -222,7 +224,7 @@ def _adaptive_infer(x: Spec, size: Pair) -> Spec:
 
 def _adaptive_eager(x: Any, size: Pair) -> Any:
     rows, cols = (
-        np.asarray(_averaging(*pair, x.dtype), like=x) for pair in zip(x.shape[2:], size, strict=True)
+        np.asarray(averaging(*pair, x.dtype), like=x) for pair in zip(x.shape[2:], size, strict=True)
     )
     return rows @ (x @ cols.T)
 
@@ -237,7 +239,7 @@ def _adaptive_grad_grad(h: Tensor, _y: Spec, _g: Spec, size: Pair) -> tuple[Tens
 
 def _adaptive_grad_eager(g: Any, size: Pair) -> Any:
     rows, cols = (
-        np.asarray(_averaging(*pair, g.dtype), like=g) for pair in zip(size, g.shape[2:], strict=True)
+        np.asarray(averaging(*pair, g.dtype), like=g) for pair in zip(size, g.shape[2:], strict=True)
     )
     return rows.T @ (g @ cols)
 

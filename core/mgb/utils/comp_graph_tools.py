@@ -18,7 +18,7 @@ class GraphInference:
     Parameters
     ----------
     file : path or binary file object
-        An ONNX file; see `mgb.jit.load`.
+        The file of a model; see `mgb.jit.load`.
     outputs : sequence of str, optional
         Names of values in the graph; None: its own outputs.
     profiling : bool
@@ -51,7 +51,7 @@ class GraphInference:
 
         Raises
         ------
-        OnnxInputError
+        ModelInputError
             They are not the inputs of the model.
         """
         results = self._function.run(*inp_args, **(inp_dict or {}))

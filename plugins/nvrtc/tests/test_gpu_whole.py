@@ -18,7 +18,7 @@ from mgb.ops.declare import OPS
 from mgb_nvrtc import Nvrtc
 
 sys.path.append(str(Path(__file__).parents[3] / "core" / "tests"))
-samples = pytest.importorskip("onnx_samples", reason="the tests of the core are not beside these")
+samples = pytest.importorskip("op_samples", reason="the tests of the core are not beside these")
 
 PROBLEM = Nvrtc().probe()
 if PROBLEM is not None:

@@ -169,10 +169,15 @@ class Net:
         _here.net = None
         _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
 
+    def lift(self) -> None:
+        """Tell nothing until it is spread again."""
+        self._undo()
+        self._undo = lambda: None
+
     def gather(self) -> None:
         """End, and tell nobody any more."""
-        self._undo()
-        self._started, self._undo = lambda *_: True, lambda: None
+        self.lift()
+        self._started = lambda *_: True
 
     def forget(self) -> None:
         """Hold nothing; asked where no tracer runs."""

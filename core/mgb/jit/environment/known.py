@@ -59,8 +59,8 @@ _TRUSTED = (
 #: Parts of mgb that have a state in Python, or write elsewhere.
 DENIED = tuple(
     f"mgb.{name}"
-    for name in "optimizer.lr_scheduler data serialization logger cache cli utils config onnx graph_file "
-    "runs".split()
+    for name in "optimizer.lr_scheduler data serialization logger cache cli utils config graph_file formats "
+    "model_file testcases input_data runs".split()
 )
 DENIED_NAMES = _words(
     "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
@@ -113,14 +113,10 @@ def is_numpys(kind: type) -> bool:
     return any(top_of(base) == "numpy" and is_heap(base) for base in kind.__mro__)
 
 
-#: Parts of the paths of plugins, and of packages that mgb calls for what it knows itself.
-_CALLED = ("/mgb_", "/site-packages/onnx/", "/site-packages/google/protobuf/")
-
-
 def is_library_code(code: CodeType) -> bool:
-    """Is it Python's own, made by it, a plugin's, or of a package that mgb calls?"""
+    """Is it Python's own, made by it, or a plugin's?"""
     file = code.co_filename
-    if _is_made_by_library(code) or any(part in file for part in _CALLED):
+    if _is_made_by_library(code) or "/mgb_" in file:
         return True
     return file.startswith((_STDLIB, "<frozen ")) and "site-packages" not in file
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ... import device, random
@@ -93,9 +94,7 @@ class Observer(Watch):
         for value in (*args, *kwargs.values()):
             if not isinstance(value, CONTAINERS):
                 self.arm(value)
-        trouble = self._net.spread()
-        if trouble:
-            self.impure(f"its calls cannot be watched: {trouble}")
+        self._spread()
         WATCHING.watch = self
         args, kwargs = self._with_numbers(args, kwargs)
         result = function(*args, **kwargs)
@@ -104,6 +103,20 @@ class Observer(Watch):
         for thing in self.written:
             settled(thing, operator.attrgetter("value"))
         return result
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Functions that start inside are not told, which saves their time."""
+        self._net.lift()
+        try:
+            yield
+        finally:
+            self._spread()
+
+    def _spread(self) -> None:
+        trouble = self._net.spread()
+        if trouble:
+            self.impure(f"its calls cannot be watched: {trouble}")
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
@@ -225,6 +238,20 @@ class Observer(Watch):
         """The core calls a Module: its class, and what stands before that, have to stay."""
         if WATCHING.watch is self:
             calls.module_facts(self, module)
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Have nobody watch what is known to depend on its Tensors alone, and to write nothing outside."""
+    watch, WATCHING.watch = WATCHING.watch, None
+    try:
+        if isinstance(watch, Observer):
+            with watch.lifted():
+                yield
+        else:
+            yield
+    finally:
+        WATCHING.watch = watch
 
 
 def notes_of(tensor: Tensor) -> list[str]:

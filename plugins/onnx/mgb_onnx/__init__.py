@@ -1,0 +1,15 @@
+"""ONNX files for mgb: `trace.dump` writes them, `mgb.jit.load` and ``mgb run`` read them."""
+
+from __future__ import annotations
+
+from mgb.plugins import hookimpl
+
+from .format import Onnx
+
+__all__ = ["Onnx", "mgb_format"]
+
+
+@hookimpl
+def mgb_format(name: str) -> Onnx | None:
+    """What the core asks."""
+    return Onnx() if name == Onnx.name else None

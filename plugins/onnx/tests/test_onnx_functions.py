@@ -1,0 +1,97 @@
+"""Functions in ONNX files, ours and others, and what no operator is there for."""
+
+from __future__ import annotations
+
+import mgb
+import numpy as np
+import onnx
+import pytest
+from mgb.errors import (
+    ModelFileError,
+    ModelNodeError,
+    ModelUnsupportedError,
+)
+from onnx import helper as h
+from onnx_models import FLOAT, RNG, calling, info, loaded, model, normal, our_function
+
+
+def test_a_function_of_ours_is_our_own_op() -> None:
+    """Its body here is another one, so the result tells which was run."""
+    own = {"op": "leaky_relu", "params": {"negative_slope": 0.25}}
+    function = loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
+    np.testing.assert_array_equal(function(np.array([-4, 4], np.float32)).numpy(), [-1, 4])
+
+
+def test_a_function_of_an_op_that_we_lack_is_its_body() -> None:
+    own = {"op": "of_the_future", "params": {}}
+    function = loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
+    np.testing.assert_array_equal(function(np.array([-4, 4], np.float32)).numpy(), [4, -4])
+
+
+@pytest.mark.parametrize("own", ["{", "[]", '{"op": 3}', '{"op": "add", "params": {}}'])
+def test_a_function_whose_op_makes_no_sense_is_refused(own: str) -> None:
+    with pytest.raises(ModelFileError, match=r"function ai\.mgb:f|add does not take 1 inputs"):
+        loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
+
+
+def test_parameters_of_another_op_are_refused() -> None:
+    own = {"op": "leaky_relu", "params": {"slope": 1}}
+    with pytest.raises(ModelFileError, match=r"node 0.*parameters \['slope'\]"):
+        loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
+
+
+def test_values_that_a_parameter_cannot_have_give_an_error_that_names_the_node() -> None:
+    own = {"op": "reshape", "params": {"shape": "text"}}
+    function = loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
+    with pytest.raises(ModelNodeError, match="node 0"):
+        function(np.zeros(2, np.float32))
+
+
+def test_functions_of_a_file_have_attributes_with_defaults() -> None:
+    body = [h.make_node("LeakyRelu", ["x"], ["y"])]
+    reference = body[0].attribute.add(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)
+    assert reference.ref_attr_name == "slope"
+    function = h.make_function("local", "f", ["x"], ["y"], body, [h.make_opsetid("", 17)], [],
+                               [h.make_attribute("slope", 0.5)])  # fmt: skip
+    nodes = [
+        h.make_node("f", ["x"], ["a"], domain="local"),
+        h.make_node("f", ["x"], ["b"], domain="local", slope=0.25),
+    ]
+    outputs = [info("a", FLOAT, None), info("b", FLOAT, None)]
+    data = model(nodes, [info("x", FLOAT, [2])], outputs, functions=[function], domains=["local"])
+    a, b = loaded(data)(np.array([-4, 4], np.float32))
+    np.testing.assert_array_equal(a.numpy(), [-2, 4])
+    np.testing.assert_array_equal(b.numpy(), [-1, 4])
+
+
+def test_every_operator_that_is_lacking_is_named_with_its_node() -> None:
+    nodes = [
+        h.make_node("TfIdfVectorizer", ["x"], ["a"], name="first", max_gram_length=1),
+        h.make_node("Fused", ["a"], ["y"], name="second", domain="com.vendor"),
+    ]
+    data = model(nodes, [info("x", FLOAT, [2])], [info("y", FLOAT, None)], domains=["com.vendor"])
+    with pytest.raises(ModelUnsupportedError, match=r"'first'.*TfIdfVectorizer.*'second'.*com\.vendor"):
+        loaded(data)
+
+
+def test_a_node_that_cannot_be_computed_is_named() -> None:
+    nodes = [h.make_node("MatMul", ["x", "x"], ["y"], name="product")]
+    function = loaded(model(nodes, [info("x", FLOAT, ["a", "b"])], [info("y", FLOAT, None)]))
+    with pytest.raises(ModelNodeError, match=r"'product' \(MatMul\).*do not multiply"):
+        function(normal(2, 3))
+    assert function(normal(2, 2)).shape == (2, 2)
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+@pytest.mark.parametrize("dtype", mgb.dtypes.DTYPES, ids=str)
+def test_weights_of_every_dtype_are_read(dtype: np.dtype, shape: tuple[int, ...]) -> None:
+    """From raw bytes and from typed fields."""
+    array = RNG.integers(0, 2, shape).astype(dtype)
+    raw = onnx.numpy_helper.from_array(array, "w")
+    typed = h.make_tensor("w", raw.data_type, shape, np.ravel(array).tolist())
+    node, output = h.make_node("Identity", ["w"], ["y"]), info("y", raw.data_type, shape)
+    for weight in (raw, typed):
+        graph = h.make_graph([node], "graph", [], [output], [weight])
+        got = loaded(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)]).SerializeToString())()
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got.numpy(), array)
