@@ -301,3 +301,23 @@ def test_an_array_that_the_body_makes_is_another_one_at_each_call(name: str) -> 
         assert got.flags.writeable == want.flags.writeable
         assert got.flags.f_contiguous == want.flags.f_contiguous
         assert not any(np.shares_memory(got, other) for other in results[:n])
+
+
+def test_garbage_of_a_body_that_has_grown_old_is_no_tensor_that_it_keeps() -> None:
+    def double(x: Any) -> Any:
+        holder: list[Any] = [x * 2]
+        holder.append(holder)
+        for _ in range(100):
+            _ = [object()]
+        return holder[0] + 1
+
+    traced = trace(double, run_body=False)
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1, 1, 1 << 30)  # what lives through two collections is old
+    try:
+        assert traced(tensor([1.0])).numpy() == 3
+    finally:
+        gc.set_threshold(*before)
+    assert traced(tensor([2.0])).numpy() == 5
+    assert traced.stats()["body_runs"] == 1

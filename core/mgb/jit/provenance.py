@@ -137,8 +137,9 @@ class Provenance:
 
     def escaped(self) -> list[Tensor]:
         """The Tensors of the body that are alive; asked when it has ended and its result is gone."""
-        if self._alive():
-            gc.collect(1)  # what only refers to itself is nowhere; what is old is not asked
+        for generation in (1, 2):  # what only refers to itself is nowhere; to ask what is old takes long
+            if self._alive():
+                gc.collect(generation)
         return self._alive()
 
     def _alive(self) -> list[Tensor]:
