@@ -340,8 +340,7 @@ def test_lines_stand_in_another_function() -> None:
 
     writer = Lines(name)
     observer.guards.write(writer)
-    lines = writer.lines
-    exec("def run(t0):\n" + "".join(f"  {line}\n" for line in [*lines, "return 'hit'"]), space)
+    exec("def run(t0):\n" + "".join(f"  {line}\n" for line in [*writer.lines, "return 'hit'"]), space)
     assert space["run"](x) == "hit"
     module.k = 4
     assert space["run"](x) == "miss"
