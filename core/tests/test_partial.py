@@ -104,6 +104,13 @@ def test_training_is_what_it_is_without(kind: type) -> None:
         np.testing.assert_allclose(got[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("given", [(), (None,)], ids=["options", "none"])
+def test_without_a_function_it_is_a_decorator(given: tuple[None, ...]) -> None:
+    made = partial_trace(*given, backend="default")(lambda x: x * x)
+    assert made(tensor([3.0])).tolist() == [9.0]
+    assert partial_trace(func=lambda x: x + x)(tensor([3.0])).tolist() == [6.0]
+
+
 def test_gradients_are_those_of_torch() -> None:
     torch = pytest.importorskip("torch")
     x, w, b = floats(4, 8), floats(8, 3), floats(3)

@@ -14,9 +14,6 @@ from typing import Any, Self, cast
 from .. import forking
 from ..errors import TraceInputError, TracePicklingError
 
-#: What the parameter is called that takes the function.
-_FUNCTIONS = frozenset({"function", "func"})
-
 
 class Bindable:
     """What a traced function has of any Python function. Without one it is a decorator with these settings.
@@ -33,10 +30,10 @@ class Bindable:
     _settings: dict[str, Any]  # the keyword arguments that make another of its class for another function
 
     def __new__(cls, *args: Any, **settings: Any) -> Any:
-        if not args and _FUNCTIONS.isdisjoint(settings):
+        if not args and "function" not in settings:
             return functools.partial(cls, **settings)
         made = super().__new__(cls)
-        made._settings = {name: value for name, value in settings.items() if name not in _FUNCTIONS}
+        made._settings = {name: value for name, value in settings.items() if name != "function"}
         return made
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -25,9 +25,9 @@ from .deferral.operands import array_of_number
 from .environment import Impurity
 from .guard import MISS, Guard, Guards, Lines, Names, is_plain
 from .record import Binding, End, External, Given, Literal, Live, Ref, external_ref
-from .source import Argument, Attribute, Grad, Held, Object, Places, Source
+from .source import Argument, Attribute, Grad, Held, Identity, Object, Places, Source
 from .tensor_guards import Arguments, Fits
-from .tree import LEAF, Identity, Structure, is_itself
+from .tree import LEAF, Structure, is_itself
 from .variant import Variant
 
 
@@ -354,11 +354,7 @@ class _Writer(Lines):
         return f"wrap({self._value(ref)}, {self._device(ref)!r})"
 
     def _device(self, ref: Ref) -> str:
-        if isinstance(ref, Literal):
-            return of_array(ref.array)
-        return (
-            self._record.entries[ref].spec if ref >= 0 else self._record.externals[-1 - ref].node.spec
-        ).device
+        return of_array(ref.array) if isinstance(ref, Literal) else self._record.node(ref).spec.device
 
     def _value(self, ref: Ref) -> str:
         if isinstance(ref, Literal):

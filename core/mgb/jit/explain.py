@@ -66,9 +66,9 @@ def _steps(program: Program) -> list[str]:
     return parts
 
 
-def _heading(text: str) -> str:
-    return f"{text}\n{'=' * len(text)}"
+def _heading(text: str, rule: str = "=") -> str:
+    return f"{text}\n{rule * len(text)}"
 
 
 def _part(title: str, body: str) -> str:
-    return f"{title}\n{'-' * len(title)}\n{body.rstrip()}"
+    return f"{_heading(title, '-')}\n{body.rstrip()}"

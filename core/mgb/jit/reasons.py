@@ -8,8 +8,8 @@ from typing import Any
 
 from ..ir import Spec
 from .record import Entry, External, Record
-from .source import Grad
-from .tree import Identity, Structure
+from .source import Grad, Identity
+from .tree import Structure
 
 #: Recorded values that a message lists, the newest.
 _SHOWN = 4

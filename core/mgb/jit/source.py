@@ -58,22 +58,32 @@ class _Strong:
         return self.value
 
 
-class Held:
-    """One object; equal to another `Held` of the same one. See `holder`."""
+class Identity:
+    """Stands for one object, whatever that is equal to, and does not keep it alive."""
 
     __slots__ = ("_hash", "get")
 
     def __init__(self, value: Any) -> None:
-        self.get, self._hash = holder(value), id(value)
+        self.get: Callable[[], Any] = weakref.ref(value)
+        self._hash = id(value)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Held):
+        if not isinstance(other, Identity):
             return NotImplemented
         mine = self.get()
         return self is other or (mine is not None and mine is other.get())
+
+
+class Held(Identity):
+    """One object, held as `holder` says."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        self.get, self._hash = holder(value), id(value)
 
     def code(self, value: str, scope: Scope) -> str:
         """The expression that says whether `value` is this object."""

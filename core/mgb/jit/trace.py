@@ -112,7 +112,10 @@ class trace(Traced, Matching):
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
         self._check_arguments(args)
         if self.record_only:
-            return self._call_record_only(args, kwargs, self._families_of(taped, args, kwargs))
+            recorded = self._noted(args, kwargs, flatten((args, kwargs))[0])
+            self._families_of(taped, args, kwargs).keep(shapes_of(args, kwargs), recorded.variant)
+            self._statistics.recorded()
+            return recorded.result
         if taped or not self._skips:
             return self._call_with_body(args, kwargs, self._families_of(taped, args, kwargs))
         return self._call_skipping(args, kwargs)
@@ -130,12 +133,6 @@ class trace(Traced, Matching):
                 while len(self._families) > _KINDS:
                     del self._families[next(iter(self._families))]
         return found
-
-    def _call_record_only(self, args: Any, kwargs: Any, families: Families) -> Any:
-        recorded = self._noted(args, kwargs, flatten((args, kwargs))[0])
-        families.keep(shapes_of(args, kwargs), recorded.variant)
-        self._statistics.recorded()
-        return recorded.result
 
     # the body is skipped
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -15,6 +14,7 @@ from ..errors import TraceInputError, TraceOutputError
 from ..ir import Spec
 from ..module import Module
 from ..optimizer import Optimizer
+from .source import Identity
 
 #: What keeps the calls that it was given to: see `Kept`.
 _HOLDING = (Module, Optimizer)
@@ -25,25 +25,6 @@ _OF_OBJECTS: Any = (object.__hash__, object.__eq__)
 #: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
 _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
 _TOLD_BY_TEXT = (float, complex, Decimal, np.generic, range)
-
-
-class Identity:
-    """Stands for one object in a key, whatever that is equal to, and does not keep it alive."""
-
-    __slots__ = ("_hash", "object")
-
-    def __init__(self, value: Any) -> None:
-        self.object = weakref.ref(value)
-        self._hash = id(value)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Identity):
-            return NotImplemented
-        mine = self.object()
-        return self is other or (mine is not None and mine is other.object())
 
 
 class Again:

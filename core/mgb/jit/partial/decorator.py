@@ -79,6 +79,9 @@ class partial_trace(Traced):
     Tensor([ 3., 12.], device=xpux:0)
     """
 
+    def __new__(cls, func: Callable[..., Any] | None = None, **settings: Any) -> Any:
+        return super().__new__(cls, *(() if func is None else (func,)), **settings)
+
     def __init__(
         self,
         func: Callable[..., Any],
