@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from environment_cases import everything_is_undone, module_of
 from mgb.autodiff import GradManager
-from mgb.jit.environment import Observer
+from mgb.jit.environment import Observer, arming
 from mgb.jit.environment.arming import _armed
 from mgb.jit.environment.watch import WATCHING
 from mgb.jit.guard import Lines
@@ -361,3 +361,23 @@ def test_where_things_are_found_is_said_in_the_users_words() -> None:
     assert str(observer.source_of(thing)) == "argument 0"
     module.cfg["layers"][1][0] = 3
     assert observer.guards.why([thing]) == "`cfg['layers'][1][0]` is 3, it was 2"
+
+
+def test_a_generator_that_ends_unused_is_not_called() -> None:
+    """The garbage collector may end it while any body runs."""
+    told: list[str] = []
+
+    def counting() -> Any:
+        yield from (1, 2)
+
+    unused, begun = counting(), counting()
+    next(begun)
+    net = arming.Net(lambda code, caller: bool(told.append(code.co_name)))  # type: ignore[func-returns-value]
+    assert net.spread() is None
+    try:
+        del unused, begun
+        ended = list(told)
+        assert list(counting()) == [1, 2]
+    finally:
+        net.gather()
+    assert ended == [] and told[0] == "counting"

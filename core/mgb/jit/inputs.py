@@ -61,9 +61,8 @@ class Inputs:
         self._arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
         self._places = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
         self._numbers: dict[tuple[Any, ...], int] = {}  # of two Tensors of one array, one may change
-        self._converted: dict[int, tuple[Source, Any, Any]] = {}  # by the id of an array: of what it is made
+        self._converted: dict[int, tuple[Any, Any, Any]] = {}  # by the id of an array: of what it is made
         self._made: dict[int, Any] = {}
-        self._lengths: dict[int, tuple[Any, Size]] = {}  # which constant is which length
         self._origins: dict[int, Callable[[], float]] = {}
         self.followed = Followed(leaves) if policy.follows else None
         self._views: list[tuple[Any, Measured]] = []  # of arrays among the arguments
@@ -93,11 +92,19 @@ class Inputs:
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
         """The constant `tensor` was made of a number; is that followed here?"""
         if type(number) is Size:
-            return self._is_length(tensor, number)
-        if self._observer is None or number.follower is not self._observer.changing.numbers:
+            if not self._holds(tensor, number):
+                return False
+        elif self._observer is None or number.follower is not self._observer.changing.numbers:
             return False
         self._converted[id(tensor._data)] = number.path, tensor._data, number
         return True
+
+    def _holds(self, tensor: Tensor, size: Any) -> bool:
+        """Is a length followed here, and does a constant like `tensor` hold it, whatever it is?"""
+        if self.followed is None or size.follower is not self.followed.sizes or tensor._index != CONSTANT:
+            return False
+        limits = np.iinfo(tensor.dtype) if tensor.dtype in dtypes.INTEGERS else None
+        return limits is None or bool(limits.min <= size <= limits.max)
 
     def measured(self, value: Any) -> Any:
         """`value` with views that show lengths which are followed in place of arrays."""
@@ -105,7 +112,6 @@ class Inputs:
 
     def is_seen(self, tensor: Tensor) -> bool:
         """Told that a value outside is looked at; does the body depend on that beyond any guard?"""
-        fixed(self._size_of(tensor))
         if (converted := self._converted.get(id(tensor._data))) is not None:
             fixed(converted[2])
         return tensor._index != CONSTANT and id(tensor._data) not in self._made
@@ -125,18 +131,6 @@ class Inputs:
         holder = self._provenance.holders().get(id(tensor))
         return holder is not None and id(holder) in self._provenance.arguments
 
-    def _size_of(self, tensor: Tensor) -> Size | None:
-        """Which length that is followed a constant is."""
-        return self._lengths.get(id(tensor._data), (None, None))[1]
-
-    def _is_length(self, tensor: Tensor, size: Any) -> bool:
-        """The constant `tensor` was made of a length; is that followed here, and does it stay a constant?"""
-        if self.followed is None or size.follower is not self.followed.sizes or tensor._index != CONSTANT:
-            return False
-        self._lengths[id(tensor._data)] = tensor._data, size
-        limits = np.iinfo(tensor.dtype) if tensor.dtype in dtypes.INTEGERS else None
-        return limits is None or bool(limits.min <= size <= limits.max)
-
     def _spec(self, array: Any, device: str, source: Source | None) -> Spec:
         shape = array.shape
         if self.followed is not None and isinstance(source, Argument):
@@ -150,7 +144,7 @@ class Inputs:
         if id(tensor._data) in self._converted:
             return self._converted_ref(tensor)
         if tensor._index == CONSTANT:
-            return Literal(tensor._data, device=tensor._device, size=self._size_of(tensor))
+            return Literal(tensor._data, device=tensor._device)
         check(tensor)
         array, tensor = tensor._data, self._provenance.root(tensor)
         number = self._numbers.get((id(tensor), id(array)))
@@ -195,8 +189,10 @@ class Inputs:
         return None if place is None else Argument(place)
 
     def _converted_ref(self, tensor: Tensor) -> Ref:
-        """Where the value of a Tensor or constant comes from that was made of an array outside."""
+        """Where the value of a Tensor or constant comes from that was made of what is outside."""
         source, array, data = self._converted[id(tensor._data)]
+        if type(data) is Size:
+            return Literal(array, device=tensor._device, size=data)
         is_number = isinstance(data, Scalar)
         key = (source, array.dtype, tensor._device) if is_number else (id(data), id(array))
         number = self._numbers.get(key)
@@ -223,4 +219,3 @@ class Inputs:
         self._places.clear()
         self._views.clear()
         self._converted.clear()
-        self._lengths.clear()

@@ -44,15 +44,13 @@ class Followed:
         self._given, self._ranks = lengths_of(leaves), ranks_of(leaves)
         self.sizes = Sizes(self._given)
         letters = iter(self.sizes.letters)
-        self.shapes = {
-            place: tuple([next(letters) for _ in shape_of(leaf)])
-            for place, leaf in enumerate(leaves)
-            if isinstance(leaf, ARRAYS)
-        }
-        last = {id(leaf): place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
-        for place, leaf in enumerate(leaves):  # one Tensor in several places has one shape
-            if isinstance(leaf, Tensor):
-                self.shapes[place] = self.shapes[last[id(leaf)]]
+        self.shapes: dict[int, tuple[Any, ...]] = {}
+        first: dict[int, tuple[Any, ...]] = {}
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, ARRAYS):
+                own = tuple([next(letters) for _ in shape_of(leaf)])
+                is_tensor = isinstance(leaf, Tensor)  # which has one shape in several places
+                self.shapes[place] = first.setdefault(id(leaf), own) if is_tensor else own
 
     def fix(self) -> None:
         """Every length decides what comes now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import threading
@@ -17,6 +18,9 @@ Given = ParamSpec("Given")
 Value = TypeVar("Value")
 
 _lock = forking.lock()
+
+#: Where a function begins, and a generator that goes on.
+_RESUME = dis.opmap["RESUME"]
 
 
 def _alone(function: Callable[Given, Value]) -> Callable[Given, Value]:
@@ -201,5 +205,8 @@ class Net:
 
 
 def _goes_on(frame: FrameType) -> bool:
-    """Is it a generator that goes on, or ends? Who asks it to is watched."""
-    return frame.f_code.co_flags & 0x2A0 != 0 and frame.f_lineno != frame.f_code.co_firstlineno
+    """Is it a generator that goes on, or ends, perhaps unused? Who asks it to is watched."""
+    code = frame.f_code
+    if code.co_flags & 0x2A0 == 0:
+        return False
+    return code.co_code[frame.f_lasti] != _RESUME or frame.f_lineno != code.co_firstlineno
