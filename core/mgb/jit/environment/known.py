@@ -20,6 +20,7 @@ import struct
 import sys
 import sysconfig
 import types
+import warnings
 import weakref
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -68,6 +69,9 @@ DENIED_NAMES = _words(
     "register_forward_pre_hook remove save load dump info warning debug error"
 )
 
+#: What Python calls with a warning that the filters let through.
+SHOWS_WARNING: CodeType = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
+
 #: Methods of mgb that change their object in a way that is no value of a Tensor.
 CHANGING_NAMES = _words("attach add_param_group")
 
@@ -79,6 +83,8 @@ def _is_in_trusted_file(file: str) -> bool:
 
 def is_trusted(code: CodeType) -> bool:
     """Is it taken as a pure function of its arguments?"""
+    if code is SHOWS_WARNING:
+        return False
     return _is_in_trusted_file(code.co_filename) or _is_made_by_library(code)
 
 
