@@ -6,7 +6,7 @@ import builtins
 import functools
 import sys
 from _thread import LockType, RLock
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType
+from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -36,15 +36,15 @@ def name(asked: str) -> None:
 
 
 @hook
-def cell(code: CodeType, asked: str) -> None:
-    """A variable of a function around the one of `code` is read next."""
-    see(reading, attributes.cell, asked, code, asked)
+def cell(asked: str, within: FunctionType) -> None:
+    """A variable of a function around is read next; the function `within` has that one alone."""
+    see(reading, attributes.cell, asked, asked, within)
 
 
 @hook
-def wrote(code: CodeType, asked: str) -> None:
-    """A variable outside of the function of `code` is written next."""
-    see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
+def wrote(asked: str, *within: FunctionType) -> None:
+    """A global variable is written next, or one of a function around."""
+    see(attributes.wrote, sys._getframe(1).f_globals, asked, *within)
 
 
 @hook

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from .transform import MARK, OF_CODE, Transformer
+from .transform import MARK, Transformer
 
 _FUTURE = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -36,7 +36,7 @@ def instrumented(
     module : mapping
         The globals of that function.
     hooks : mapping
-        By their names in `Transformer`. Those of `OF_CODE` are given the code object first.
+        By their names in `Transformer`.
 
     Returns
     -------
@@ -79,8 +79,7 @@ def _instrument(
                 made = _inside(_compile(body, code.co_filename, flags), path)
                 if made.co_freevars != code.co_freevars or made.co_name != code.co_name:
                     return "its source with hooks is another function"
-                bound = {name: functools.partial(hooks[name], code) for name in OF_CODE}
-                return _with(made, {**hooks, **bound})
+                return _with(made, hooks)
     return "its source is not what was compiled: the file has changed, or something rewrites it"
 
 

@@ -15,9 +15,6 @@ from .scopes import Names, Scope, bind, names_in, scope_of
 #: What stands for a hook in the source; nobody's constants are like that.
 MARK = "<mgb watches: {}>"
 
-#: Hooks of variables outside, which ask whose they are.
-OF_CODE = ("cell", "wrote", "augmented_variable")
-
 _OPERATORS = {
     "Add": "iadd", "Sub": "isub", "Mult": "imul", "Div": "itruediv", "FloorDiv": "ifloordiv", "Mod": "imod",
     "Pow": "ipow", "MatMult": "imatmul", "LShift": "ilshift", "RShift": "irshift", "BitAnd": "iand",
@@ -81,7 +78,7 @@ class Transformer(ast.NodeTransformer):
 
     def __init__(self, free: tuple[str, ...], within: str | None) -> None:
         self._names = Names(free, within)
-        self._writes: list[str] = []
+        self._writes: list[list[Any]] = []  # what the hook of a variable is given
         self._is_asked_by_c = False  # the function that is looked at
 
     def function(self, node: Any) -> None:
@@ -105,9 +102,14 @@ class Transformer(ast.NodeTransformer):
         made = ast.Call(ast.Constant(MARK.format(hook)), constants, [])
         return _at(made, at)
 
+    def _variable(self, name: str) -> list[Any]:
+        """The name of one that is outside; and a function that has it, if it is that of a function around."""
+        within = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Name(name, ast.Load()))
+        return [self._names.mangled(name), *([within] if self._names.kind(name) == "free" else ())]
+
     def _store(self, name: str) -> None:
         if self._names.is_outside(name):
-            self._writes.append(self._names.mangled(name))
+            self._writes.append(self._variable(name))
 
     def visit_Name(self, node: ast.Name) -> Any:
         if not isinstance(node.ctx, ast.Load):
@@ -116,8 +118,8 @@ class Transformer(ast.NodeTransformer):
         kind, name = self._names.kind(node.id), self._names.mangled(node.id)
         if kind == "local" or name == "__debug__":
             return node
-        hook = "cell" if kind == "free" else "name"
-        return self._hook(node, "number", ast.BoolOp(ast.Or(), [self._hook(node, hook, name), node]))
+        asked = self._hook(node, "cell" if kind == "free" else "name", *self._variable(node.id))
+        return self._hook(node, "number", ast.BoolOp(ast.Or(), [asked, node]))
 
     # statements
 
@@ -137,7 +139,7 @@ class Transformer(ast.NodeTransformer):
             for name in names_in(statement):
                 self._store(name)
             new = self.visit(statement)
-            before += [self._hook(statement, "wrote", name) for name in self._writes]
+            before += [self._hook(statement, "wrote", *given) for given in self._writes]
             self._writes = kept
             made += [_at(ast.Expr(call), statement) for call in before]
             made += new if isinstance(new, list) else [new]
@@ -226,8 +228,7 @@ class Transformer(ast.NodeTransformer):
             given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
             outside = self._names.is_outside(target.id)
             hook = "augmented_variable" if outside else "augmented"
-            if outside:
-                given.insert(0, self._names.mangled(target.id))
+            given += self._variable(target.id) if outside else ()
             return _at(ast.Assign([target], self._hook(node, hook, *given)), node)
         place = node.target = self.visit(target)
         node.value = value

@@ -6,7 +6,7 @@ import collections
 import operator
 import sys
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -231,9 +231,9 @@ def _augmented(watch: Watch, thing: Any, operation: str) -> None:
 
 
 @hook
-def augmented_variable(code: CodeType, asked: str, operation: str, thing: Any, value: Any) -> Any:
+def augmented_variable(operation: str, thing: Any, value: Any, asked: str, *within: FunctionType) -> Any:
     """The same of a variable outside, which is written where another object comes of it."""
     result = augmented(operation, thing, value)
     if result is not thing:
-        see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
+        see(attributes.wrote, sys._getframe(1).f_globals, asked, *within)
     return stored(result)

@@ -347,10 +347,6 @@ class Watch:
         """`function` is about to be called."""
         raise NotImplementedError
 
-    def closures(self, code: Any) -> list[FunctionType]:
-        """The armed functions of `code`."""
-        return self._armed.closures(code)
-
 
 def _is_same(now: Any, old: Any) -> bool:
     return same(now, old) if is_plain(old) else now is old
