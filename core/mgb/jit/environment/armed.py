@@ -30,9 +30,7 @@ class Armed:
         Told what starts that is not watched, the frame that called it, and whether that may be once.
     """
 
-    def __init__(
-        self, hooks: Mapping[str, Callable[..., Any]], tell: Callable[..., None]
-    ) -> None:
+    def __init__(self, hooks: Mapping[str, Callable[..., Any]], tell: Callable[..., None]) -> None:
         self._hooks, self._tell = hooks, tell
         self._armed: dict[int, Any] = {}
         self._watched: set[int] = set()  # codes with hooks
