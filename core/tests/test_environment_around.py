@@ -354,15 +354,11 @@ def test_no_way_around_is_stale(case: Case) -> None:
 
 
 def test_functions_in_one_line_are_told_apart() -> None:
-    text = (
-        "a = b = c = 1\npair = (lambda: 2.0), (lambda: a + (lambda: b)()), (lambda: lambda: c), (lambda: b)"
-    )
-    module = module_of(text)
-    functions = [*module.pair, module.pair[2]()]
-    for function, read in zip(functions, ["", "ab", "", "b", "c"], strict=True):
+    text = "pair = (lambda: 2.0), (lambda: a + (lambda: b)()), (lambda: lambda: c), (lambda: b)"
+    module = module_of(f"a = b = c = 1\n{text}")
+    for function, read in zip([*module.pair, module.pair[2]()], ["", "ab", "", "b", "c"], strict=True):
         observer = Observer([])
         observer.run(function)
         assert not observer.impurities
-        assert {str(guard.source)[-2] for guard in observer.guards if "global" in str(guard.source)} == {
-            *read
-        }
+        places = [str(guard.source) for guard in observer.guards]
+        assert {place[-2] for place in places if "global" in place} == {*read}

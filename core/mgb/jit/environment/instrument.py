@@ -81,7 +81,7 @@ def _instrument(
 def _transformed(given: tuple[str, int, Any], code: CodeType, path: tuple[int, ...]) -> CodeType:
     """What stands at `path` when the function of `code` has hooks.
 
-    Of those in its line it is the one by whose hooks that is changed: it, or one around it, which comes later.
+    Of those in its line it is one by whose hooks that is changed: itself comes before those around it.
     """
     for number in itertools.count(1):
         body = _body(*given)
