@@ -363,6 +363,13 @@ class A: __len__ = staticmethod(xs.__len__)
 a = A()
 def f(): return len(a)
 #-> asks __len__
+### initialized again
+class A:
+    def __init__(s): s.n = 1
+a = A(); a.n = 5; box = {a}
+def f():
+    for b in box: A.__init__(b)
+#-> n of a A
 ### decimals
 from decimal import Decimal
 d = Decimal(1)

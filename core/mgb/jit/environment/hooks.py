@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
+import contextlib
 import functools
 import sys
 from _thread import LockType, RLock
+from collections.abc import Callable
 from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
@@ -179,10 +180,6 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             return computed
         if not followed.takes(watch, function):
             args, kwargs = numbers.all_fixed(args), numbers.all_fixed(kwargs)
-    if followed.is_plain_class(function):
-        made = watch.see(_construct, function, args, kwargs, frame)
-        if made is not None:
-            return made
     watch.changing.begin()
     then = watch.see(calls.called, function, list(args), kwargs)
     watch.changing.expect(followed.asked_by(function, args))
@@ -198,8 +195,6 @@ def called(value: Any) -> Any:
     value = given(value)
     watch = WATCHING.watch
     then = watch.pending.pop(id(sys._getframe(1)), None) if watch is not None else None
-    if type(then) is _New:
-        return then.finish(value)
     if then is not None and type(value) is not Tensor and type(value) not in known.FOLLOWED:
         see(lambda watch: then(value))
     return int if value is Size else number(value)  # as everything that is asked of a length says
@@ -219,34 +214,6 @@ def _decorated(function: Any, value: Any) -> Any:
     return result
 
 
-class _New:
-    """An instance that is being made."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def finish(self, result: Any) -> Any:
-        if result is not None:
-            raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
-        return self.value
-
-
-def _construct(watch: Watch, kind: type, args: Any, kwargs: Any, frame: int) -> Any:
-    """What calls `__init__` with the new instance, which is known before it runs."""
-    calls.called(watch, kind, list(args), kwargs)
-    maker: Any = kind.__new__
-    if known.is_users(maker):
-        return None
-    initial: Any = known.lookup(kind, "__init__")[0]
-    value = maker(kind, *args, **kwargs) if maker is not object.__new__ else maker(kind)
-    watch.make(value)
-    watch.pending[frame] = _New(value)
-    calls.called(watch, initial, [value, *args], kwargs)
-    return functools.partial(initial, value, *args, **kwargs)
-
-
 @told("raised")
 def _raised(watch: Watch, value: Any) -> None:
     """It is raised next."""
@@ -260,10 +227,12 @@ def _raised(watch: Watch, value: Any) -> None:
 def _entered(watch: Watch, value: Any) -> None:
     """A `with` statement enters this next."""
     kind = type(value)
-    if isinstance(known.lookup(kind, "__enter__")[0], FunctionType):
-        attributes.special(watch, value, "__enter__", "__exit__")
-    elif not (isinstance(value, _LOCKS) and _is_librarys()):
+    for enter, leave in (("__enter__", "__exit__"), ("__aenter__", "__aexit__")):
+        if isinstance(known.lookup(kind, enter)[0], FunctionType):
+            return attributes.special(watch, value, enter, leave)
+    if not (isinstance(value, _LOCKS) and _is_librarys()):
         watch.impure(f"enters a {kind.__module__}.{kind.__qualname__}")
+    return None
 
 
 #: Locks, which keep others out as long as a body runs.
@@ -283,15 +252,18 @@ told("base")(Watch.arm)
 
 
 @hook
-def matched(value: Any, *names: str) -> Any:
-    """Patterns look at this next, and at these attributes."""
+def matched(value: Any, names: str, *dotted: Callable[[], Any]) -> Any:
+    """Patterns look at this next, and at these attributes; they name what these functions give."""
     value = stored(value)
+    for read in dotted if WATCHING.watch is not None else ():
+        with contextlib.suppress(AttributeError, NameError):  # perhaps no pattern comes so far
+            read()
     if type(value) not in PLAIN:
-        see(_matched, value, names, reads.DEPTH)
+        see(_matched, value, names.split(), reads.DEPTH)
     return value
 
 
-def _matched(watch: Watch, value: Any, names: tuple[str, ...], deep: int) -> None:
+def _matched(watch: Watch, value: Any, names: list[str], deep: int) -> None:
     kind: Any = type(value)
     if is_plain(value) or kind in known.FOLLOWED:
         return
@@ -317,19 +289,3 @@ def _field_of(value: Any, asked: str) -> Any:
     if asked not in own and isinstance(raw, MemberDescriptorType):
         return getattr(value, asked, None)
     return own.get(asked, None if raw is known.MISSING else raw)
-
-
-@hook
-def dotted(path: str) -> None:
-    """A pattern names this."""
-    see(_dotted, path, sys._getframe(1))
-
-
-def _dotted(watch: Watch, path: str, frame: Any) -> None:
-    first, *rest = path.split(".")
-    if not path:
-        watch.impure("compares with what a local variable names in a pattern")
-        return
-    attributes.name(watch, first, frame)
-    if rest:
-        attributes.path(watch, frame.f_globals.get(first, vars(builtins).get(first)), ".".join(rest))

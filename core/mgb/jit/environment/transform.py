@@ -8,6 +8,7 @@ after, and gives back what it was given. No function, variable or cell is added.
 from __future__ import annotations
 
 import ast
+import copy
 from typing import Any
 
 from .scopes import Names, Scope, bind, names_in, scope_of
@@ -29,6 +30,7 @@ _COMPARISONS = {
 #: What is given to a hook, by the kind of node and its field: the hook, and what else it is given.
 _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
     (ast.Assert, "test"): ("truth",),
+    (ast.Assert, "msg"): ("stored",),
     (ast.If, "test"): ("truth",),
     (ast.IfExp, "test"): ("truth",),
     (ast.While, "test"): ("truth",),
@@ -39,10 +41,14 @@ _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
     (ast.ExceptHandler, "type"): ("operand",),
     (ast.FormattedValue, "value"): ("formatted",),
     (ast.YieldFrom, "value"): ("iterated", 0),
+    (ast.withitem, "context_expr"): ("entered",),
     (ast.Await, "value"): ("awaited",),
 }
 #: Expressions whose values are new.
 _MAKING = (ast.List, ast.Set)
+
+#: Methods that are given an instance that is being made.
+_BEGINNING = ("__init__", "__post_init__")
 
 #: Methods whose results Python takes only as numbers and texts of its own.
 _ASKED_BY_C = frozenset(
@@ -88,10 +94,11 @@ class Transformer(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
+            made = [node.args.kwarg] if node.args.kwarg is not None else []  # its dict is made by the call
+            made += [*node.args.posonlyargs, *node.args.args][:1] if node.name in _BEGINNING else ()
             node.body = self._body(node.body)
-            if node.args.kwarg is not None:  # its dict is made by the call
-                first = int(_is_text(node.body[0]) and len(node.body) > 1)
-                node.body.insert(first, self._made(node.body[first], node.args.kwarg.arg))
+            first = int(_is_text(node.body[0]) and len(node.body) > 1)
+            node.body[first:first] = [self._made(node.body[first], given.arg) for given in made]
         self._is_asked_by_c = outer
         self._names.scopes.pop()
 
@@ -104,8 +111,8 @@ class Transformer(ast.NodeTransformer):
 
     def _variable(self, name: str) -> list[Any]:
         """The name of one that is outside; and a function that has it, if it is that of a function around."""
-        within = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Name(name, ast.Load()))
-        return [self._names.mangled(name), *([within] if self._names.kind(name) == "free" else ())]
+        within = [_function(ast.Name(name, ast.Load()))] if self._names.kind(name) == "free" else []
+        return [self._names.mangled(name), *within]
 
     def _store(self, name: str) -> None:
         if self._names.is_outside(name):
@@ -134,8 +141,6 @@ class Transformer(ast.NodeTransformer):
             elif isinstance(statement, ast.ImportFrom):
                 module, level = statement.module or "", statement.level
                 before = [self._hook(statement, "imports", module, level, a.name) for a in statement.names]
-            elif isinstance(statement, ast.Match):
-                before = self._before_match(statement)
             for name in names_in(statement):
                 self._store(name)
             new = self.visit(statement)
@@ -201,9 +206,8 @@ class Transformer(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         depth = max(map(_depth, node.targets))
         node.value = self._visited(node.value, ("unpacked", depth) if depth else None)
-        if any(
-            self._names.is_outside(n.id) for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)
-        ):
+        names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+        if any(map(self._names.is_outside, names)):
             node.value = self._hook(node.value, "stored", node.value)
         new = self._rest(node.targets)
         node.targets = [self.visit(t) for t in node.targets]
@@ -250,16 +254,6 @@ class Transformer(ast.NodeTransformer):
             return self._hook(node.iter, "awaited", self.visit(node.iter))
         return self._hook(node.iter, "iterated", self.visit(node.iter), _depth(node.target))
 
-    def visit_With(self, node: Any) -> Any:
-        hook = "entered" if isinstance(node, ast.With) else "awaited"
-        for item in node.items:
-            item.context_expr = self._hook(item.context_expr, hook, self.visit(item.context_expr))
-            item.optional_vars = item.optional_vars and self.visit(item.optional_vars)
-        node.body = self._body(node.body)
-        return node
-
-    visit_AsyncWith = visit_With
-
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
         self.generic_visit(node)
         if node.name:
@@ -276,25 +270,15 @@ class Transformer(ast.NodeTransformer):
         node.value = node.value and self._visited(node.value, ("stored",) if self._is_asked_by_c else None)
         return node
 
-    def visit_Assert(self, node: ast.Assert) -> Any:
-        node.test = self._visited(node.test, ("truth",))
-        node.msg = node.msg and self._visited(node.msg, ("stored",))
-        return node
-
-    def _before_match(self, node: ast.Match) -> list[Any]:
-        """Patterns take no calls: what they read is read before."""
-        calls = []
-        for part in (p for case in node.cases for p in ast.walk(case.pattern)):
-            value = {ast.MatchValue: "value", ast.MatchClass: "cls"}.get(type(part))
-            dotted = ast.unparse(getattr(part, value)) if value else ""
-            if dotted and isinstance(getattr(part, value), ast.Name | ast.Attribute):  # type: ignore[arg-type]
-                kind = self._names.kind(dotted.partition(".")[0])
-                calls.append(self._hook(node, "dotted", dotted if kind == "global" else ""))
-        return calls
-
     def visit_Match(self, node: ast.Match) -> Any:
-        names = {n for p in ast.walk(node) if isinstance(p, ast.MatchClass) for n in p.kwd_attrs}
-        node.subject = self._hook(node.subject, "matched", self.visit(node.subject), *sorted(names))
+        parts = [part for case in node.cases for part in ast.walk(case.pattern)]
+        names = {name for part in parts if isinstance(part, ast.MatchClass) for name in part.kwd_attrs}
+        dotted = [p.value if isinstance(p, ast.MatchValue) else getattr(p, "cls", None) for p in parts]
+        read = [  # patterns take no calls: what they name is read before
+            _function(self.visit(copy.deepcopy(p))) for p in dotted if isinstance(p, ast.Name | ast.Attribute)
+        ]
+        subject = self.visit(node.subject)
+        node.subject = self._hook(node.subject, "matched", subject, " ".join(sorted(names)), *read)
         for case in node.cases:
             for name in (n for p in ast.walk(case.pattern) for n in names_in(p)):
                 self._store(name)
@@ -313,8 +297,7 @@ class Transformer(ast.NodeTransformer):
         value, name = self._thing(node.value), self._names.mangled(node.attr)
         if not isinstance(node.ctx, ast.Load):
             return self._place(node, "field", value, name)
-        hook = "measured" if node.attr == "shape" else "attribute"
-        node.value = self._hook(node.value, hook, value, name)
+        node.value = self._hook(node.value, "attribute", value, name)
         return self._hook(node, "number", node)
 
     def _thing(self, node: Any) -> Any:
@@ -408,6 +391,11 @@ class Transformer(ast.NodeTransformer):
         return self._hook(node, "made", node)
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+
+def _function(value: Any) -> ast.Lambda:
+    """One without arguments that gives `value`."""
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
 
 
 def _at(node: Any, place: Any) -> Any:

@@ -91,17 +91,12 @@ def stored(value: Any) -> Any:
 
 @hook
 def attribute(thing: Any, asked: str) -> Any:
-    """An attribute of this is read next."""
+    """An attribute of this is read next; lengths of an array that the call was given are followed."""
+    if asked == "shape" and (seen := operands.measured(thing)) is not thing:
+        return seen
     if type(thing) not in QUIET or asked in known.NOTES:
         see(reading, attributes.attribute, asked, thing, asked)
     return thing
-
-
-@hook
-def measured(thing: Any, asked: str) -> Any:
-    """The shape of this is read next; lengths of an array that the call was given are followed."""
-    seen = operands.measured(thing)
-    return attribute(thing, asked) if seen is thing else seen
 
 
 @hook

@@ -270,6 +270,9 @@ class Watch:
         if source is not None:
             parts = tuple(part if is_plain(part) else Held(part) for part in thing)
             self.guard(Result(list, source), "items", parts)
+            for part in thing:
+                if not isinstance(part, Tensor):  # of which its place is asked
+                    self.source_of(part)
 
     def impure(
         self,
