@@ -15,6 +15,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from .scopes import Names
 from .transform import MARK, Transformer
 
 _FUTURE = functools.reduce(
@@ -87,7 +88,7 @@ def _transformed(given: tuple[str, int, Any], code: CodeType, path: tuple[int, .
         body = _body(*given)
         found = [*_functions(body[-1], code, None)]
         node, within = found[-number]
-        Transformer(code.co_freevars, within).function(node)
+        Transformer(Names(code.co_freevars, within)).function(node)
         made = _inside(_compile(body, code.co_filename, code.co_flags & _FUTURE), path)
         if number == len(found) or _alone(made) != _alone(code):
             break

@@ -29,11 +29,8 @@ _COMPARISONS = {
 
 #: What is given to a hook, by the kind of node and its field: the hook, and what else it is given.
 _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
-    (ast.Assert, "test"): ("truth",),
+    **{(kind, "test"): ("truth",) for kind in (ast.Assert, ast.If, ast.IfExp, ast.While)},
     (ast.Assert, "msg"): ("stored",),
-    (ast.If, "test"): ("truth",),
-    (ast.IfExp, "test"): ("truth",),
-    (ast.While, "test"): ("truth",),
     (ast.match_case, "guard"): ("truth",),
     (ast.comprehension, "ifs"): ("truth",),
     (ast.ClassDef, "bases"): ("base",),
@@ -56,13 +53,8 @@ _ASKED_BY_C = frozenset(
     "__format__ __bytes__".split()
 )
 
-#: Comparisons that a hook makes, and whether it is them or their opposite.
-_SINGLE_COMPARISONS: dict[type[ast.cmpop], tuple[str, bool]] = {
-    ast.In: ("contains", True),
-    ast.NotIn: ("contains", False),
-    ast.Is: ("identical", True),
-    ast.IsNot: ("identical", False),
-}
+#: Hooks that make comparisons, or their opposites.
+_SINGLE = {ast.In: "contains", ast.NotIn: "contains", ast.Is: "identical", ast.IsNot: "identical"}
 
 
 def _methods(operation: ast.AST) -> tuple[str, ...]:
@@ -72,18 +64,10 @@ def _methods(operation: ast.AST) -> tuple[str, ...]:
 
 
 class Transformer(ast.NodeTransformer):
-    """Puts hooks into one function and those in it.
+    """Puts hooks into one function, in which `names` are found, and those in it."""
 
-    Parameters
-    ----------
-    free : tuple of str
-        The function's free variables.
-    within : str or None
-        The class that it stands in, whose private names are mangled.
-    """
-
-    def __init__(self, free: tuple[str, ...], within: str | None) -> None:
-        self._names = Names(free, within)
+    def __init__(self, names: Names) -> None:
+        self._names = names
         self._writes: list[list[Any]] = []  # what the hook of a variable is given
         self._is_asked_by_c = False  # the function that is looked at
 
@@ -97,8 +81,9 @@ class Transformer(ast.NodeTransformer):
             made = [node.args.kwarg] if node.args.kwarg is not None else []  # its dict is made by the call
             made += [*node.args.posonlyargs, *node.args.args][:1] if node.name in _BEGINNING else ()
             node.body = self._body(node.body)
-            first = int(_is_text(node.body[0]) and len(node.body) > 1)
-            node.body[first:first] = [self._made(node.body[first], given.arg) for given in made]
+            first = int(ast.get_docstring(node, clean=False) is not None)
+            place = (node.body[first:] or node.body)[0]
+            node.body[first:first] = [self._made(place, given.arg) for given in made]
         self._is_asked_by_c = outer
         self._names.scopes.pop()
 
@@ -357,10 +342,11 @@ class Transformer(ast.NodeTransformer):
         return self._hook(node, "made", node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        single = _SINGLE_COMPARISONS.get(type(node.ops[0])) if len(node.ops) == 1 else None
-        if single is not None:
-            found = self._hook(node, single[0], self.visit(node.left), self.visit(node.comparators[0]))
-            return found if single[1] else _at(ast.UnaryOp(ast.Not(), found), node)
+        if len(node.ops) == 1 and type(node.ops[0]) in _SINGLE:
+            sides = self.visit(node.left), self.visit(node.comparators[0])
+            found = self._hook(node, _SINGLE[type(node.ops[0])], *sides)
+            is_opposite = isinstance(node.ops[0], ast.NotIn | ast.IsNot)
+            return _at(ast.UnaryOp(ast.Not(), found), node) if is_opposite else found
         hook = "identity" if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) else "operand"
         methods = {m for op in node.ops if hook == "operand" for m in _COMPARISONS.get(type(op).__name__, ())}
         node.left, *node.comparators = [
@@ -406,14 +392,6 @@ def _at(node: Any, place: Any) -> Any:
         for part in ast.iter_child_nodes(node):
             _at(part, place)
     return node
-
-
-def _is_text(statement: Any) -> bool:
-    """Is it a docstring?"""
-    value = getattr(statement, "value", None)
-    return (
-        isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str)
-    )
 
 
 def _depth(target: Any) -> int:
