@@ -172,6 +172,17 @@ def f():
         case c.x: return "one"
     return "other"
 #-> C.x = 2
+### name of a class with a metaclass
+class Meta(type):
+    def __len__(cls): return len(cls.__name__)
+class K(metaclass=Meta): pass
+def f(): return K.__name__, len(K)
+#-> K.__name__ = "Kind"
+### what a copy of an object is made of
+class A: x = 1
+a = A(); a.x = 2
+def f(): return a.__reduce_ex__(4)[2]["x"]
+#-> a.x = 3
 ### match on a sequence
 xs = [1, 2]
 def f():

@@ -370,6 +370,10 @@ a = A(); a.n = 5; box = {a}
 def f():
     for b in box: A.__init__(b)
 #-> n of a A
+### place of an iterator
+it = iter([1, 2, 3])
+def f(): return it.__reduce__()[2]
+#-> a list_iterator from outside
 ### decimals
 from decimal import Decimal
 d = Decimal(1)

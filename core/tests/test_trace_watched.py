@@ -206,3 +206,55 @@ def test_a_body_whose_warning_is_shown_once_is_skipped_from_then_on() -> None:
     assert len(caught) == 1
     assert runs(traced) == 2
     assert "gives a warning" in reasons(traced)
+
+
+class Scaled:
+    """Its methods are traced each for itself."""
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    @trace
+    def times(self, x: Any) -> Any:
+        return x * self.by
+
+    @trace
+    def twice(self, x: Any) -> Any:
+        return self.times(x) + self.times(x)
+
+
+class Shifted(Scaled):
+    """It calls the traced method that it overrides."""
+
+    @trace
+    def times(self, x: Any) -> Any:
+        return super().times(x) + 1.0
+
+
+def test_a_traced_method_that_a_body_calls_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    scaled, shifted = Scaled(3.0), Shifted(3.0)
+    for _ in range(3):
+        assert scaled.twice(tensor(1.0)).item() == 6.0 and shifted.times(tensor(1.0)).item() == 4.0
+    assert runs(scaled.twice) == runs(shifted.times) == 1
+    monkeypatch.setattr(Scaled, "times", trace(lambda self, x: x * 7.0))
+    assert scaled.twice(tensor(1.0)).item() == 14.0 and shifted.times(tensor(1.0)).item() == 8.0
+
+
+class Numbered(M.Module):
+    """A Module that asks its dict by numbers, which is none for names of Parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.masks = {3: tensor(2.0)}
+
+    def forward(self, x: Any) -> Any:
+        return x * self.masks[3]
+
+
+def test_a_module_may_hold_tensors_by_numbers() -> None:
+    module = Numbered()
+    traced = trace(lambda x: module(x))
+    assert [traced(tensor(2.0)).item() for _ in range(3)] == [4.0] * 3
+    assert runs(traced) == 1
+    module.masks[3] = tensor(5.0)
+    assert traced(tensor(2.0)).item() == 10.0

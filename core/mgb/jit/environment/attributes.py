@@ -229,16 +229,13 @@ def _of_class(watch: Watch, kind: type, asked: str) -> None:
             class_fact(watch, type(kind), "__getattr__")
         watch.fact(kind, "lacks", asked)
     elif raw is MISSING or hasattr(type(over), "__set__"):
-        if not is_heap(type(kind)):
-            return _computed(watch, kind, asked)
         class_fact(watch, type(kind), asked)
-        if not hasattr(type(over), "__get__"):
-            watch.part(kind, Attribute, asked, over)
+        if not isinstance(over, (*_FUNCTIONS, *_C_DESCRIPTORS)):
+            _of_descriptor(watch, kind, asked, over)
     elif is_heap(kind):
         class_fact(watch, kind, asked)
         if not hasattr(type(raw), "__get__") and not watch.is_made(kind):
             watch.part(kind, Attribute, asked, raw)
-    return None
 
 
 def class_fact(watch: Watch, kind: type, asked: str) -> None:

@@ -130,20 +130,16 @@ def _of_mgb(watch: Watch, function: Any, args: list[Any]) -> None:
 
 
 def module_facts(watch: Watch, module: Module) -> None:
-    """The classes of a Module and of those in it have to be what they were; their functions are armed."""
-    if not watch.once(module):
-        return
+    """The class of a Module that is called has to be what it was; its functions are armed."""
+    kind = type(module)
     watch.arm(module)
-    for part in module.modules():
-        kind = type(part)
-        watch.once(part)
-        if watch.is_made(kind) or not watch.once(kind):
-            continue
-        for base in kind.__mro__[: kind.__mro__.index(Module)]:
-            for name, value in vars(base).items():
-                if isinstance(value, METHODS) and name not in _UNCALLED:
-                    class_fact(watch, kind, name)
-        class_fact(watch, kind, "__call__")
+    if watch.is_made(kind) or not watch.once(kind):
+        return
+    for base in kind.__mro__[: kind.__mro__.index(Module)]:
+        for name, value in vars(base).items():
+            if isinstance(value, METHODS) and name not in _UNCALLED:
+                class_fact(watch, kind, name)
+    class_fact(watch, kind, "__call__")
 
 
 def _instance(watch: Watch, thing: Any, args: list[Any]) -> Then:
@@ -335,6 +331,8 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
         if isinstance(owner, kind) and name in names:
             if isinstance(owner, known.CONTAINERS):
                 container(watch, owner, DEPTH if name in _COMPARING else 1)
+            elif name.startswith("__reduce"):
+                container(watch, owner, DEPTH, whole=True)
             elif kind is object and name not in ("__new__", "__init__"):
                 watch.arm(owner)
             return _maker(watch, [owner, *every]) if name not in ("__getitem__", "get") else None

@@ -32,6 +32,7 @@ from ...module import Module
 from ...scalars import SCALARS
 from ...sizes import Size
 from ...tensor import Tensor
+from ..binding import BoundTrace
 
 
 def _words(text: str) -> frozenset[str]:
@@ -201,7 +202,7 @@ CONTAINERS: tuple[type, ...] = (
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
     *FOLLOWED, tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super,
-    *VIEWS, type(np.empty(0).flags),
+    *VIEWS, type(np.empty(0).flags), BoundTrace,
 )  # fmt: skip
 
 #: Functions and methods in C.
@@ -244,8 +245,11 @@ PURE: frozenset[Any] = frozenset(
 )  # fmt: skip
 #: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
 AGAIN: frozenset[Any] = frozenset(
-    {sys.exc_info, logging.getLogger, np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions}
-)
+    {
+        sys.exc_info, sys.exception, logging.getLogger, np.geterr, np.geterrcall, np.getbufsize,
+        np.get_printoptions,
+    }
+)  # fmt: skip
 #: Functions that change an argument, and which.
 WRITES: dict[Any, int] = {
     operator.setitem: 0, operator.delitem: 0, bisect.insort_left: 0, bisect.insort_right: 0,
