@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from inspect import unwrap
 from numbers import Number
 from typing import Any, NoReturn, Protocol
 
@@ -110,6 +112,9 @@ class Scalar:
     def __repr__(self) -> str:
         return repr(self.fixed())
 
+    def __str__(self) -> str:
+        return str(self.fixed())
+
     def __format__(self, spec: str) -> str:
         return format(self.fixed(), spec)
 
@@ -126,8 +131,9 @@ class Scalar:
         return np.asarray(self.fixed(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
-        if method == "__call__" and not options and all(type(g) in _OPERANDS for g in given):
-            return computed(ufunc, given)
+        if method == "__call__" and not options and are_numbers(given):
+            is_operator = isinstance(given[0], np.generic)  # on its left; of calls the hooks have told
+            return computed(_OPERATORS.get(ufunc, ufunc) if is_operator else ufunc, given)
         return getattr(ufunc, method)(*map(known, given), **options)
 
     def __getattr__(self, name: str) -> Any:
@@ -152,6 +158,18 @@ class Whole(Scalar):
 SCALARS = frozenset({Scalar, Whole})
 _OPERANDS = _NUMBERS | SCALARS
 
+#: What an operator is that a number of NumPy's hands on as a ufunc, which warns less.
+_OPERATORS: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.power: operator.pow,
+    np.true_divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod,
+    np.left_shift: operator.lshift, np.right_shift: operator.rshift,
+}  # fmt: skip
+
+
+def are_numbers(values: Iterable[Any]) -> bool:
+    """Are all of `values` numbers, followed or not?"""
+    return all(type(value) in _OPERANDS for value in values)
+
 
 def known(value: Any) -> Any:
     """`value`, fixed if it is followed."""
@@ -171,15 +189,28 @@ def plain(value: Any) -> Any:
     return value.value if type(value) in SCALARS else value
 
 
+@cache
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` for numbers of NumPy's; what NumPy may tell in another way is an error."""
+
+    @wraps(function)
+    def call(*given: Any) -> Any:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            return function(*given)
+
+    return call
+
+
 def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """``function(*given)``, followed if it is a number; `function` has no effects."""
+    """``function(*given)``, followed if it is a number; `function` has no effects but errors and warnings."""
     follower = next(g.follower for g in given if type(g) in SCALARS)
+    here = tuple(map(plain, given))
+    if any(isinstance(number, np.generic) for number in here):
+        function = checked(function)
     try:
-        value = function(*map(plain, given))
-    except Exception:
-        for number in given:
-            known(number)
-        raise
+        value = function(*here)
+    except Exception:  # it comes again, as it comes without us
+        return unwrap(function)(*map(known, given))
     if not follower.open:
         return value
     if any(type(g) in SCALARS and g.follower is not follower for g in given):

@@ -7,13 +7,14 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..apply import follow
-from ..scalars import SCALARS, Scalar, Whole, computed, known
+from ..scalars import SCALARS, Scalar, Whole, are_numbers, computed, known
 from ..tensor import Tensor
 from .guard import Guard, Guards
 from .source import Held, Scope, Source, short
@@ -76,7 +77,7 @@ class Computed(Source):
 
     def __str__(self) -> str:
         parts = [text.split("`")[1] if "`" in (text := str(part)) else text for part in self.of]
-        sign = _SIGNS.get(self.function)
+        sign = _SIGNS.get(unwrap(self.function))
         name = self.function.__name__
         return f"`{f' {sign} '.join(parts)}`" if sign else f"`{name}({', '.join(parts)})`"
 
@@ -110,7 +111,7 @@ class Numbers:
 
     def computed(self, function: Callable[..., Any], given: tuple[Any, ...], value: Any) -> Any:
         source = Computed(function, self._parts(given))
-        if function in _OF_ANY_TYPE:
+        if unwrap(function) in _OF_ANY_TYPE:
             self._guards.add(Guard(source, "type", Held(type(value))))
         return self._of(source, value)
 
@@ -139,6 +140,8 @@ def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return None
     if function is type and len(args) == 1:
         return functools.partial(type, args[0].value)
+    if isinstance(function, np.ufunc):
+        return functools.partial(computed, function, args) if are_numbers(args) else None
     is_of_numbers = isinstance(function, Hashable) and function in _OF_NUMBERS
     if not is_of_numbers or not all(type(a) in (int, float, bool) or type(a) in SCALARS for a in args):
         return None
