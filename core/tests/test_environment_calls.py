@@ -178,11 +178,6 @@ class Meta(type):
 class K(metaclass=Meta): pass
 def f(): return K.__name__, len(K)
 #-> K.__name__ = "Kind"
-### what a copy of an object is made of
-class A: x = 1
-a = A(); a.x = 2
-def f(): return a.__reduce_ex__(4)[2]["x"]
-#-> a.x = 3
 ### match on a sequence
 xs = [1, 2]
 def f():
