@@ -374,6 +374,21 @@ def f():
 it = iter([1, 2, 3])
 def f(): return it.__reduce__()[2]
 #-> a list_iterator from outside
+### one of two elements that are the same is deleted
+xs = [1, 1]
+def f(): del xs[0]
+#-> an element
+### deleted and set again, so that it is the last
+d = {"a": 1, "b": 2}
+def f():
+    del d["a"]
+    d["a"] = 1
+#-> an element
+### address in what str makes
+class A: pass
+a = A()
+def f(): return str(a)
+#-> address
 ### decimals
 from decimal import Decimal
 d = Decimal(1)

@@ -23,7 +23,7 @@ from .armed import METHODS
 from .attributes import attribute, class_fact, function_facts, special
 from .builtin_calls import OBJECTS, SPECIAL, again, logs, text
 from .known import IN_C, is_heap, is_module, is_trusted, is_users, lookup, top_of
-from .reads import DEPTH, advanced, array, container, item_or_absent, iterated, owner_of, tree
+from .reads import DEPTH, advanced, array, container, iterated, of_mapping, owner_of, tree
 from .watch import Then, Watch
 
 
@@ -325,7 +325,7 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
             return None
         return functools.partial(watch.found, place)
     if isinstance(owner, dict) and name in ("get", "__getitem__") and every:
-        item_or_absent(watch, owner, every[0])
+        of_mapping(watch, owner, every[0], is_get=name == "get")
         return None
     for kind, names in known.READS.items():
         if isinstance(owner, kind) and name in names:

@@ -128,9 +128,6 @@ def formatted(value: Any) -> Any:
 
 
 def _formatted(watch: Watch, value: Any) -> None:
-    kind: Any = type(value)
-    if kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__:
-        watch.impure(f"makes a text of a {kind.__name__}, which says its address")
     text(watch, [value])
     reads.container(watch, value, reads.DEPTH)
     watch.arm(value)

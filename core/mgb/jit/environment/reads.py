@@ -47,7 +47,7 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
     if isinstance(thing, type) or is_users(getter):
         return None
     if isinstance(thing, _MAPPINGS):
-        return _of_mapping(watch, thing, key)
+        return of_mapping(watch, thing, key)
     if isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
         place = int(key.__index__())
         if not -len(thing) <= place < len(thing):
@@ -64,7 +64,8 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
     return None
 
 
-def _of_mapping(watch: Watch, thing: Any, key: Any) -> None:
+def of_mapping(watch: Watch, thing: Any, key: Any, is_get: bool = False) -> None:
+    """An element of a mapping is read; unlike a subscript, `dict.get` makes nothing where there is none."""
     watch.kind(thing)
     watch.looked_for(key, thing)
     known = key_of(key)
@@ -75,23 +76,13 @@ def _of_mapping(watch: Watch, thing: Any, key: Any) -> None:
         value = dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key]
         watch.part(thing, Item, known, value)
     else:
-        if type(thing) is defaultdict:
+        if is_get:
+            pass
+        elif type(thing) is defaultdict:
             watch.arm(thing.default_factory)
             watch.wrote(thing, f"the element {key!r}")
         elif hasattr(type(thing), "__missing__"):
             class_fact(watch, type(thing), "__missing__")
-        watch.fact(thing, "without", known)
-
-
-def item_or_absent(watch: Watch, thing: Any, key: Any) -> None:
-    """`dict.get`: unlike a subscript it makes nothing where there is none."""
-    known = key_of(key)
-    if known is MISSING:
-        container(watch, thing, 2)
-    elif key in thing:
-        item(watch, thing, key)
-    else:
-        watch.looked_for(key, thing)
         watch.fact(thing, "without", known)
 
 

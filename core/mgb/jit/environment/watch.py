@@ -294,12 +294,7 @@ class Watch:
 
     def wrote(self, thing: Any, what: str) -> None:
         """Something of `thing`, perhaps a Tensor, which tells of it, was changed."""
-        if not isinstance(thing, Tensor):
-            self.changes(thing, what)
-
-    def changes(self, thing: Any, what: str) -> None:
-        """The same of what nobody else tells."""
-        if not self.is_made(thing):
+        if not isinstance(thing, Tensor) and not self.is_made(thing):
             self.written.append(thing)
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
