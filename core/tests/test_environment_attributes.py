@@ -402,6 +402,8 @@ class P:
     x: float = 1.0
     def __post_init__(self): self.twice = self.x * 2
 def f(): return P(3.0).twice
+### methods of texts for each
+def f(): return list(map(str.upper, ["a"])), sorted(["b", "A"], key=str.lower)
 ### method of None
 def f(): return None.__repr__()
 """),

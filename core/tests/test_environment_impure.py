@@ -389,6 +389,16 @@ class A: pass
 a = A()
 def f(): return str(a)
 #-> address
+### method that changes each
+xs = [[1], [2]]
+def f(): list(map(list.clear, xs))
+#-> list.clear
+### array of Python
+import array
+a = array.array("f", [1, 2])
+def f():
+    for v in a: return v
+#-> what stands in a array
 ### decimals
 from decimal import Decimal
 d = Decimal(1)

@@ -16,7 +16,7 @@ import numpy as np
 from ...module import Module
 from ...optimizer import Optimizer
 from ...tensor import Tensor
-from ..guard import is_plain
+from ..guard import PLAIN, is_plain
 from ..source import Attribute, Call, Held
 from . import known
 from .armed import METHODS
@@ -241,8 +241,8 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     is_method = owner is not None or isinstance(function, types.MethodWrapperType)
     if is_method and not isinstance(owner, types.ModuleType):
         return _method(watch, owner, function.__name__, args, kwargs)
-    if not isinstance(function, types.BuiltinFunctionType) and args:
-        return _method(watch, args[0], function.__name__, args[1:], kwargs)
+    if not isinstance(function, types.BuiltinFunctionType):
+        return _unbound(watch, function, args, kwargs)
     if function in SPECIAL:
         return SPECIAL[function](watch, *args)
     every = [*args, *kwargs.values()]
@@ -264,20 +264,39 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     return _maker(watch, every) if function not in known.WRITES else lambda value: watch.found(None, value)
 
 
+def _unbound(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
+    """A method of a class, of the first of `args`; without them it is called later, for what was read."""
+    kind, name = function.__objclass__, function.__name__
+    if args:
+        return _method(watch, args[0], name, args[1:], kwargs)
+    if kind not in PLAIN and name not in known.READS.get(kind, ()):
+        watch.impure(f"has {kind.__name__}.{name} called")
+    return None
+
+
 #: What keeps the objects that are stored in it; others take what stands in these.
 _KEEPING = (list, dict, set, collections.deque)
-#: Methods that take what they are given into what they are of.
-_STORING = frozenset("append add insert setdefault appendleft".split())
+#: Methods that take what they are given into what they are of, and do not look at it.
+_STORING = frozenset("append insert appendleft".split())
 #: Methods that give an element.
 _GIVING = frozenset("get pop setdefault __getitem__ popitem".split())
 #: Methods for which the elements are compared.
 _COMPARING = frozenset("index count __eq__ __contains__".split())
 
 
+def hashed(watch: Watch, key: Any) -> None:
+    """`key` is looked for by code in C: by its contents, or as the object that it is."""
+    kind: Any = type(key)
+    if kind.__hash__ is not object.__hash__:
+        special(watch, key, "__hash__", "__eq__")
+        _whole(watch, key)
+    elif not isinstance(key, (type, FunctionType)) and (source := watch.source_of(key)) is not None:
+        watch.guard(source, "is", Held(key))
+
+
 def stores(watch: Watch, thing: Any, key: Any, value: Any) -> None:
     """``thing[key] = value`` is done next by code in C."""
-    if not isinstance(thing, _KEEPING):
-        _whole(watch, key)
+    hashed(watch, key)
     if isinstance(key, slice) or not isinstance(thing, _KEEPING):
         _whole(watch, value)
 

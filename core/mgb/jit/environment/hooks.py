@@ -7,7 +7,7 @@ import functools
 import sys
 from _thread import LockType, RLock
 from collections.abc import Callable
-from types import FunctionType, MemberDescriptorType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,15 @@ def _identity(watch: Watch, value: Any) -> None:
     source = watch.source_of(value)
     if source is not None and not isinstance(source, Object) and type(value) not in QUIET:
         watch.guard(source, "is", Held(value))
+
+
+@hook
+def keyed(value: Any) -> Any:
+    """It is next what a dict or set that is made looks for."""
+    value = stored(value)
+    if type(value) not in QUIET:
+        see(calls.hashed, value)
+    return value
 
 
 @hook
@@ -262,7 +271,7 @@ def matched(value: Any, names: str, *dotted: Callable[[], Any]) -> Any:
 
 def _matched(watch: Watch, value: Any, names: list[str], deep: int) -> None:
     kind: Any = type(value)
-    if is_plain(value) or kind in known.FOLLOWED:
+    if value is known.MISSING or is_plain(value) or kind in known.FOLLOWED:
         return
     watch.kind(value)
     parts: list[Any] = []
@@ -274,15 +283,6 @@ def _matched(watch: Watch, value: Any, names: list[str], deep: int) -> None:
             attributes.attribute(watch, kind, "__match_args__")
         for asked in (*names, *getattr(kind, "__match_args__", ())):
             attributes.attribute(watch, value, asked)
-            parts.append(_field_of(value, asked))
+            parts.append(known.attributes_of(value).get(asked, known.lookup(kind, asked)[0]))
     for part in parts:
         _matched(watch, part, names, deep - 1)
-
-
-def _field_of(value: Any, asked: str) -> Any:
-    """What stands in an object or in its class; nothing is called for it."""
-    own = known.namespace(value)
-    raw, _ = known.lookup(type(value), asked)
-    if asked not in own and isinstance(raw, MemberDescriptorType):
-        return getattr(value, asked, None)
-    return own.get(asked, None if raw is known.MISSING else raw)

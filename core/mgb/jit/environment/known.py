@@ -192,6 +192,18 @@ def namespace(thing: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def attributes_of(thing: Any) -> dict[str, Any]:
+    """Those of an object's own, and those of its slots; nothing is called for them."""
+    slots = {
+        name: getattr(thing, name, MISSING)
+        for base in type(thing).__mro__
+        if is_heap(base)
+        for name, slot in vars(base).items()
+        if isinstance(slot, types.MemberDescriptorType)
+    }
+    return {**{name: value for name, value in slots.items() if value is not MISSING}, **namespace(thing)}
+
+
 #: What holds others, and is read by elements.
 CONTAINERS: tuple[type, ...] = (
     list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType,

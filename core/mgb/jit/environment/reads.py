@@ -16,7 +16,18 @@ from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
 from . import attributes
 from .attributes import class_fact, every_method
-from .known import CONTAINERS, FOLLOWED, MISSING, VIEWS, is_heap, is_module, is_users, lookup, namespace
+from .known import (
+    CONTAINERS,
+    FOLLOWED,
+    MISSING,
+    VIEWS,
+    attributes_of,
+    is_heap,
+    is_module,
+    is_users,
+    lookup,
+    namespace,
+)  # fmt: skip
 from .watch import Watch
 
 #: Deeper than this nothing is read for a function in C.
@@ -149,6 +160,7 @@ def container(watch: Watch, thing: Any, deep: int = 1, whole: bool = False) -> N
         return watch.impure("reads data that are nested too deep")
     watch.kind(thing)
     if isinstance(thing, SimpleNamespace):
+        watch.part(thing, Attribute, "__dict__", vars(thing))
         return container(watch, vars(thing), deep, whole)
     _elements(watch, thing)
     for value in elements_of(thing) if deep > 1 else ():
@@ -224,19 +236,17 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     if is_module(thing):
         return tree(watch, thing) if whole else None
     every_method(watch, kind)
-    if is_heap(kind) and whole:
-        if any("__slots__" in vars(base) for base in kind.__mro__[:-1]) and not namespace(thing):
-            watch.impure(f"has all of a {kind.__name__} read, which has slots")
+    if is_heap(kind) and (whole or watch.source_of(thing) is not None):
         watch.kind(thing)
-        watch.part(thing, Attribute, "__dict__", namespace(thing))
-        container(watch, namespace(thing), deep, whole)
-    elif is_heap(kind) and watch.source_of(thing) is not None:
-        watch.kind(thing)
-        for field in getattr(kind, "__dataclass_fields__", ()) if deep > 1 else ():
-            if field in namespace(thing):
-                watch.part(thing, Attribute, field, namespace(thing)[field])
-                container(watch, namespace(thing)[field], deep - 1)
-    elif not is_heap(kind) and watch.source_of(thing) is not None:
+        held = attributes_of(thing)
+        if whole and hasattr(thing, "__dict__"):
+            watch.part(thing, Attribute, "__dict__", namespace(thing))
+            watch.listed(namespace(thing))
+        for name in held if whole else getattr(kind, "__dataclass_fields__", ()) if deep > 1 else ():
+            if name in held:
+                watch.part(thing, Attribute, name, held[name])
+                container(watch, held[name], deep - 1, whole)
+    elif watch.source_of(thing) is not None:
         if hasattr(kind, "__next__") or hasattr(kind, "__getitem__"):
             watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
@@ -289,7 +299,7 @@ def iterated(watch: Watch, thing: Any, deep: int = 1) -> None:
     elif not isinstance(thing, GeneratorType):
         iterates = lookup(type(thing), "__iter__")[0] is not MISSING
         special(watch, thing, *(("__iter__",) if iterates else ("__getitem__", "__len__")))
-        if isinstance(thing, CONTAINERS):
+        if isinstance(thing, CONTAINERS) or not is_heap(type(thing)):
             container(watch, thing, deep)
 
 

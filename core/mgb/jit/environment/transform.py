@@ -40,6 +40,7 @@ _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
     (ast.YieldFrom, "value"): ("iterated", 0),
     (ast.withitem, "context_expr"): ("entered",),
     (ast.Await, "value"): ("awaited",),
+    (ast.Set, "elts"): ("keyed",),
 }
 #: Expressions whose values are new.
 _MAKING = (ast.List, ast.Set)
@@ -357,7 +358,7 @@ class Transformer(ast.NodeTransformer):
     def visit_Dict(self, node: ast.Dict) -> Any:
         given = [("operand",) if key is None else None for key in node.keys]
         node.values = [self._visited(value, g) for value, g in zip(node.values, given, strict=True)]
-        node.keys = [key and self._visited(key, ("stored",)) for key in node.keys]
+        node.keys = [key and self._visited(key, ("keyed",)) for key in node.keys]
         return self._hook(node, "made", node)
 
     def visit_ListComp(self, node: Any) -> Any:
@@ -372,7 +373,8 @@ class Transformer(ast.NodeTransformer):
             part.ifs = [self._visited(test, _GIVEN[ast.comprehension, "ifs"]) for test in part.ifs]
         for name in ("elt", "key", "value"):
             if hasattr(node, name):
-                setattr(node, name, self.visit(getattr(node, name)))
+                is_key = name == "key" or isinstance(node, ast.SetComp)
+                setattr(node, name, self._visited(getattr(node, name), ("keyed",) if is_key else None))
         self._names.scopes.pop()
         return self._hook(node, "made", node)
 
