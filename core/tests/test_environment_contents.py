@@ -9,6 +9,30 @@ from environment_cases import Case, cases, is_seen
 @pytest.mark.parametrize(
     "case",
     cases("""
+### counted in a list that the body makes
+a = [1]; b = [2]
+def f(): return [a, [9]].count(b)
+#-> a[0] = 2
+### array as an index
+import numpy as np
+k = np.array(1); xs = [1, 2, 3]
+def f(): return xs[k], xs[:k], "abc"[k:]
+#-> k[...] = 2
+### containers of collections
+import collections
+l = collections.UserList([1, 2]); c = collections.ChainMap({"a": 1})
+def f(): return l in [collections.UserList([1, 2])], str(c)
+#-> l[0] = 5
+### text of a mapping of mappings
+import collections
+c = collections.ChainMap({"a": 1})
+def f(): return str(c)
+#-> c = collections.ChainMap({"a": 2})
+### text of a partial that is given another state
+import functools
+p = functools.partial(max, 1)
+def f(): return repr(p)
+#-> p.__setstate__((max, (2,), {}, None))
 ### frozen dataclass as a key
 import dataclasses
 @dataclasses.dataclass(frozen=True)

@@ -399,6 +399,15 @@ a = array.array("f", [1, 2])
 def f():
     for v in a: return v
 #-> what stands in a array
+### view of memory
+m = memoryview(bytearray(2))
+def f(): return bytes(m)
+#-> what stands in a memoryview
+### array of C
+import ctypes
+a = (ctypes.c_float * 2)(1, 2)
+def f(): return sum(a)
+#-> what stands in a
 ### decimals
 from decimal import Decimal
 d = Decimal(1)

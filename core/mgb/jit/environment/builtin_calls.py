@@ -74,7 +74,9 @@ def text(watch: Watch, given: list[Any]) -> None:
     """A text is made of what is given; that of a Module has all that stands in it."""
     for module in filter(is_module, given):
         tree(watch, module)
-    for kind in map(type, given):
+    for value in given:
+        container(watch, value, DEPTH)
+        kind: Any = type(value)
         if issubclass(kind, np.ndarray):
             watch.impure("makes a text of an array, which NumPy's print options decide")
         elif kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__:
@@ -183,8 +185,7 @@ def _getter(watch: Watch, getter: Any, args: list[Any], _: dict[str, Any]) -> Th
 
 
 def _partial(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
-    container(watch, [function.keywords, function.args], DEPTH)
-    watch.part(function, Attribute, "func", function.func)
+    container(watch, function, DEPTH)
     return watch.calls(function.func, [*function.args, *args], {**function.keywords, **kwargs})
 
 

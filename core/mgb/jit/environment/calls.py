@@ -309,6 +309,8 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
         attribute(watch, owner, args[0])
         return None
     every = [*args, *kwargs.values()]
+    if name in _COMPARING and isinstance(owner, known.CONTAINERS):
+        container(watch, owner, DEPTH)
     if name == "__setitem__" and len(args) == 2:
         stores(watch, owner, *args)
     elif name not in _STORING or not isinstance(owner, _KEEPING) or not watch.is_made(owner):
@@ -349,7 +351,7 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
     for kind, names in known.READS.items():
         if isinstance(owner, kind) and name in names:
             if isinstance(owner, known.CONTAINERS):
-                container(watch, owner, DEPTH if name in _COMPARING else 1)
+                container(watch, owner)
             elif name.startswith("__reduce"):
                 container(watch, owner, DEPTH, whole=True)
             elif kind is object and name not in ("__new__", "__init__"):

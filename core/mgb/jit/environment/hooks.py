@@ -138,7 +138,6 @@ def formatted(value: Any) -> Any:
 
 def _formatted(watch: Watch, value: Any) -> None:
     text(watch, [value])
-    reads.container(watch, value, reads.DEPTH)
     watch.arm(value)
 
 

@@ -51,8 +51,11 @@ def special(watch: Watch, thing: Any, *asked: str) -> None:
 
 def item(watch: Watch, thing: Any, key: Any) -> None:
     """An element is about to be read."""
+    for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
+        if not isinstance(thing, _MAPPINGS):
+            container(watch, part, 3)
     if isinstance(thing, (Tensor, str, bytes, range)):
-        return container(watch, key, 3)
+        return None
     getter, _ = lookup(type(thing), "__getitem__")
     special(watch, thing, "__getitem__")
     if isinstance(thing, type) or is_users(getter):
@@ -65,9 +68,6 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
             return length(watch, thing)
         watch.kind(thing)
         return watch.part(thing, Item, place, thing[place])
-    if isinstance(thing, np.ndarray):
-        container(watch, thing)
-        return container(watch, key, 2)
     if isinstance(thing, CONTAINERS):
         return container(watch, thing)
     if not isinstance(getter, FunctionType) and watch.source_of(thing) is not None:
@@ -151,8 +151,9 @@ def container(watch: Watch, thing: Any, deep: int = 1, whole: bool = False) -> N
         watch.part(thing, Attribute, "mapping", of)
         return container(watch, of, deep, whole)
     if isinstance(thing, partial):
-        for part in (thing.func, thing.args, thing.keywords):
-            container(watch, part, deep - 1, whole)
+        for name in ("func", "args", "keywords"):
+            watch.part(thing, Attribute, name, getattr(thing, name))
+            container(watch, getattr(thing, name), deep, whole)
         return watch.arm(thing)
     if not isinstance(thing, CONTAINERS):
         return _object(watch, thing, deep, whole)
@@ -235,6 +236,7 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     kind = type(thing)
     if is_module(thing):
         return tree(watch, thing) if whole else None
+    whole = whole or any(is_heap(base) and base.__module__ == "collections" for base in kind.__mro__)
     every_method(watch, kind)
     if is_heap(kind) and (whole or watch.source_of(thing) is not None):
         watch.kind(thing)
@@ -246,8 +248,9 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
             if name in held:
                 watch.part(thing, Attribute, name, held[name])
                 container(watch, held[name], deep - 1, whole)
-    elif watch.source_of(thing) is not None:
-        if hasattr(kind, "__next__") or hasattr(kind, "__getitem__"):
+    base = next(base for base in kind.__mro__ if not is_heap(base))
+    if (hasattr(base, "__next__") or hasattr(base, "__getitem__")) and not issubclass(base, (str, bytes)):
+        if watch.source_of(thing) is not None:
             watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
