@@ -31,15 +31,10 @@ __all__ = ["HOOKS"]
 
 
 @hook
-def name(asked: str) -> None:
-    """A global is read next."""
-    see(reading, attributes.name, asked, asked, sys._getframe(1))
-
-
-@hook
-def cell(asked: str, within: FunctionType) -> None:
-    """A variable of a function around is read next; the function `within` has that one alone."""
-    see(reading, attributes.cell, asked, asked, within)
+def name(asked: str, *within: FunctionType) -> None:
+    """A global is read next, or a variable of a function around: the function `within` has that one alone."""
+    read = attributes.cell if within else attributes.name
+    see(reading, read, asked, asked, *(within or (sys._getframe(1),)))
 
 
 @hook

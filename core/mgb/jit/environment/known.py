@@ -273,25 +273,18 @@ PURE_MODULES = _words("math cmath _bisect itertools _struct zlib binascii unicod
 
 #: Methods that only read, by class; of others it is taken that they write.
 READS: dict[type, frozenset[str]] = {
-    list: _words(
-        "index count copy __getitem__ __len__ __iter__ __contains__ __eq__ __ne__ __add__ __mul__ "
-        "__reversed__"
-    ),
-    dict: _words(
-        "get items keys values copy __getitem__ __len__ __iter__ __contains__ __eq__ __or__ __reversed__"
-    ),
-    set: _words(
-        "union difference intersection symmetric_difference issubset issuperset copy __contains__ __len__ "
-        "__iter__ isdisjoint __or__ __and__ __sub__"
-    ),
-    collections.deque: _words("index count copy __getitem__ __len__ __iter__"),
-    bytearray: _words("decode hex find count index __getitem__ __len__ startswith endswith"),
+    # what those have that cannot be changed
+    list: frozenset({*vars(tuple), "copy", "__reversed__"}),
+    dict: frozenset(vars(types.MappingProxyType)) - {"__ior__"},
+    set: frozenset(vars(frozenset)),
+    collections.deque: frozenset({*vars(tuple), "copy"}),
+    bytearray: frozenset(vars(bytes)),
     np.ndarray: _words(
         "sum mean max min std var reshape ravel transpose astype copy item tolist argmax argmin cumsum "
         "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal repeat "
         "take trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__"
     ),
-    types.MappingProxyType: _words("get items keys values copy __getitem__"),
+    types.MappingProxyType: frozenset(vars(types.MappingProxyType)),
     weakref.ref: _words("__call__"),
     re.Pattern: _words("search match fullmatch sub subn split findall finditer"),
     re.Match: _words("group groups groupdict start end span expand"),

@@ -108,10 +108,9 @@ class Transformer(ast.NodeTransformer):
         if not isinstance(node.ctx, ast.Load):
             self._store(node.id)
             return node
-        kind, name = self._names.kind(node.id), self._names.mangled(node.id)
-        if kind == "local" or name == "__debug__":
+        if self._names.kind(node.id) == "local" or node.id == "__debug__":
             return node
-        asked = self._hook(node, "cell" if kind == "free" else "name", *self._variable(node.id))
+        asked = self._hook(node, "name", *self._variable(node.id))
         return self._hook(node, "number", ast.BoolOp(ast.Or(), [asked, node]))
 
     # statements
@@ -215,11 +214,9 @@ class Transformer(ast.NodeTransformer):
         value = self._visited(node.value, ("operand", *_methods(node.op)))
         if isinstance(target, ast.Name):
             load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
-            given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
-            outside = self._names.is_outside(target.id)
-            hook = "augmented_variable" if outside else "augmented"
-            given += self._variable(target.id) if outside else ()
-            return _at(ast.Assign([target], self._hook(node, hook, *given)), node)
+            variable = self._variable(target.id) if self._names.is_outside(target.id) else ()
+            result = self._hook(node, "augmented", _OPERATORS[type(node.op).__name__], load, value, *variable)
+            return _at(ast.Assign([target], result), node)
         place = node.target = self.visit(target)
         node.value = value
         place.value.args.append(_at(ast.Constant(_OPERATORS[type(node.op).__name__]), node))

@@ -201,10 +201,13 @@ _CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
 
 
 @hook
-def augmented(operation: str, thing: Any, value: Any) -> Any:
-    """``thing += value`` and such; gives what it is bound to."""
+def augmented(operation: str, thing: Any, value: Any, *variable: Any) -> Any:
+    """``thing += value`` and such; a `variable` outside is written where another object comes of it."""
     value = stored(value) if isinstance(thing, _CHANGED) else value
-    return made(getattr(operator, operation)(_in_place(operation, thing), value))
+    result = made(getattr(operator, operation)(_in_place(operation, thing), value))
+    if variable and result is not thing:
+        see(attributes.wrote, sys._getframe(1).f_globals, *variable)
+    return stored(result) if variable else result
 
 
 def _in_place(operation: str, thing: Any) -> Any:
@@ -217,12 +220,3 @@ def _augmented(watch: Watch, thing: Any, operation: str) -> None:
     operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
     if isinstance(thing, _CHANGED):
         watch.wrote(thing, "the contents")
-
-
-@hook
-def augmented_variable(operation: str, thing: Any, value: Any, asked: str, *within: FunctionType) -> Any:
-    """The same of a variable outside, which is written where another object comes of it."""
-    result = augmented(operation, thing, value)
-    if result is not thing:
-        see(attributes.wrote, sys._getframe(1).f_globals, asked, *within)
-    return stored(result)

@@ -52,19 +52,7 @@ WATCHING = _Watching()
 
 
 class Watch:
-    """The facts of one call.
-
-    Parameters
-    ----------
-    leaves : sequence
-        The flattened arguments, which whoever skips the body looks at himself.
-    refuses : bool
-        Raise an error at the first impurity, before it is done.
-    armed : Armed
-        Has functions run with hooks.
-    follows : frozenset of Source, optional
-        Where numbers and Tensors are followed, because they are others from call to call.
-    """
+    """The facts of one call; an `Observer` says what it is given. `armed` has functions run with hooks."""
 
     def __init__(
         self, leaves: Sequence[Any], refuses: bool, armed: Armed, follows: frozenset[Source] = frozenset()
