@@ -220,8 +220,12 @@ def test_whatever_python_does_with_a_number_is_as_in_eager_code(name: str, wrap:
 
 
 @skipping
-def test_c_code_prints_a_number_as_python_does(wrap: Any) -> None:
-    traced = wrap(lambda x, n: (x, "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n))  # noqa: UP031
+def test_c_code_shows_a_number_as_python_does(wrap: Any) -> None:
+    def show(x: Any, n: Any) -> Any:
+        texts = "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n  # noqa: UP031
+        return x, texts, list(map(type, [n, 2])), n == "auto", n != "auto", n == None  # noqa: E711
+
+    traced = wrap(show)
     for n in (1, np.int64(1), np.int64(2), np.float32(2.5), np.float32(3.5)):
         assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
 

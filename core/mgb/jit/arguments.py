@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import TraceInputError
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
-from .tree import Structure, exactly, fields_of, flatten
+from .tree import Structure, exactly, flatten
 
 #: Types of numbers that a call may be recorded for whatever they are.
 _NUMBERS = FOLLOWED
@@ -57,10 +57,14 @@ def _form(key: ArrayKey) -> tuple[Any, ...]:
     return kind, len(shape), dtype, device
 
 
-def without_numbers(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A `key_of`, or a `form_of`, without the values of numbers."""
+def without_numbers(key: tuple[Any, ...], free: Sequence[int] | None = None) -> tuple[Any, ...]:
+    """A `key_of`, or a `form_of`, without the values of all numbers, or of those at the places `free`."""
     structure, shared, *leaves = key
-    return structure, shared, *(leaf[:1] if leaf[0] in _NUMBERS else leaf for leaf in leaves)
+    if free is None:
+        return structure, shared, *(leaf[:1] if leaf[0] in _NUMBERS else leaf for leaf in leaves)
+    for place in free:
+        leaves[place] = leaves[place][:1]
+    return structure, shared, *leaves
 
 
 def pattern_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -74,14 +78,9 @@ class ArrayKey(tuple[Any, ...]):
     __slots__ = ()
 
 
-def numbers_in(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The Python numbers among the arguments, as `exactly` has them."""
-    return tuple([exactly(leaf) for leaf in leaves if type(leaf) in _NUMBERS])
-
-
-def places_of_numbers(leaves: Sequence[Any]) -> list[int]:
-    """Where the numbers of `numbers_in` stand."""
-    return [place for place, leaf in enumerate(leaves) if type(leaf) in _NUMBERS]
+def numbers_in(leaves: Sequence[Any]) -> dict[int, Any]:
+    """The Python numbers among the arguments, as `exactly` has them, by their places."""
+    return {place: exactly(leaf) for place, leaf in enumerate(leaves) if type(leaf) in _NUMBERS}
 
 
 def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
@@ -101,22 +100,19 @@ def _leaf_key(leaf: Any) -> Any:
 
 def names_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
     """For each leaf of ``flatten((args, kwargs))`` its name: ``argument 0['x'][1]``, ``argument `lr```."""
-    positional = [name for n, value in enumerate(args) for name in _names(value, f"argument {n}")]
-    return positional + [name for key, value in kwargs.items() for name in _names(value, f"argument `{key}`")]
+    positional, named = flatten((args, kwargs))[1].children
+    names = [*map(str, range(len(args))), *(f"`{key}`" for key in kwargs)]
+    parts = zip(names, (*positional.children, *named.children), strict=True)
+    return [leaf for name, part in parts for leaf in _names(part, f"argument {name}")]
 
 
-def _names(value: Any, name: str) -> Iterator[str]:
-    if isinstance(value, list | tuple):
-        for n, part in enumerate(value):
-            yield from _names(part, f"{name}[{n}]")
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _names(part, f"{name}[{key!r}]")
-    elif (parts := fields_of(value)) is not None:
-        for key, part in parts:
-            yield from _names(part, f"{name}.{key}")
-    else:
+def _names(structure: Structure, name: str) -> Iterator[str]:
+    if structure.kind is None:
         yield name
+    for n, part in enumerate(structure.children):
+        key = structure.keys[n] if structure.keys else n
+        is_field = bool(structure.keys) and not issubclass(structure.kind or dict, dict)
+        yield from _names(part, f"{name}.{key}" if is_field else f"{name}[{key!r}]")
 
 
 def check_tensors(args: tuple[Any, ...]) -> None:

@@ -68,6 +68,8 @@ class Literal:
 
     def at(self, at: At) -> Literal:
         """The constant for other lengths."""
+        if self.size is None:
+            return self
         value = at(self.size)
         array = np.array(plain(value), self.array.dtype)
         return Literal(array, plain(value), None, self.device, value if type(value) is Size else None)
@@ -271,8 +273,8 @@ class Record:
         The constants that were values of Tensors outside, by their nodes.
     arrangement : Structure or None
         How the arguments were nested and named, so which one stands at which place.
-    numbers : tuple
-        The Python numbers among the arguments.
+    numbers : dict
+        The Python numbers among the arguments, by their places.
     sized : SizedRecord or None
         This one and others of the same call, for arguments of other lengths.
     lengths : tuple of int
@@ -294,7 +296,7 @@ class Record:
     outside: frozenset[int] = frozenset()
     captured: dict[Node, Literal] = field(default_factory=dict)
     arrangement: Structure | None = None
-    numbers: tuple[Any, ...] = ()
+    numbers: dict[int, Any] = field(default_factory=dict)
     sized: Any = None
     lengths: tuple[int, ...] = ()
 

@@ -13,7 +13,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import SHOWS_WARNING, is_heap, is_library, is_library_code, is_module, is_trusted
+from .known import is_heap, is_library, is_library_code, is_module, is_trusted
 
 #: What a class holds that is called.
 METHODS = (FunctionType, staticmethod, classmethod, property)
@@ -27,10 +27,12 @@ class Armed:
     hooks : mapping
         By their names in `transform`.
     tell : callable
-        Told what starts that is not watched, the frame that called it, and whether that may be once.
+        Told what calls a function that is not watched, and the frame that called it.
     """
 
-    def __init__(self, hooks: Mapping[str, Callable[..., Any]], tell: Callable[..., None]) -> None:
+    def __init__(
+        self, hooks: Mapping[str, Callable[..., Any]], tell: Callable[[str, FrameType | None], None]
+    ) -> None:
         self._hooks, self._tell = hooks, tell
         self._armed: dict[int, Any] = {}
         self._watched: set[int] = set()  # codes with hooks
@@ -94,9 +96,6 @@ class Armed:
 
     def started(self, code: CodeType, caller: FrameType | None) -> bool:
         """`code` starts. True: that need not be told again."""
-        if code is SHOWS_WARNING:
-            self._tell("gives a warning", caller, True)
-            return False
         if id(code) in self._watched or is_trusted(code) or code.co_name == "__del__":
             return True
         is_evaluated = code.co_filename == "<string>" and code.co_name in ("<module>", "__create_fn__")

@@ -57,6 +57,13 @@ _ASKED_BY_C = frozenset(
 #: Hooks that make comparisons, or their opposites.
 _SINGLE = {ast.In: "contains", ast.NotIn: "contains", ast.Is: "identical", ast.IsNot: "identical"}
 
+#: Methods that an operator gives the other operand.
+_OPERATOR_METHODS = frozenset(
+    {f"__{r}{name[1:]}__" for name in _OPERATORS.values() for r in ("", "r", "i")}.union(
+        *_COMPARISONS.values()
+    )
+)
+
 
 def _methods(operation: ast.AST) -> tuple[str, ...]:
     """What an operator may call, of either operand."""
@@ -79,14 +86,21 @@ class Transformer(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
-            made = [node.args.kwarg] if node.args.kwarg is not None else []  # its dict is made by the call
-            made += [*node.args.posonlyargs, *node.args.args][:1] if node.name in _BEGINNING else ()
             node.body = self._body(node.body)
             first = int(ast.get_docstring(node, clean=False) is not None)
-            place = (node.body[first:] or node.body)[0]
-            node.body[first:first] = [self._made(place, given.arg) for given in made]
+            node.body[first:first] = self._beginning(node, (node.body[first:] or node.body)[0])
         self._is_asked_by_c = outer
         self._names.scopes.pop()
+
+    def _beginning(self, node: Any, place: Any) -> list[ast.stmt]:
+        """What a call makes is new; what an operator gave a method is what the user gave the operator."""
+        given = [*node.args.posonlyargs, *node.args.args]
+        made = [node.args.kwarg, *(given[:1] if node.name in _BEGINNING else ())]
+        new = [self._made(place, one.arg) for one in made if one is not None]
+        for name in [one.arg for one in given[1:] if node.name in _OPERATOR_METHODS]:
+            itself = self._hook(place, "itself", ast.Name(name, ast.Load()))
+            new.append(_at(ast.Assign([ast.Name(name, ast.Store())], itself), place))
+        return new
 
     # names
 
