@@ -189,6 +189,12 @@ class Given:
     copied: bool = False
     size: Size | None = None
 
+    def copy(self) -> Any:
+        """A copy of the array that `value` is, as it lies in memory and may be written."""
+        made = self.value.copy("K")
+        made.flags.writeable = self.value.flags.writeable
+        return made
+
     def at(self, at: At) -> Given:
         """The same for other lengths."""
         return self if self.size is None else Given(at(self.size), size=self.size)
