@@ -32,8 +32,6 @@ _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
     **{(kind, "test"): ("truth",) for kind in (ast.Assert, ast.If, ast.IfExp, ast.While)},
     (ast.Assert, "msg"): ("stored",),
     (ast.match_case, "guard"): ("truth",),
-    (ast.comprehension, "ifs"): ("truth",),
-    (ast.ClassDef, "bases"): ("base",),
     (ast.Raise, "exc"): ("raised",),
     (ast.ExceptHandler, "type"): ("operand",),
     (ast.FormattedValue, "value"): ("formatted",),
@@ -42,9 +40,6 @@ _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
     (ast.Await, "value"): ("awaited",),
     (ast.Set, "elts"): ("keyed",),
 }
-#: Expressions whose values are new.
-_MAKING = (ast.List, ast.Set)
-
 #: Methods that are given an instance that is being made.
 _BEGINNING = ("__init__", "__post_init__")
 
@@ -56,13 +51,6 @@ _ASKED_BY_C = frozenset(
 
 #: Hooks that make comparisons, or their opposites.
 _SINGLE = {ast.In: "contains", ast.NotIn: "contains", ast.Is: "identical", ast.IsNot: "identical"}
-
-#: Methods that an operator gives the other operand.
-_OPERATOR_METHODS = frozenset(
-    {f"__{r}{name[1:]}__" for name in _OPERATORS.values() for r in ("", "r", "i")}.union(
-        *_COMPARISONS.values()
-    )
-)
 
 
 def _methods(operation: ast.AST) -> tuple[str, ...]:
@@ -77,27 +65,24 @@ class Transformer(ast.NodeTransformer):
     def __init__(self, names: Names) -> None:
         self._names = names
         self._writes: list[list[Any]] = []  # what the hook of a variable is given
-        self._is_asked_by_c = False  # the function that is looked at
 
     def function(self, node: Any) -> None:
         """Transform the function `node`, but not what is evaluated where it is defined."""
         self._names.scopes.append(scope_of(node))
-        outer, self._is_asked_by_c = self._is_asked_by_c, getattr(node, "name", "") in _ASKED_BY_C
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
             node.body = self._body(node.body)
             first = int(ast.get_docstring(node, clean=False) is not None)
             node.body[first:first] = self._beginning(node, (node.body[first:] or node.body)[0])
-        self._is_asked_by_c = outer
         self._names.scopes.pop()
 
     def _beginning(self, node: Any, place: Any) -> list[ast.stmt]:
-        """What a call makes is new; what an operator gave a method is what the user gave the operator."""
+        """What a call makes is new; what an operator gives a method is what the user gave the operator."""
         given = [*node.args.posonlyargs, *node.args.args]
         made = [node.args.kwarg, *(given[:1] if node.name in _BEGINNING else ())]
         new = [self._made(place, one.arg) for one in made if one is not None]
-        for name in [one.arg for one in given[1:] if node.name in _OPERATOR_METHODS]:
+        for name in [one.arg for one in given[1:] if node.name.startswith("__")]:
             itself = self._hook(place, "itself", ast.Name(name, ast.Load()))
             new.append(_at(ast.Assign([ast.Name(name, ast.Store())], itself), place))
         return new
@@ -157,7 +142,9 @@ class Transformer(ast.NodeTransformer):
                 setattr(node, name, self._body(old) if is_body else [self._visited(v, given) for v in old])
             else:
                 setattr(node, name, self._visited(old, given))
-        is_new = isinstance(node, _MAKING) and isinstance(getattr(node, "ctx", None), ast.Load | None)
+        is_new = isinstance(node, ast.List | ast.Set) and isinstance(
+            getattr(node, "ctx", None), ast.Load | None
+        )
         return self._hook(node, "made", node) if is_new else node
 
     def _visited(self, value: Any, given: tuple[Any, ...] | None) -> Any:
@@ -193,7 +180,7 @@ class Transformer(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         self._store(node.name)
         node.decorator_list = self._decorators(node)
-        node.bases = [self._visited(base, _GIVEN[ast.ClassDef, "bases"]) for base in node.bases]
+        node.bases = [self._visited(base, ("base",)) for base in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
         within, self._names.within = self._names.within, node.name
         self._names.scopes.append(scope_of(node))
@@ -264,7 +251,8 @@ class Transformer(ast.NodeTransformer):
         return made
 
     def visit_Return(self, node: ast.Return) -> Any:
-        node.value = node.value and self._visited(node.value, ("stored",) if self._is_asked_by_c else None)
+        is_asked_by_c = self._names.scopes[-1].name in _ASKED_BY_C
+        node.value = node.value and self._visited(node.value, ("stored",) if is_asked_by_c else None)
         return node
 
     def visit_Match(self, node: ast.Match) -> Any:
@@ -345,13 +333,11 @@ class Transformer(ast.NodeTransformer):
         return self._hook(node, "made", node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        if isinstance(node.op, ast.Not):
-            node.operand = self._visited(node.operand, ("truth",))
-            return node
         if isinstance(node.operand, ast.Constant):
             return node
-        node.operand = self._visited(node.operand, ("operand", *_UNARY[type(node.op).__name__]))
-        return self._hook(node, "made", node)
+        methods = _UNARY.get(type(node.op).__name__)
+        node.operand = self._visited(node.operand, ("operand", *methods) if methods else ("truth",))
+        return self._hook(node, "made", node) if methods else node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         if len(node.ops) == 1 and type(node.ops[0]) in _SINGLE:
@@ -381,7 +367,7 @@ class Transformer(ast.NodeTransformer):
         for number, part in enumerate(node.generators):
             part.iter = self._iterated(part) if number else first
             part.target = self.visit(part.target)
-            part.ifs = [self._visited(test, _GIVEN[ast.comprehension, "ifs"]) for test in part.ifs]
+            part.ifs = [self._visited(test, ("truth",)) for test in part.ifs]
         for name in ("elt", "key", "value"):
             if hasattr(node, name):
                 is_key = name == "key" or isinstance(node, ast.SetComp)
