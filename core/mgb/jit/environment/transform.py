@@ -142,9 +142,8 @@ class Transformer(ast.NodeTransformer):
                 setattr(node, name, self._body(old) if is_body else [self._visited(v, given) for v in old])
             else:
                 setattr(node, name, self._visited(old, given))
-        is_new = isinstance(node, ast.List | ast.Set) and isinstance(
-            getattr(node, "ctx", None), ast.Load | None
-        )
+        is_target = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+        is_new = isinstance(node, ast.List | ast.Set) and not is_target
         return self._hook(node, "made", node) if is_new else node
 
     def _visited(self, value: Any, given: tuple[Any, ...] | None) -> Any:
