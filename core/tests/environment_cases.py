@@ -81,7 +81,7 @@ def everything_is_undone() -> Iterator[None]:
 def as_before() -> Iterator[None]:
     """What cases change in Python's own modules is put back."""
     kept = math.tau, collections.OrderedDict, dict(os.environ), string.digits, len(sys.argv)
-    limit, options = sys.getrecursionlimit(), np.get_printoptions()
+    limit, options, errors = sys.getrecursionlimit(), np.get_printoptions(), np.geterr()
     try:
         yield
     finally:
@@ -89,6 +89,7 @@ def as_before() -> Iterator[None]:
         del sys.argv[kept[4] :]
         sys.setrecursionlimit(limit)
         np.set_printoptions(**options)
+        np.seterr(**errors)
         sys.modules.pop("watched_nowhere", None)
         for name in set(os.environ) - set(kept[2]):
             del os.environ[name]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from typing import Any
-
 import pytest
-from environment_cases import Case, cases, is_never_stale
-from mgb.jit.environment.instrument import _is_within
+from environment_cases import Case, cases, is_never_stale, module_of
+from mgb.jit.environment import Observer
 
 
 @pytest.mark.parametrize(
@@ -356,11 +353,12 @@ def test_no_way_around_is_stale(case: Case) -> None:
     is_never_stale(case)
 
 
-def test_lambdas_of_constants_in_one_line_are_told_apart_where_their_code_has_no_places() -> None:
-    text = "pair = lambda: 2.0, lambda: 3.0"
-    names: dict[str, Any] = {}
-    exec(compile(text, "<lambdas>", "exec"), names)
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Lambda)]
-    codes = [function.__code__.replace(co_linetable=b"") for function in names["pair"]]
-    assert all(None in place for code in codes for place in code.co_positions())
-    assert [[_is_within(node, code) for code in codes] for node in nodes] == [[True, False], [False, True]]
+def test_functions_in_one_line_are_told_apart() -> None:
+    text = "pair = (lambda: 2.0), (lambda: a + (lambda: b)()), (lambda: lambda: c), (lambda: b)"
+    module = module_of(f"a = b = c = 1\n{text}")
+    for function, read in zip([*module.pair, module.pair[2]()], ["", "ab", "", "b", "c"], strict=True):
+        observer = Observer([])
+        observer.run(function)
+        assert not observer.impurities
+        places = [str(guard.source) for guard in observer.guards]
+        assert {place[-2] for place in places if "global" in place} == {*read}

@@ -395,6 +395,15 @@ def f():
 import numpy as np
 def f():
     with np.errstate(divide="ignore"): return float(np.divide(1.0, 0.0))
+### after the fields of a dataclass
+import dataclasses
+@dataclasses.dataclass
+class P:
+    x: float = 1.0
+    def __post_init__(self): self.twice = self.x * 2
+def f(): return P(3.0).twice
+### methods of texts for each
+def f(): return list(map(str.upper, ["a"])), sorted(["b", "A"], key=str.lower)
 ### method of None
 def f(): return None.__repr__()
 """),

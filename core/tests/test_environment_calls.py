@@ -154,6 +154,30 @@ def f():
         case P(1): return "one"
         case P(x=y): return y
 #-> p.x = 2
+### match on what a local variable names
+class C: x = 1
+class D: pass
+spaces = [C]; v = C()
+def f():
+    K = spaces[0]
+    match v:
+        case K(): return "C"
+    return "other"
+#-> spaces[0] = D
+### match on an attribute of what a local variable names
+class C: x = 1
+def f():
+    c = C
+    match 1:
+        case c.x: return "one"
+    return "other"
+#-> C.x = 2
+### name of a class with a metaclass
+class Meta(type):
+    def __len__(cls): return len(cls.__name__)
+class K(metaclass=Meta): pass
+def f(): return K.__name__, len(K)
+#-> K.__name__ = "Kind"
 ### match on a sequence
 xs = [1, 2]
 def f():

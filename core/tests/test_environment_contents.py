@@ -9,6 +9,85 @@ from environment_cases import Case, cases, is_seen
 @pytest.mark.parametrize(
     "case",
     cases("""
+### counted in a list that the body makes
+a = [1]; b = [2]
+def f(): return [a, [9]].count(b)
+#-> a[0] = 2
+### array as an index
+import numpy as np
+k = np.array(1); xs = [1, 2, 3]
+def f(): return xs[k], xs[:k], "abc"[k:]
+#-> k[...] = 2
+### containers of collections
+import collections
+l = collections.UserList([1, 2]); c = collections.ChainMap({"a": 1})
+def f(): return l in [collections.UserList([1, 2])], str(c)
+#-> l[0] = 5
+### text of a mapping of mappings
+import collections
+c = collections.ChainMap({"a": 1})
+def f(): return str(c)
+#-> c = collections.ChainMap({"a": 2})
+### text of a partial that is given another state
+import functools
+p = functools.partial(max, 1)
+def f(): return repr(p)
+#-> p.__setstate__((max, (2,), {}, None))
+### frozen dataclass as a key
+import dataclasses
+@dataclasses.dataclass(frozen=True)
+class Shape: n: int
+k = Shape(1)
+def f(): return {k: 5.0}.get(Shape(1), 0.0)
+#-> k = Shape(2)
+### frozen dataclass in a set
+import dataclasses
+@dataclasses.dataclass(frozen=True)
+class Shape: n: int
+k = Shape(1)
+def f(): return len({k, Shape(2)})
+#-> k = Shape(2)
+### namedtuple as a key
+import collections
+Shape = collections.namedtuple("Shape", "n")
+k = Shape(1)
+def f(): return {v: 5.0 for v in [k]}.get(Shape(1), 0.0)
+#-> k = Shape(2)
+### key that is stored
+import dataclasses
+@dataclasses.dataclass(frozen=True)
+class Shape: n: int
+k = Shape(1)
+def f():
+    table = {}
+    table[k] = 2.0
+    table.setdefault(k, 3.0)
+    return table.get(Shape(1))
+#-> k = Shape(2)
+### object as a key
+class A: pass
+a = A(); b = a
+def f(): return {a: 1}.get(b)
+#-> a = A()
+### slots that C compares
+import dataclasses
+@dataclasses.dataclass(slots=True)
+class P: n: int
+p = P(1)
+def f(): return p == P(1), repr(p)
+#-> p.n = 2
+### slots of an object that is looked for
+import dataclasses
+@dataclasses.dataclass(slots=True, frozen=True, order=True)
+class P: n: int
+p = P(1); table = {P(1): 1.0}
+def f(): return table.get(p), p in [P(1)], p < P(2)
+#-> p = P(3)
+### another namespace
+import types
+n = types.SimpleNamespace(a=1)
+def f(): return n == types.SimpleNamespace(a=1), repr(n)
+#-> n = types.SimpleNamespace(a=2)
 ### element of a list
 xs = [1, 2]
 def f(): return xs[1]

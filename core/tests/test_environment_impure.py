@@ -363,6 +363,51 @@ class A: __len__ = staticmethod(xs.__len__)
 a = A()
 def f(): return len(a)
 #-> asks __len__
+### initialized again
+class A:
+    def __init__(s): s.n = 1
+a = A(); a.n = 5; box = {a}
+def f():
+    for b in box: A.__init__(b)
+#-> n of a A
+### place of an iterator
+it = iter([1, 2, 3])
+def f(): return it.__reduce__()[2]
+#-> a list_iterator from outside
+### one of two elements that are the same is deleted
+xs = [1, 1]
+def f(): del xs[0]
+#-> an element
+### deleted and set again, so that it is the last
+d = {"a": 1, "b": 2}
+def f():
+    del d["a"]
+    d["a"] = 1
+#-> an element
+### address in what str makes
+class A: pass
+a = A()
+def f(): return str(a)
+#-> address
+### method that changes each
+xs = [[1], [2]]
+def f(): list(map(list.clear, xs))
+#-> list.clear
+### array of Python
+import array
+a = array.array("f", [1, 2])
+def f():
+    for v in a: return v
+#-> what stands in a array
+### view of memory
+m = memoryview(bytearray(2))
+def f(): return bytes(m)
+#-> what stands in a memoryview
+### array of C
+import ctypes
+a = (ctypes.c_float * 2)(1, 2)
+def f(): return sum(a)
+#-> what stands in a
 ### decimals
 from decimal import Decimal
 d = Decimal(1)

@@ -207,6 +207,44 @@ def test_what_a_body_writes_anywhere_is_an_integer() -> None:
         assert shown([table, rows]) == shown([{"rows": length, "columns": 2}, [[length + 1], length, 2]])
 
 
+class Private:
+    """Its slot has a name that only the class itself knows."""
+
+    __slots__ = ("__rows", "__weakref__")
+
+    def __init__(self, rows: int) -> None:
+        self.__rows = rows
+
+    def rows(self) -> int:
+        return self.__rows
+
+
+class Taken:
+    """It names slots that it has not: what they are of another class is a TypeError when it is asked."""
+
+    __slots__ = ("__weakref__", "rows")
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+
+Taken.__weakref__ = Private.__weakref__  # type: ignore[attr-defined]
+
+
+def test_slots_hold_integers_whatever_their_names_are() -> None:
+    kept: list[Any] = []
+
+    @trace
+    def step(x: Any) -> Any:
+        kept.extend((Private(x.shape[0]), *map(Taken, x.shape)))
+        return x * 2.0
+
+    for length in LENGTHS:
+        kept.clear()
+        step(tensor(np.ones((length, 2), np.float32)))
+        assert shown([kept[0].rows(), *(one.rows for one in kept[1:])]) == shown([length, length, 2])
+
+
 def test_lengths_among_the_results_need_no_new_record() -> None:
     @trace
     def measured(x: Any) -> Any:

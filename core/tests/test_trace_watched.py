@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import contextvars
 import os
+import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -136,3 +138,123 @@ def test_what_the_body_makes_itself_is_free() -> None:
     for _ in range(3):
         assert f(tensor(1.0)).tolist() == [19.0, 20.0]
     assert runs(f) == 1
+
+
+class Gone:
+    """What a proxy stands for as long as it lives."""
+
+
+def test_a_proxy_of_what_has_gone_is_compared() -> None:
+    owners = [Gone()]
+    proxy = weakref.proxy(owners[0])
+    other = proxy
+
+    @trace
+    def compares(x: Any) -> Any:
+        found = proxy is other
+        owners.clear()
+        return x * (2.0 if found else 3.0)
+
+    assert [compares(tensor(1.0)).item() for _ in range(3)] == [2.0, 2.0, 2.0]
+
+
+zero = np.zeros(1)
+
+
+def divides(x: Any) -> Any:
+    return x * float(np.isinf(np.ones(1) / zero)[0])
+
+
+def averages_nothing(x: Any) -> Any:
+    return x * float(np.isnan(np.mean(zero[1:])))
+
+
+def counted(function: Callable[[Any], Any], action: Any) -> list[int]:
+    """How many warnings are shown at each call."""
+    found = []
+    for number in range(6):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(action)
+            assert function(tensor(2.0 + number)).item() == 2.0 + number
+        found.append(len(caught))
+    return found
+
+
+@pytest.mark.parametrize("body", [divides, averages_nothing])
+def test_a_warning_is_given_at_each_call_that_would_give_it(body: Callable[[Any], Any]) -> None:
+    expected = counted(body, "always")
+    assert all(expected)
+    assert counted(trace(body), "always") == expected
+
+
+def test_a_warning_that_is_an_error_is_raised_at_each_call() -> None:
+    traced = trace(divides)
+    for _ in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(RuntimeWarning, match="divide by zero"):
+                traced(tensor(1.0))
+
+
+def test_a_body_whose_warning_is_shown_once_is_skipped_from_then_on() -> None:
+    traced = trace(divides)
+    globals().pop("__warningregistry__", None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("once")
+        for _ in range(5):
+            traced(tensor(1.0))
+    assert len(caught) == 1
+    assert runs(traced) == 2
+    assert "gives a warning" in reasons(traced)
+
+
+class Scaled:
+    """Its methods are traced each for itself."""
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    @trace
+    def times(self, x: Any) -> Any:
+        return x * self.by
+
+    @trace
+    def twice(self, x: Any) -> Any:
+        return self.times(x) + self.times(x)
+
+
+class Shifted(Scaled):
+    """It calls the traced method that it overrides."""
+
+    @trace
+    def times(self, x: Any) -> Any:
+        return super().times(x) + 1.0
+
+
+def test_a_traced_method_that_a_body_calls_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    scaled, shifted = Scaled(3.0), Shifted(3.0)
+    for _ in range(3):
+        assert scaled.twice(tensor(1.0)).item() == 6.0 and shifted.times(tensor(1.0)).item() == 4.0
+    assert runs(scaled.twice) == runs(shifted.times) == 1
+    monkeypatch.setattr(Scaled, "times", trace(lambda self, x: x * 7.0))
+    assert scaled.twice(tensor(1.0)).item() == 14.0 and shifted.times(tensor(1.0)).item() == 8.0
+
+
+class Numbered(M.Module):
+    """A Module that asks its dict by numbers, which is none for names of Parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.masks = {3: tensor(2.0)}
+
+    def forward(self, x: Any) -> Any:
+        return x * self.masks[3]
+
+
+def test_a_module_may_hold_tensors_by_numbers() -> None:
+    module = Numbered()
+    traced = trace(lambda x: module(x))
+    assert [traced(tensor(2.0)).item() for _ in range(3)] == [4.0] * 3
+    assert runs(traced) == 1
+    module.masks[3] = tensor(5.0)
+    assert traced(tensor(2.0)).item() == 10.0

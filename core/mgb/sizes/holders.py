@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from types import FunctionType, MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from ..scalars import SCALARS, Scalar
@@ -53,9 +53,8 @@ def settled(value: Any, rule: Rule, deep: int = _DEEP) -> Any:
 
 def _slots(value: Any) -> Iterator[str]:
     for kind in type(value).__mro__[:-1]:
-        names = vars(kind).get("__slots__", ()) if kind.__flags__ & 1 << 9 else ()  # made by a user's code
-        for name in (names,) if isinstance(names, str) else names:
-            if hasattr(value, name):
+        for name, slot in vars(kind).items() if "__slots__" in vars(kind) else ():
+            if type(slot) is MemberDescriptorType and slot.__objclass__ is kind and hasattr(value, name):
                 yield name
 
 

@@ -35,7 +35,6 @@ class Armed:
     ) -> None:
         self._hooks, self._tell = hooks, tell
         self._armed: dict[int, Any] = {}
-        self._closures: dict[int, list[FunctionType]] = {}  # by the id of the code
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
 
@@ -83,22 +82,17 @@ class Armed:
             self._unwatched[id(own)] = why
             self._armed[id(own)] = own  # so that no other gets its id
             return
-        self._closures.setdefault(id(own), []).append(function)
         self._watched.update(map(id, codes_in(function.__code__)))
 
     def _instrument(self, function: FunctionType) -> CodeType | str:
         return instrumented(function.__code__, function.__globals__, self._hooks)
-
-    def closures(self, code: CodeType) -> list[FunctionType]:
-        """The armed functions of `code`."""
-        return self._closures.get(id(code), [])
 
     def release(self) -> None:
         """Have all functions run without hooks again, and tell nobody any more."""
         for thing in [*self._armed.values()]:
             if isinstance(thing, FunctionType):
                 arming.disarm(thing, id(self))
-        self._armed, self._closures, self._tell = {}, {}, lambda *_: None
+        self._armed, self._tell = {}, lambda *_: None
 
     def started(self, code: CodeType, caller: FrameType | None) -> bool:
         """`code` starts. True: that need not be told again."""

@@ -7,7 +7,6 @@ import threading
 from operator import attrgetter
 from types import (
     BuiltinFunctionType,
-    CodeType,
     FrameType,
     FunctionType,
     GetSetDescriptorType,
@@ -22,7 +21,7 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Cell, Global, Held, Item, Object, Result
+from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
 from ..tree import own_names
 from .armed import METHODS
 from .arming import own_code
@@ -52,32 +51,23 @@ def name(watch: Watch, asked: str, frame: FrameType) -> None:
         watch.found(Global(_BUILTINS, asked), vars(builtins)[asked])
 
 
-def cell(watch: Watch, code: CodeType, asked: str) -> None:
-    """A variable of a function around is read."""
-    for held in _cells(watch, code, asked):
-        if is_empty(held):
-            watch.guard(Result(is_empty, Object(Held(held))), "same", True)
-        else:
-            watch.found(Cell(Held(held), asked), held.cell_contents)
-    if len(watch.closures(code)) != 1:
-        watch.changing.begin()  # perhaps that of another
+def cell(watch: Watch, asked: str, within: Any) -> None:
+    """A variable of a function around is read, which the function `within` has alone."""
+    (held,) = within.__closure__
+    if is_empty(held):
+        watch.guard(Result(is_empty, Object(Held(held))), "same", True)
+    else:
+        watch.found(Cell(Held(held), asked), held.cell_contents)
 
 
-def _cells(watch: Watch, code: CodeType, asked: str) -> list[Any]:
-    """Those of each function that has this code, for the frame tells not which of them runs."""
-    outside = [f for f in watch.closures(code) if not watch.is_made(f) and f.__closure__]
-    return [f.__closure__[code.co_freevars.index(asked)] for f in outside]  # type: ignore[index]
-
-
-def wrote(watch: Watch, code: CodeType, asked: str, space: dict[str, Any]) -> None:
+def wrote(watch: Watch, space: dict[str, Any], asked: str, within: Any = None) -> None:
     """A variable outside is written next."""
-    reason = f"writes the variable `{asked}` outside"
-    if asked not in code.co_freevars:
-        return watch.writes_at(Global(Held(space), asked), space.get(asked, MISSING), reason)
-    for held in _cells(watch, code, asked):
-        old = MISSING if is_empty(held) else held.cell_contents
-        watch.writes_at(Cell(Held(held), asked), old, reason)
-    return None
+    place: Source = Global(Held(space), asked)
+    old = space.get(asked, MISSING)
+    if within is not None:
+        (held,) = within.__closure__
+        place, old = Cell(Held(held), asked), MISSING if is_empty(held) else held.cell_contents
+    watch.writes_at(place, old, f"writes the variable `{asked}` outside")
 
 
 def is_empty(held: Any) -> bool:
@@ -239,16 +229,13 @@ def _of_class(watch: Watch, kind: type, asked: str) -> None:
             class_fact(watch, type(kind), "__getattr__")
         watch.fact(kind, "lacks", asked)
     elif raw is MISSING or hasattr(type(over), "__set__"):
-        if not is_heap(type(kind)):
-            return _computed(watch, kind, asked)
         class_fact(watch, type(kind), asked)
-        if not hasattr(type(over), "__get__"):
-            watch.part(kind, Attribute, asked, over)
+        if not isinstance(over, (*_FUNCTIONS, *_C_DESCRIPTORS)):
+            _of_descriptor(watch, kind, asked, over)
     elif is_heap(kind):
         class_fact(watch, kind, asked)
         if not hasattr(type(raw), "__get__") and not watch.is_made(kind):
             watch.part(kind, Attribute, asked, raw)
-    return None
 
 
 def class_fact(watch: Watch, kind: type, asked: str) -> None:

@@ -74,8 +74,13 @@ def text(watch: Watch, given: list[Any]) -> None:
     """A text is made of what is given; that of a Module has all that stands in it."""
     for module in filter(is_module, given):
         tree(watch, module)
-    if any(isinstance(value, np.ndarray) for value in given):
-        watch.impure("makes a text of an array, which NumPy's print options decide")
+    for value in given:
+        container(watch, value, DEPTH)
+        kind: Any = type(value)
+        if issubclass(kind, np.ndarray):
+            watch.impure("makes a text of an array, which NumPy's print options decide")
+        elif kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__:
+            watch.impure(f"makes a text of a {kind.__name__}, which says its address")
 
 
 def _vars(watch: Watch, *args: Any) -> Then:
@@ -95,9 +100,8 @@ def _globals(watch: Watch) -> Then:
 
 
 def _setattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
-    what = f"attribute {name}"
     if not isinstance(thing, Tensor) or is_note(type(thing), name):
-        watch.writes(thing, Attribute, name, what, *rest) if rest else watch.changes(thing, what)
+        watch.writes(thing, Attribute, name, f"attribute {name}", *rest)
     watch.arm(thing)
 
 
@@ -181,8 +185,7 @@ def _getter(watch: Watch, getter: Any, args: list[Any], _: dict[str, Any]) -> Th
 
 
 def _partial(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
-    container(watch, [function.keywords, function.args], DEPTH)
-    watch.part(function, Attribute, "func", function.func)
+    container(watch, function, DEPTH)
     return watch.calls(function.func, [*function.args, *args], {**function.keywords, **kwargs})
 
 

@@ -16,14 +16,14 @@ import numpy as np
 from ...module import Module
 from ...optimizer import Optimizer
 from ...tensor import Tensor
-from ..guard import is_plain
+from ..guard import PLAIN, is_plain
 from ..source import Attribute, Call, Held
 from . import known
 from .armed import METHODS
 from .attributes import attribute, class_fact, function_facts, special
 from .builtin_calls import OBJECTS, SPECIAL, again, logs, text
 from .known import IN_C, is_heap, is_module, is_trusted, is_users, lookup, top_of
-from .reads import DEPTH, advanced, array, container, item_or_absent, iterated, owner_of, tree
+from .reads import DEPTH, advanced, array, container, iterated, of_mapping, owner_of, tree
 from .watch import Then, Watch
 
 
@@ -130,20 +130,16 @@ def _of_mgb(watch: Watch, function: Any, args: list[Any]) -> None:
 
 
 def module_facts(watch: Watch, module: Module) -> None:
-    """The classes of a Module and of those in it have to be what they were; their functions are armed."""
-    if not watch.once(module):
-        return
+    """The class of a Module that is called has to be what it was; its functions are armed."""
+    kind = type(module)
     watch.arm(module)
-    for part in module.modules():
-        kind = type(part)
-        watch.once(part)
-        if watch.is_made(kind) or not watch.once(kind):
-            continue
-        for base in kind.__mro__[: kind.__mro__.index(Module)]:
-            for name, value in vars(base).items():
-                if isinstance(value, METHODS) and name not in _UNCALLED:
-                    class_fact(watch, kind, name)
-        class_fact(watch, kind, "__call__")
+    if watch.is_made(kind) or not watch.once(kind):
+        return
+    for base in kind.__mro__[: kind.__mro__.index(Module)]:
+        for name, value in vars(base).items():
+            if isinstance(value, METHODS) and name not in _UNCALLED:
+                class_fact(watch, kind, name)
+    class_fact(watch, kind, "__call__")
 
 
 def _instance(watch: Watch, thing: Any, args: list[Any]) -> Then:
@@ -245,8 +241,8 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     is_method = owner is not None or isinstance(function, types.MethodWrapperType)
     if is_method and not isinstance(owner, types.ModuleType):
         return _method(watch, owner, function.__name__, args, kwargs)
-    if not isinstance(function, types.BuiltinFunctionType) and args:
-        return _method(watch, args[0], function.__name__, args[1:], kwargs)
+    if not isinstance(function, types.BuiltinFunctionType):
+        return _unbound(watch, function, args, kwargs)
     if function in SPECIAL:
         return SPECIAL[function](watch, *args)
     every = [*args, *kwargs.values()]
@@ -268,20 +264,39 @@ def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     return _maker(watch, every) if function not in known.WRITES else lambda value: watch.found(None, value)
 
 
+def _unbound(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
+    """A method of a class, of the first of `args`; without them it is called later, for what was read."""
+    kind, name = function.__objclass__, function.__name__
+    if args:
+        return _method(watch, args[0], name, args[1:], kwargs)
+    if kind not in PLAIN and name not in known.READS.get(kind, ()):
+        watch.impure(f"has {kind.__name__}.{name} called")
+    return None
+
+
 #: What keeps the objects that are stored in it; others take what stands in these.
 _KEEPING = (list, dict, set, collections.deque)
-#: Methods that take what they are given into what they are of.
-_STORING = frozenset("append add insert setdefault appendleft".split())
+#: Methods that take what they are given into what they are of, and do not look at it.
+_STORING = frozenset("append insert appendleft".split())
 #: Methods that give an element.
 _GIVING = frozenset("get pop setdefault __getitem__ popitem".split())
 #: Methods for which the elements are compared.
 _COMPARING = frozenset("index count __eq__ __contains__".split())
 
 
+def hashed(watch: Watch, key: Any) -> None:
+    """`key` is looked for by code in C: by its contents, or as the object that it is."""
+    kind: Any = type(key)
+    if kind.__hash__ is not object.__hash__:
+        special(watch, key, "__hash__", "__eq__")
+        _whole(watch, key)
+    elif not isinstance(key, (type, FunctionType)) and (source := watch.source_of(key)) is not None:
+        watch.guard(source, "is", Held(key))
+
+
 def stores(watch: Watch, thing: Any, key: Any, value: Any) -> None:
     """``thing[key] = value`` is done next by code in C."""
-    if not isinstance(thing, _KEEPING):
-        _whole(watch, key)
+    hashed(watch, key)
     if isinstance(key, slice) or not isinstance(thing, _KEEPING):
         _whole(watch, value)
 
@@ -294,6 +309,8 @@ def _method(watch: Watch, owner: Any, name: str, args: list[Any], kwargs: dict[s
         attribute(watch, owner, args[0])
         return None
     every = [*args, *kwargs.values()]
+    if name in _COMPARING and isinstance(owner, known.CONTAINERS):
+        container(watch, owner, DEPTH)
     if name == "__setitem__" and len(args) == 2:
         stores(watch, owner, *args)
     elif name not in _STORING or not isinstance(owner, _KEEPING) or not watch.is_made(owner):
@@ -329,12 +346,14 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
             return None
         return functools.partial(watch.found, place)
     if isinstance(owner, dict) and name in ("get", "__getitem__") and every:
-        item_or_absent(watch, owner, every[0])
+        of_mapping(watch, owner, every[0], is_get=name == "get")
         return None
     for kind, names in known.READS.items():
         if isinstance(owner, kind) and name in names:
             if isinstance(owner, known.CONTAINERS):
-                container(watch, owner, DEPTH if name in _COMPARING else 1)
+                container(watch, owner)
+            elif name.startswith("__reduce"):
+                container(watch, owner, DEPTH, whole=True)
             elif kind is object and name not in ("__new__", "__init__"):
                 watch.arm(owner)
             return _maker(watch, [owner, *every]) if name not in ("__getitem__", "get") else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
+import contextlib
 import functools
 import sys
 from _thread import LockType, RLock
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType
+from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -29,21 +30,16 @@ __all__ = ["HOOKS"]
 
 
 @hook
-def name(asked: str) -> None:
-    """A global is read next."""
-    see(reading, attributes.name, asked, asked, sys._getframe(1))
+def name(asked: str, *within: FunctionType) -> None:
+    """A global is read next, or a variable of a function around: the function `within` has that one alone."""
+    read = attributes.cell if within else attributes.name
+    see(reading, read, asked, asked, *(within or (sys._getframe(1),)))
 
 
 @hook
-def cell(code: CodeType, asked: str) -> None:
-    """A variable of a function around the one of `code` is read next."""
-    see(reading, attributes.cell, asked, code, asked)
-
-
-@hook
-def wrote(code: CodeType, asked: str) -> None:
-    """A variable outside of the function of `code` is written next."""
-    see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
+def wrote(asked: str, *within: FunctionType) -> None:
+    """A global variable is written next, or one of a function around."""
+    see(attributes.wrote, sys._getframe(1).f_globals, asked, *within)
 
 
 @hook
@@ -117,6 +113,15 @@ def _identity(watch: Watch, value: Any) -> None:
 
 
 @hook
+def keyed(value: Any) -> Any:
+    """It is next what a dict or set that is made looks for."""
+    value = stored(value)
+    if type(value) not in QUIET:
+        see(calls.hashed, value)
+    return value
+
+
+@hook
 def formatted(value: Any) -> Any:
     """A text is made of this next."""
     value = fixed(value)
@@ -126,11 +131,7 @@ def formatted(value: Any) -> Any:
 
 
 def _formatted(watch: Watch, value: Any) -> None:
-    kind: Any = type(value)
-    if kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__:
-        watch.impure(f"makes a text of a {kind.__name__}, which says its address")
     text(watch, [value])
-    reads.container(watch, value, reads.DEPTH)
     watch.arm(value)
 
 
@@ -175,10 +176,6 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     computed = numbers.computed_by(function, args, kwargs)
     if computed is not None:
         return computed
-    if operands.is_plain_class(function):
-        made = watch.see(_construct, function, args, kwargs, frame)
-        if made is not None:
-            return made
     watch.changing.begin()
     then = watch.see(calls.called, function, list(args), kwargs)
     watch.changing.expect(operands.asked_by(function, args))
@@ -194,8 +191,6 @@ def called(value: Any) -> Any:
     value = given(value)
     watch = WATCHING.watch
     then = watch.pending.pop(id(sys._getframe(1)), None) if watch is not None else None
-    if type(then) is _New:
-        return then.finish(value)
     if then is not None and type(value) is not Tensor and type(value) not in known.FOLLOWED:
         see(lambda watch: then(value))
     return number(value)
@@ -215,34 +210,6 @@ def _decorated(function: Any, value: Any) -> Any:
     return result
 
 
-class _New:
-    """An instance that is being made."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def finish(self, result: Any) -> Any:
-        if result is not None:
-            raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
-        return self.value
-
-
-def _construct(watch: Watch, kind: type, args: Any, kwargs: Any, frame: int) -> Any:
-    """What calls `__init__` with the new instance, which is known before it runs."""
-    calls.called(watch, kind, list(args), kwargs)
-    maker: Any = kind.__new__
-    if known.is_users(maker):
-        return None
-    initial: Any = known.lookup(kind, "__init__")[0]
-    value = maker(kind, *args, **kwargs) if maker is not object.__new__ else maker(kind)
-    watch.make(value)
-    watch.pending[frame] = _New(value)
-    calls.called(watch, initial, [value, *args], kwargs)
-    return functools.partial(initial, value, *args, **kwargs)
-
-
 @told("raised")
 def _raised(watch: Watch, value: Any) -> None:
     """It is raised next."""
@@ -256,10 +223,12 @@ def _raised(watch: Watch, value: Any) -> None:
 def _entered(watch: Watch, value: Any) -> None:
     """A `with` statement enters this next."""
     kind = type(value)
-    if isinstance(known.lookup(kind, "__enter__")[0], FunctionType):
-        attributes.special(watch, value, "__enter__", "__exit__")
-    elif not (isinstance(value, _LOCKS) and _is_librarys()):
+    for enter, leave in (("__enter__", "__exit__"), ("__aenter__", "__aexit__")):
+        if isinstance(known.lookup(kind, enter)[0], FunctionType):
+            return attributes.special(watch, value, enter, leave)
+    if not (isinstance(value, _LOCKS) and _is_librarys()):
         watch.impure(f"enters a {kind.__module__}.{kind.__qualname__}")
+    return None
 
 
 #: Locks, which keep others out as long as a body runs.
@@ -279,17 +248,20 @@ told("base")(Watch.arm)
 
 
 @hook
-def matched(value: Any, *names: str) -> Any:
-    """Patterns look at this next, and at these attributes."""
+def matched(value: Any, names: str, *dotted: Callable[[], Any]) -> Any:
+    """Patterns look at this next, and at these attributes; they name what these functions give."""
     value = stored(value)
+    for read in dotted if WATCHING.watch is not None else ():
+        with contextlib.suppress(AttributeError, NameError):  # perhaps no pattern comes so far
+            read()
     if type(value) not in PLAIN:
-        see(_matched, value, names, reads.DEPTH)
+        see(_matched, value, names.split(), reads.DEPTH)
     return value
 
 
-def _matched(watch: Watch, value: Any, names: tuple[str, ...], deep: int) -> None:
+def _matched(watch: Watch, value: Any, names: list[str], deep: int) -> None:
     kind: Any = type(value)
-    if is_plain(value) or kind in known.FOLLOWED:
+    if value is known.MISSING or is_plain(value) or kind in known.FOLLOWED:
         return
     watch.kind(value)
     parts: list[Any] = []
@@ -301,31 +273,6 @@ def _matched(watch: Watch, value: Any, names: tuple[str, ...], deep: int) -> Non
             attributes.attribute(watch, kind, "__match_args__")
         for asked in (*names, *getattr(kind, "__match_args__", ())):
             attributes.attribute(watch, value, asked)
-            parts.append(_field_of(value, asked))
+            parts.append(known.attributes_of(value).get(asked, known.lookup(kind, asked)[0]))
     for part in parts:
         _matched(watch, part, names, deep - 1)
-
-
-def _field_of(value: Any, asked: str) -> Any:
-    """What stands in an object or in its class; nothing is called for it."""
-    own = known.namespace(value)
-    raw, _ = known.lookup(type(value), asked)
-    if asked not in own and isinstance(raw, MemberDescriptorType):
-        return getattr(value, asked, None)
-    return own.get(asked, None if raw is known.MISSING else raw)
-
-
-@hook
-def dotted(path: str) -> None:
-    """A pattern names this."""
-    see(_dotted, path, sys._getframe(1))
-
-
-def _dotted(watch: Watch, path: str, frame: Any) -> None:
-    first, *rest = path.split(".")
-    if not path:
-        watch.impure("compares with what a local variable names in a pattern")
-        return
-    attributes.name(watch, first, frame)
-    if rest:
-        attributes.path(watch, frame.f_globals.get(first, vars(builtins).get(first)), ".".join(rest))

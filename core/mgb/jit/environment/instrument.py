@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import functools
+import itertools
 import linecache
 import sys
 import warnings
@@ -14,7 +15,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from .transform import MARK, OF_CODE, Transformer
+from .scopes import Names
+from .transform import MARK, Transformer
 
 _FUTURE = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -36,7 +38,7 @@ def instrumented(
     module : mapping
         The globals of that function.
     hooks : mapping
-        By their names in `Transformer`. Those of `OF_CODE` are given the code object first.
+        By their names in `Transformer`.
 
     Returns
     -------
@@ -68,20 +70,34 @@ def _instrument(
     for number in _statements(text, code.co_firstlineno):
         for loader in (None, _rewriter(module)):
             given = text, number, loader
-            flags = code.co_flags & _FUTURE
-            path = next(_paths(_compiled(*given, code.co_filename, flags), code), None)
+            path = next(_paths(_compiled(*given, code.co_filename, code.co_flags & _FUTURE), code), None)
             if path is not None:
-                body = _body(*given)
-                node, within = _node(body[-1], code)
-                if node is None:
-                    return "its place in the source is not certain"
-                Transformer(code.co_freevars, within).function(node)
-                made = _inside(_compile(body, code.co_filename, flags), path)
+                made = _transformed(given, code, path)
                 if made.co_freevars != code.co_freevars or made.co_name != code.co_name:
                     return "its source with hooks is another function"
-                bound = {name: functools.partial(hooks[name], code) for name in OF_CODE}
-                return _with(made, {**hooks, **bound})
+                return _with(made, hooks)
     return "its source is not what was compiled: the file has changed, or something rewrites it"
+
+
+def _transformed(given: tuple[str, int, Any], code: CodeType, path: tuple[int, ...]) -> CodeType:
+    """What stands at `path` when the function of `code` has hooks.
+
+    Of those in its line it is one by whose hooks that is changed: itself comes before those around it.
+    """
+    for number in itertools.count(1):
+        body = _body(*given)
+        found = [*_functions(body[-1], code, None)]
+        node, within = found[-number]
+        Transformer(Names(code.co_freevars, within)).function(node)
+        made = _inside(_compile(body, code.co_filename, code.co_flags & _FUTURE), path)
+        if number == len(found) or _alone(made) != _alone(code):
+            break
+    return made
+
+
+def _alone(code: CodeType) -> CodeType:
+    """Without those inside it."""
+    return code.replace(co_consts=tuple(c for c in code.co_consts if not isinstance(c, CodeType)))
 
 
 def _inside(code: Any, path: tuple[int, ...]) -> CodeType:
@@ -172,41 +188,20 @@ def _paths(outer: CodeType, wanted: CodeType) -> Iterator[tuple[int, ...]]:
         yield from ((number, *path) for path in _paths(inner, wanted))
 
 
-def _node(tree: ast.stmt, code: CodeType) -> tuple[Any, str | None]:
-    """The function of `code` and the class around it; None where two might be meant."""
-    found = [
-        (node, within)
-        for node, within in _functions(tree, None)
-        if _first_line(node) == code.co_firstlineno and getattr(node, "name", "<lambda>") == code.co_name
-    ]
-    if len(found) > 1:
-        found = [pair for pair in found if _is_within(pair[0], code)]
-    return found[0] if len(found) == 1 else (None, None)
-
-
-def _functions(node: ast.AST, within: str | None) -> Iterator[tuple[Any, str | None]]:
+def _functions(node: ast.AST, code: CodeType, within: str | None) -> Iterator[tuple[Any, str | None]]:
+    """Those that may be of `code`, with the classes around them."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        yield node, within
+        if _first_line(node) == code.co_firstlineno and getattr(node, "name", "<lambda>") == code.co_name:
+            yield node, within
     elif isinstance(node, ast.ClassDef):
         within = node.name
     for part in ast.iter_child_nodes(node):
-        yield from _functions(part, within)
+        yield from _functions(part, code, within)
 
 
 def _first_line(node: Any) -> int:
     lines = [node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]
     return int(min(lines))
-
-
-def _is_within(node: Any, code: CodeType) -> bool:
-    """Does the innermost code of `code` stand in the body of the lambda `node`, and in no lambda inside?"""
-    places = [(p[0], p[2]) for p in code.co_positions() if None not in p and p[3] != p[2]]
-    if not places and isinstance(body := node.body, ast.Constant):  # some versions give a constant no place
-        return repr(body.value) == repr(code.co_consts[-1])
-    first, last = min(places, default=(0, 0)), max(places, default=(0, 0))
-    body = node.body if isinstance(node, ast.Lambda) else node
-    start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
-    return bool(start <= first and last <= end and first == start) if places else False
 
 
 def _with(code: CodeType, hooks: Mapping[str, Callable[..., Any]]) -> CodeType:

@@ -20,6 +20,7 @@ import struct
 import sys
 import sysconfig
 import types
+import warnings
 import weakref
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -30,6 +31,7 @@ import numpy as np
 from ...module import Module
 from ...scalars import SCALARS
 from ...tensor import Tensor
+from ..binding import BoundTrace
 
 
 def _words(text: str) -> frozenset[str]:
@@ -67,6 +69,9 @@ DENIED_NAMES = _words(
     "register_forward_pre_hook remove save load dump info warning debug error"
 )
 
+#: What Python calls with a warning that the filters let through.
+SHOWS_WARNING: CodeType = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
+
 #: Methods of mgb that change their object in a way that is no value of a Tensor.
 CHANGING_NAMES = _words("attach add_param_group")
 
@@ -78,6 +83,8 @@ def _is_in_trusted_file(file: str) -> bool:
 
 def is_trusted(code: CodeType) -> bool:
     """Is it taken as a pure function of its arguments?"""
+    if code is SHOWS_WARNING:
+        return False
     return _is_in_trusted_file(code.co_filename) or _is_made_by_library(code)
 
 
@@ -180,6 +187,18 @@ def namespace(thing: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def attributes_of(thing: Any) -> dict[str, Any]:
+    """Those of an object's own, and those of its slots; nothing is called for them."""
+    slots = {
+        name: getattr(thing, name, MISSING)
+        for base in type(thing).__mro__
+        if is_heap(base)
+        for name, slot in vars(base).items()
+        if isinstance(slot, types.MemberDescriptorType)
+    }
+    return {**{name: value for name, value in slots.items() if value is not MISSING}, **namespace(thing)}
+
+
 #: What holds others, and is read by elements.
 CONTAINERS: tuple[type, ...] = (
     list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType,
@@ -190,7 +209,7 @@ CONTAINERS: tuple[type, ...] = (
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
     *FOLLOWED, tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super,
-    *VIEWS, type(np.empty(0).flags),
+    *VIEWS, type(np.empty(0).flags), BoundTrace,
 )  # fmt: skip
 
 #: Functions and methods in C.
@@ -233,8 +252,11 @@ PURE: frozenset[Any] = frozenset(
 )  # fmt: skip
 #: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
 AGAIN: frozenset[Any] = frozenset(
-    {sys.exc_info, logging.getLogger, np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions}
-)
+    {
+        sys.exc_info, sys.exception, logging.getLogger, np.geterr, np.geterrcall, np.getbufsize,
+        np.get_printoptions,
+    }
+)  # fmt: skip
 #: Functions that change an argument, and which.
 WRITES: dict[Any, int] = {
     operator.setitem: 0, operator.delitem: 0, bisect.insort_left: 0, bisect.insort_right: 0,
@@ -246,25 +268,18 @@ PURE_MODULES = _words("math cmath _bisect itertools _struct zlib binascii unicod
 
 #: Methods that only read, by class; of others it is taken that they write.
 READS: dict[type, frozenset[str]] = {
-    list: _words(
-        "index count copy __getitem__ __len__ __iter__ __contains__ __eq__ __ne__ __add__ __mul__ "
-        "__reversed__"
-    ),
-    dict: _words(
-        "get items keys values copy __getitem__ __len__ __iter__ __contains__ __eq__ __or__ __reversed__"
-    ),
-    set: _words(
-        "union difference intersection symmetric_difference issubset issuperset copy __contains__ __len__ "
-        "__iter__ isdisjoint __or__ __and__ __sub__"
-    ),
-    collections.deque: _words("index count copy __getitem__ __len__ __iter__"),
-    bytearray: _words("decode hex find count index __getitem__ __len__ startswith endswith"),
+    # what those have that cannot be changed
+    list: frozenset({*vars(tuple), "copy", "__reversed__"}),
+    dict: frozenset(vars(types.MappingProxyType)) - {"__ior__"},
+    set: frozenset(vars(frozenset)),
+    collections.deque: frozenset({*vars(tuple), "copy"}),
+    bytearray: frozenset(vars(bytes)),
     np.ndarray: _words(
         "sum mean max min std var reshape ravel transpose astype copy item tolist argmax argmin cumsum "
         "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal repeat "
         "take trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__"
     ),
-    types.MappingProxyType: _words("get items keys values copy __getitem__"),
+    types.MappingProxyType: frozenset(vars(types.MappingProxyType)),
     weakref.ref: _words("__call__"),
     re.Pattern: _words("search match fullmatch sub subn split findall finditer"),
     re.Match: _words("group groups groupdict start end span expand"),

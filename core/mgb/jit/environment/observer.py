@@ -6,6 +6,7 @@ import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Any
 
 from ... import device, random
@@ -20,7 +21,7 @@ from . import calls, reads
 from .armed import Armed
 from .arming import Net
 from .hooks import HOOKS
-from .known import CONTAINERS, is_numpys, namespace
+from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
 
 #: Settings of mgb that decide which ops a body records.
@@ -63,8 +64,15 @@ class Observer(Watch):
         self._shared: set[int] = set()  # containers that stand in several places
         self._borrowers: list[Any] = []  # containers that hold what stands for numbers
 
-    def _started(self, *call: Any) -> bool:
-        return WATCHING.watch is self and not self.busy and self._armed.started(*call)
+    def _started(self, code: CodeType, caller: FrameType | None) -> bool:
+        if WATCHING.watch is not self or self.busy:
+            return False
+        if code is not SHOWS_WARNING:
+            return self._armed.started(code, caller)
+        of_number = caller is not None and caller.f_globals.get("__name__", "").startswith("mgb.")
+        if not self._refuses and not of_number:  # that is computed at each call, and tells of itself
+            self.impure("gives a warning", caller, once=True)
+        return False
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function` and watch; afterwards everything is as it was."""

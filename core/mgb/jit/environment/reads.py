@@ -16,7 +16,18 @@ from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
 from . import attributes
 from .attributes import class_fact, every_method
-from .known import CONTAINERS, FOLLOWED, MISSING, VIEWS, is_heap, is_module, is_users, lookup, namespace
+from .known import (
+    CONTAINERS,
+    FOLLOWED,
+    MISSING,
+    VIEWS,
+    attributes_of,
+    is_heap,
+    is_module,
+    is_users,
+    lookup,
+    namespace,
+)  # fmt: skip
 from .watch import Watch
 
 #: Deeper than this nothing is read for a function in C.
@@ -40,23 +51,23 @@ def special(watch: Watch, thing: Any, *asked: str) -> None:
 
 def item(watch: Watch, thing: Any, key: Any) -> None:
     """An element is about to be read."""
+    for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
+        if not isinstance(thing, _MAPPINGS):
+            container(watch, part, 3)
     if isinstance(thing, (Tensor, str, bytes, range)):
-        return container(watch, key, 3)
+        return None
     getter, _ = lookup(type(thing), "__getitem__")
     special(watch, thing, "__getitem__")
     if isinstance(thing, type) or is_users(getter):
         return None
     if isinstance(thing, _MAPPINGS):
-        return _of_mapping(watch, thing, key)
+        return of_mapping(watch, thing, key)
     if isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
         place = int(key.__index__())
         if not -len(thing) <= place < len(thing):
             return length(watch, thing)
         watch.kind(thing)
         return watch.part(thing, Item, place, thing[place])
-    if isinstance(thing, np.ndarray):
-        container(watch, thing)
-        return container(watch, key, 2)
     if isinstance(thing, CONTAINERS):
         return container(watch, thing)
     if not isinstance(getter, FunctionType) and watch.source_of(thing) is not None:
@@ -64,7 +75,8 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
     return None
 
 
-def _of_mapping(watch: Watch, thing: Any, key: Any) -> None:
+def of_mapping(watch: Watch, thing: Any, key: Any, is_get: bool = False) -> None:
+    """An element of a mapping is read; unlike a subscript, `dict.get` makes nothing where there is none."""
     watch.kind(thing)
     watch.looked_for(key, thing)
     known = key_of(key)
@@ -75,23 +87,13 @@ def _of_mapping(watch: Watch, thing: Any, key: Any) -> None:
         value = dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key]
         watch.part(thing, Item, known, value)
     else:
-        if type(thing) is defaultdict:
+        if is_get:
+            pass
+        elif type(thing) is defaultdict:
             watch.arm(thing.default_factory)
             watch.wrote(thing, f"the element {key!r}")
         elif hasattr(type(thing), "__missing__"):
             class_fact(watch, type(thing), "__missing__")
-        watch.fact(thing, "without", known)
-
-
-def item_or_absent(watch: Watch, thing: Any, key: Any) -> None:
-    """`dict.get`: unlike a subscript it makes nothing where there is none."""
-    known = key_of(key)
-    if known is MISSING:
-        container(watch, thing, 2)
-    elif key in thing:
-        item(watch, thing, key)
-    else:
-        watch.looked_for(key, thing)
         watch.fact(thing, "without", known)
 
 
@@ -149,8 +151,9 @@ def container(watch: Watch, thing: Any, deep: int = 1, whole: bool = False) -> N
         watch.part(thing, Attribute, "mapping", of)
         return container(watch, of, deep, whole)
     if isinstance(thing, partial):
-        for part in (thing.func, thing.args, thing.keywords):
-            container(watch, part, deep - 1, whole)
+        for name in ("func", "args", "keywords"):
+            watch.part(thing, Attribute, name, getattr(thing, name))
+            container(watch, getattr(thing, name), deep, whole)
         return watch.arm(thing)
     if not isinstance(thing, CONTAINERS):
         return _object(watch, thing, deep, whole)
@@ -158,6 +161,7 @@ def container(watch: Watch, thing: Any, deep: int = 1, whole: bool = False) -> N
         return watch.impure("reads data that are nested too deep")
     watch.kind(thing)
     if isinstance(thing, SimpleNamespace):
+        watch.part(thing, Attribute, "__dict__", vars(thing))
         return container(watch, vars(thing), deep, whole)
     _elements(watch, thing)
     for value in elements_of(thing) if deep > 1 else ():
@@ -232,21 +236,21 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     kind = type(thing)
     if is_module(thing):
         return tree(watch, thing) if whole else None
+    whole = whole or any(is_heap(base) and base.__module__ == "collections" for base in kind.__mro__)
     every_method(watch, kind)
-    if is_heap(kind) and whole:
-        if any("__slots__" in vars(base) for base in kind.__mro__[:-1]) and not namespace(thing):
-            watch.impure(f"has all of a {kind.__name__} read, which has slots")
+    if is_heap(kind) and (whole or watch.source_of(thing) is not None):
         watch.kind(thing)
-        watch.part(thing, Attribute, "__dict__", namespace(thing))
-        container(watch, namespace(thing), deep, whole)
-    elif is_heap(kind) and watch.source_of(thing) is not None:
-        watch.kind(thing)
-        for field in getattr(kind, "__dataclass_fields__", ()) if deep > 1 else ():
-            if field in namespace(thing):
-                watch.part(thing, Attribute, field, namespace(thing)[field])
-                container(watch, namespace(thing)[field], deep - 1)
-    elif not is_heap(kind) and watch.source_of(thing) is not None:
-        if hasattr(kind, "__next__") or hasattr(kind, "__getitem__"):
+        held = attributes_of(thing)
+        if whole and hasattr(thing, "__dict__"):
+            watch.part(thing, Attribute, "__dict__", namespace(thing))
+            watch.listed(namespace(thing))
+        for name in held if whole else getattr(kind, "__dataclass_fields__", ()) if deep > 1 else ():
+            if name in held:
+                watch.part(thing, Attribute, name, held[name])
+                container(watch, held[name], deep - 1, whole)
+    base = next(base for base in kind.__mro__ if not is_heap(base))
+    if (hasattr(base, "__next__") or hasattr(base, "__getitem__")) and not issubclass(base, (str, bytes)):
+        if watch.source_of(thing) is not None:
             watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
@@ -298,7 +302,7 @@ def iterated(watch: Watch, thing: Any, deep: int = 1) -> None:
     elif not isinstance(thing, GeneratorType):
         iterates = lookup(type(thing), "__iter__")[0] is not MISSING
         special(watch, thing, *(("__iter__",) if iterates else ("__getitem__", "__len__")))
-        if isinstance(thing, CONTAINERS):
+        if isinstance(thing, CONTAINERS) or not is_heap(type(thing)):
             container(watch, thing, deep)
 
 

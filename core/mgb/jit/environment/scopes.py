@@ -14,6 +14,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 class Scope:
     """A function, comprehension or class, with the names that it binds."""
 
+    name: str = ""
     is_class: bool = False
     bound: set[str] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)
@@ -26,7 +27,7 @@ class Scope:
 
 def scope_of(node: Any) -> Scope:
     """That of a function, lambda or class."""
-    scope = Scope(isinstance(node, ast.ClassDef))
+    scope = Scope(getattr(node, "name", ""), isinstance(node, ast.ClassDef))
     if not scope.is_class:
         arguments = node.args
         every = [

@@ -8,15 +8,13 @@ after, and gives back what it was given. No function, variable or cell is added.
 from __future__ import annotations
 
 import ast
+import copy
 from typing import Any
 
 from .scopes import Names, Scope, bind, names_in, scope_of
 
 #: What stands for a hook in the source; nobody's constants are like that.
 MARK = "<mgb watches: {}>"
-
-#: Hooks of variables outside, which ask whose they are.
-OF_CODE = ("cell", "wrote", "augmented_variable")
 
 _OPERATORS = {
     "Add": "iadd", "Sub": "isub", "Mult": "imul", "Div": "itruediv", "FloorDiv": "ifloordiv", "Mod": "imod",
@@ -31,21 +29,19 @@ _COMPARISONS = {
 
 #: What is given to a hook, by the kind of node and its field: the hook, and what else it is given.
 _GIVEN: dict[tuple[type[ast.AST], str], tuple[Any, ...]] = {
-    (ast.Assert, "test"): ("truth",),
-    (ast.If, "test"): ("truth",),
-    (ast.IfExp, "test"): ("truth",),
-    (ast.While, "test"): ("truth",),
+    **{(kind, "test"): ("truth",) for kind in (ast.Assert, ast.If, ast.IfExp, ast.While)},
+    (ast.Assert, "msg"): ("stored",),
     (ast.match_case, "guard"): ("truth",),
-    (ast.comprehension, "ifs"): ("truth",),
-    (ast.ClassDef, "bases"): ("base",),
     (ast.Raise, "exc"): ("raised",),
     (ast.ExceptHandler, "type"): ("operand",),
     (ast.FormattedValue, "value"): ("formatted",),
     (ast.YieldFrom, "value"): ("iterated", 0),
+    (ast.withitem, "context_expr"): ("entered",),
     (ast.Await, "value"): ("awaited",),
+    (ast.Set, "elts"): ("keyed",),
 }
-#: Expressions whose values are new.
-_MAKING = (ast.List, ast.Set)
+#: Methods that are given an instance that is being made.
+_BEGINNING = ("__init__", "__post_init__")
 
 #: Methods whose results Python takes only as numbers and texts of its own.
 _ASKED_BY_C = frozenset(
@@ -53,20 +49,8 @@ _ASKED_BY_C = frozenset(
     "__format__ __bytes__".split()
 )
 
-#: Methods that an operator gives the other operand.
-_OPERATOR_METHODS = frozenset(
-    {f"__{r}{name[1:]}__" for name in _OPERATORS.values() for r in ("", "r", "i")}.union(
-        *_COMPARISONS.values()
-    )
-)
-
-#: Comparisons that a hook makes, and whether it is them or their opposite.
-_SINGLE_COMPARISONS: dict[type[ast.cmpop], tuple[str, bool]] = {
-    ast.In: ("contains", True),
-    ast.NotIn: ("contains", False),
-    ast.Is: ("identical", True),
-    ast.IsNot: ("identical", False),
-}
+#: Hooks that make comparisons, or their opposites.
+_SINGLE = {ast.In: "contains", ast.NotIn: "contains", ast.Is: "identical", ast.IsNot: "identical"}
 
 
 def _methods(operation: ast.AST) -> tuple[str, ...]:
@@ -76,47 +60,32 @@ def _methods(operation: ast.AST) -> tuple[str, ...]:
 
 
 class Transformer(ast.NodeTransformer):
-    """Puts hooks into one function and those in it.
+    """Puts hooks into one function, in which `names` are found, and those in it."""
 
-    Parameters
-    ----------
-    free : tuple of str
-        The function's free variables.
-    within : str or None
-        The class that it stands in, whose private names are mangled.
-    """
-
-    def __init__(self, free: tuple[str, ...], within: str | None) -> None:
-        self._names = Names(free, within)
-        self._writes: list[str] = []
-        self._is_asked_by_c = False  # the function that is looked at
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._writes: list[list[Any]] = []  # what the hook of a variable is given
 
     def function(self, node: Any) -> None:
         """Transform the function `node`, but not what is evaluated where it is defined."""
         self._names.scopes.append(scope_of(node))
-        outer, self._is_asked_by_c = self._is_asked_by_c, getattr(node, "name", "") in _ASKED_BY_C
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
             node.body = self._body(node.body)
-            if node.args.kwarg is not None:  # its dict is made by the call
-                first = int(_is_text(node.body[0]) and len(node.body) > 1)
-                node.body.insert(first, self._made(node.body[first], node.args.kwarg.arg))
-            if node.name in _OPERATOR_METHODS:
-                node.body = [*self._operands(node), *node.body]
-        self._is_asked_by_c = outer
+            first = int(ast.get_docstring(node, clean=False) is not None)
+            node.body[first:first] = self._beginning(node, (node.body[first:] or node.body)[0])
         self._names.scopes.pop()
 
-    def _operands(self, node: Any) -> list[Any]:
-        """What an operator gave a user's method becomes what the user gave the operator."""
-        names = [ast.Name(arg.arg, ast.Load()) for arg in (*node.args.posonlyargs, *node.args.args)[1:]]
-        return [
-            _at(
-                ast.Assign([ast.Name(name.id, ast.Store())], self._hook(node.body[0], "itself", name)),
-                node.body[0],
-            )
-            for name in names
-        ]
+    def _beginning(self, node: Any, place: Any) -> list[ast.stmt]:
+        """What a call makes is new; what an operator gives a method is what the user gave the operator."""
+        given = [*node.args.posonlyargs, *node.args.args]
+        made = [node.args.kwarg, *(given[:1] if node.name in _BEGINNING else ())]
+        new = [self._made(place, one.arg) for one in made if one is not None]
+        for name in [one.arg for one in given[1:] if node.name.startswith("__")]:
+            itself = self._hook(place, "itself", ast.Name(name, ast.Load()))
+            new.append(_at(ast.Assign([ast.Name(name, ast.Store())], itself), place))
+        return new
 
     # names
 
@@ -125,19 +94,23 @@ class Transformer(ast.NodeTransformer):
         made = ast.Call(ast.Constant(MARK.format(hook)), constants, [])
         return _at(made, at)
 
+    def _variable(self, name: str) -> list[Any]:
+        """The name of one that is outside; and a function that has it, if it is that of a function around."""
+        within = [_function(ast.Name(name, ast.Load()))] if self._names.kind(name) == "free" else []
+        return [self._names.mangled(name), *within]
+
     def _store(self, name: str) -> None:
         if self._names.is_outside(name):
-            self._writes.append(self._names.mangled(name))
+            self._writes.append(self._variable(name))
 
     def visit_Name(self, node: ast.Name) -> Any:
         if not isinstance(node.ctx, ast.Load):
             self._store(node.id)
             return node
-        kind, name = self._names.kind(node.id), self._names.mangled(node.id)
-        if kind == "local" or name == "__debug__":
+        if self._names.kind(node.id) == "local" or node.id == "__debug__":
             return node
-        hook = "cell" if kind == "free" else "name"
-        return self._hook(node, "number", ast.BoolOp(ast.Or(), [self._hook(node, hook, name), node]))
+        asked = self._hook(node, "name", *self._variable(node.id))
+        return self._hook(node, "number", ast.BoolOp(ast.Or(), [asked, node]))
 
     # statements
 
@@ -152,12 +125,10 @@ class Transformer(ast.NodeTransformer):
             elif isinstance(statement, ast.ImportFrom):
                 module, level = statement.module or "", statement.level
                 before = [self._hook(statement, "imports", module, level, a.name) for a in statement.names]
-            elif isinstance(statement, ast.Match):
-                before = self._before_match(statement)
             for name in names_in(statement):
                 self._store(name)
             new = self.visit(statement)
-            before += [self._hook(statement, "wrote", name) for name in self._writes]
+            before += [self._hook(statement, "wrote", *given) for given in self._writes]
             self._writes = kept
             made += [_at(ast.Expr(call), statement) for call in before]
             made += new if isinstance(new, list) else [new]
@@ -171,7 +142,8 @@ class Transformer(ast.NodeTransformer):
                 setattr(node, name, self._body(old) if is_body else [self._visited(v, given) for v in old])
             else:
                 setattr(node, name, self._visited(old, given))
-        is_new = isinstance(node, _MAKING) and isinstance(getattr(node, "ctx", None), ast.Load | None)
+        is_target = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+        is_new = isinstance(node, ast.List | ast.Set) and not is_target
         return self._hook(node, "made", node) if is_new else node
 
     def _visited(self, value: Any, given: tuple[Any, ...] | None) -> Any:
@@ -207,7 +179,7 @@ class Transformer(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         self._store(node.name)
         node.decorator_list = self._decorators(node)
-        node.bases = [self._visited(base, _GIVEN[ast.ClassDef, "bases"]) for base in node.bases]
+        node.bases = [self._visited(base, ("base",)) for base in node.bases]
         node.keywords = [self.visit(k) for k in node.keywords]
         within, self._names.within = self._names.within, node.name
         self._names.scopes.append(scope_of(node))
@@ -219,9 +191,8 @@ class Transformer(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         depth = max(map(_depth, node.targets))
         node.value = self._visited(node.value, ("unpacked", depth) if depth else None)
-        if any(
-            self._names.is_outside(n.id) for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)
-        ):
+        names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+        if any(map(self._names.is_outside, names)):
             node.value = self._hook(node.value, "stored", node.value)
         new = self._rest(node.targets)
         node.targets = [self.visit(t) for t in node.targets]
@@ -243,12 +214,9 @@ class Transformer(ast.NodeTransformer):
         value = self._visited(node.value, ("operand", *_methods(node.op)))
         if isinstance(target, ast.Name):
             load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
-            given: list[Any] = [_OPERATORS[type(node.op).__name__], load, value]
-            outside = self._names.is_outside(target.id)
-            hook = "augmented_variable" if outside else "augmented"
-            if outside:
-                given.insert(0, self._names.mangled(target.id))
-            return _at(ast.Assign([target], self._hook(node, hook, *given)), node)
+            variable = self._variable(target.id) if self._names.is_outside(target.id) else ()
+            result = self._hook(node, "augmented", _OPERATORS[type(node.op).__name__], load, value, *variable)
+            return _at(ast.Assign([target], result), node)
         place = node.target = self.visit(target)
         node.value = value
         place.value.args.append(_at(ast.Constant(_OPERATORS[type(node.op).__name__]), node))
@@ -269,16 +237,6 @@ class Transformer(ast.NodeTransformer):
             return self._hook(node.iter, "awaited", self.visit(node.iter))
         return self._hook(node.iter, "iterated", self.visit(node.iter), _depth(node.target))
 
-    def visit_With(self, node: Any) -> Any:
-        hook = "entered" if isinstance(node, ast.With) else "awaited"
-        for item in node.items:
-            item.context_expr = self._hook(item.context_expr, hook, self.visit(item.context_expr))
-            item.optional_vars = item.optional_vars and self.visit(item.optional_vars)
-        node.body = self._body(node.body)
-        return node
-
-    visit_AsyncWith = visit_With
-
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
         self.generic_visit(node)
         if node.name:
@@ -292,28 +250,19 @@ class Transformer(ast.NodeTransformer):
         return made
 
     def visit_Return(self, node: ast.Return) -> Any:
-        node.value = node.value and self._visited(node.value, ("stored",) if self._is_asked_by_c else None)
+        is_asked_by_c = self._names.scopes[-1].name in _ASKED_BY_C
+        node.value = node.value and self._visited(node.value, ("stored",) if is_asked_by_c else None)
         return node
-
-    def visit_Assert(self, node: ast.Assert) -> Any:
-        node.test = self._visited(node.test, ("truth",))
-        node.msg = node.msg and self._visited(node.msg, ("stored",))
-        return node
-
-    def _before_match(self, node: ast.Match) -> list[Any]:
-        """Patterns take no calls: what they read is read before."""
-        calls = []
-        for part in (p for case in node.cases for p in ast.walk(case.pattern)):
-            value = {ast.MatchValue: "value", ast.MatchClass: "cls"}.get(type(part))
-            dotted = ast.unparse(getattr(part, value)) if value else ""
-            if dotted and isinstance(getattr(part, value), ast.Name | ast.Attribute):  # type: ignore[arg-type]
-                kind = self._names.kind(dotted.partition(".")[0])
-                calls.append(self._hook(node, "dotted", dotted if kind == "global" else ""))
-        return calls
 
     def visit_Match(self, node: ast.Match) -> Any:
-        names = {n for p in ast.walk(node) if isinstance(p, ast.MatchClass) for n in p.kwd_attrs}
-        node.subject = self._hook(node.subject, "matched", self.visit(node.subject), *sorted(names))
+        parts = [part for case in node.cases for part in ast.walk(case.pattern)]
+        names = {name for part in parts if isinstance(part, ast.MatchClass) for name in part.kwd_attrs}
+        dotted = [p.value if isinstance(p, ast.MatchValue) else getattr(p, "cls", None) for p in parts]
+        read = [  # patterns take no calls: what they name is read before
+            _function(self.visit(copy.deepcopy(p))) for p in dotted if isinstance(p, ast.Name | ast.Attribute)
+        ]
+        subject = self.visit(node.subject)
+        node.subject = self._hook(node.subject, "matched", subject, " ".join(sorted(names)), *read)
         for case in node.cases:
             for name in (n for p in ast.walk(case.pattern) for n in names_in(p)):
                 self._store(name)
@@ -332,8 +281,7 @@ class Transformer(ast.NodeTransformer):
         value, name = self._thing(node.value), self._names.mangled(node.attr)
         if not isinstance(node.ctx, ast.Load):
             return self._place(node, "field", value, name)
-        hook = "measured" if node.attr in ("shape", "size") else "attribute"
-        node.value = self._hook(node.value, hook, value, name)
+        node.value = self._hook(node.value, "attribute", value, name)
         return self._hook(node, "number", node)
 
     def _thing(self, node: Any) -> Any:
@@ -384,19 +332,18 @@ class Transformer(ast.NodeTransformer):
         return self._hook(node, "made", node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        if isinstance(node.op, ast.Not):
-            node.operand = self._visited(node.operand, ("truth",))
-            return node
         if isinstance(node.operand, ast.Constant):
             return node
-        node.operand = self._visited(node.operand, ("operand", *_UNARY[type(node.op).__name__]))
-        return self._hook(node, "made", node)
+        methods = _UNARY.get(type(node.op).__name__)
+        node.operand = self._visited(node.operand, ("operand", *methods) if methods else ("truth",))
+        return self._hook(node, "made", node) if methods else node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        single = _SINGLE_COMPARISONS.get(type(node.ops[0])) if len(node.ops) == 1 else None
-        if single is not None:
-            found = self._hook(node, single[0], self.visit(node.left), self.visit(node.comparators[0]))
-            return found if single[1] else _at(ast.UnaryOp(ast.Not(), found), node)
+        if len(node.ops) == 1 and type(node.ops[0]) in _SINGLE:
+            sides = self.visit(node.left), self.visit(node.comparators[0])
+            found = self._hook(node, _SINGLE[type(node.ops[0])], *sides)
+            is_opposite = isinstance(node.ops[0], ast.NotIn | ast.IsNot)
+            return _at(ast.UnaryOp(ast.Not(), found), node) if is_opposite else found
         hook = "identity" if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) else "operand"
         methods = {m for op in node.ops if hook == "operand" for m in _COMPARISONS.get(type(op).__name__, ())}
         node.left, *node.comparators = [
@@ -407,7 +354,7 @@ class Transformer(ast.NodeTransformer):
     def visit_Dict(self, node: ast.Dict) -> Any:
         given = [("operand",) if key is None else None for key in node.keys]
         node.values = [self._visited(value, g) for value, g in zip(node.values, given, strict=True)]
-        node.keys = [key and self._visited(key, ("stored",)) for key in node.keys]
+        node.keys = [key and self._visited(key, ("keyed",)) for key in node.keys]
         return self._hook(node, "made", node)
 
     def visit_ListComp(self, node: Any) -> Any:
@@ -419,14 +366,20 @@ class Transformer(ast.NodeTransformer):
         for number, part in enumerate(node.generators):
             part.iter = self._iterated(part) if number else first
             part.target = self.visit(part.target)
-            part.ifs = [self._visited(test, _GIVEN[ast.comprehension, "ifs"]) for test in part.ifs]
+            part.ifs = [self._visited(test, ("truth",)) for test in part.ifs]
         for name in ("elt", "key", "value"):
             if hasattr(node, name):
-                setattr(node, name, self.visit(getattr(node, name)))
+                is_key = name == "key" or isinstance(node, ast.SetComp)
+                setattr(node, name, self._visited(getattr(node, name), ("keyed",) if is_key else None))
         self._names.scopes.pop()
         return self._hook(node, "made", node)
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+
+def _function(value: Any) -> ast.Lambda:
+    """One without arguments that gives `value`."""
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
 
 
 def _at(node: Any, place: Any) -> Any:
@@ -437,14 +390,6 @@ def _at(node: Any, place: Any) -> Any:
         for part in ast.iter_child_nodes(node):
             _at(part, place)
     return node
-
-
-def _is_text(statement: Any) -> bool:
-    """Is it a docstring?"""
-    value = getattr(statement, "value", None)
-    return (
-        isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str)
-    )
 
 
 def _depth(target: Any) -> int:

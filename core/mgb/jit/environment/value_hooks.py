@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import sys
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -91,17 +92,13 @@ def stored(value: Any) -> Any:
 
 @hook
 def attribute(thing: Any, asked: str) -> Any:
-    """An attribute of this is read next."""
+    """An attribute of this is read next; lengths of an array that the call was given are followed."""
+    if type(thing) is np.ndarray and asked in ("shape", "size"):
+        if (seen := operands.measured(thing)) is not thing:
+            return seen
     if type(thing) not in QUIET or asked in known.NOTES:
         see(reading, attributes.attribute, asked, thing, asked)
     return thing
-
-
-@hook
-def measured(thing: Any, asked: str) -> Any:
-    """The shape or size of this is read next; lengths of an array that the call was given are followed."""
-    seen = operands.measured(thing) if type(thing) is np.ndarray else thing
-    return attribute(thing, asked) if seen is thing else seen
 
 
 @hook
@@ -123,55 +120,44 @@ def _got(watch: Watch, thing: Any, key: Any, value: Any) -> None:
 
 
 class _Place:
-    """An attribute or element, which ``place[None]`` stands for where it is written, deleted, added to."""
+    """An attribute or element, which ``place[None]`` stands for where it is written, deleted, added to.
 
-    __slots__ = ("key", "operation", "thing")
+    What reads it, what sees that it is written, and what does that and deletes it comes first.
+    """
 
-    def __init__(self, thing: Any, key: Any, operation: str = "") -> None:
-        self.thing, self.key, self.operation = thing, key, operation
+    __slots__ = ("_delete", "_operation", "_read", "_see", "_set", "_where")
 
-
-class _Element(_Place):
-    __slots__ = ()
-
-    def __getitem__(self, _: None) -> Any:
-        return _in_place(self.operation, item(self.thing, self.key))
-
-    def __setitem__(self, _: None, value: Any) -> None:
-        key, value = stored(self.key), stored(value)
-        see(_store_item, self.thing, key, value)
-        self.thing[key] = made(value) if self.operation else value
-
-    def __delitem__(self, _: None) -> None:
-        see(_store_item, self.thing, known.MISSING, None)
-        del self.thing[stored(self.key)]
-
-
-class _Field(_Place):
-    __slots__ = ()
+    def __init__(self, read: Any, see: Any, set: Any, delete: Any, *where: Any) -> None:
+        self._read, self._see, self._set, self._delete = read, see, set, delete
+        self._where, self._operation = where[:2], "".join(where[2:])
 
     def __getitem__(self, _: None) -> Any:
-        return _in_place(self.operation, getattr(attribute(self.thing, self.key), self.key))
+        return _in_place(self._operation, self._read(*self._where))
 
     def __setitem__(self, _: None, value: Any) -> None:
-        value = stored(value)
-        see(_store_attribute, self.thing, self.key, value)
-        setattr(self.thing, self.key, made(value) if self.operation else value)
+        thing, key = self._where
+        key, value = stored(key), stored(value)
+        see(self._see, thing, key, value)
+        self._set(thing, key, made(value) if self._operation else value)
 
     def __delitem__(self, _: None) -> None:
-        see(_store_attribute, self.thing, self.key)
-        delattr(self.thing, self.key)
+        thing, key = self._where
+        see(self._see, thing, key)
+        self._delete(thing, stored(key))
 
 
-HOOKS.update(element=_Element, field=_Field)
+def _field(thing: Any, asked: str) -> Any:
+    return getattr(attribute(thing, asked), asked)
 
 
-def _store_item(watch: Watch, thing: Any, key: Any, value: Any) -> None:
-    if known.is_users(known.lookup(type(thing), "__setitem__")[0]):
-        return attributes.special(watch, thing, "__setitem__")
-    if value is not known.MISSING:
-        calls.stores(watch, thing, key, value)
-    return watch.writes(thing, Item, key, "an element", value)
+def _store_item(watch: Watch, thing: Any, key: Any, *value: Any) -> None:
+    method = "__setitem__" if value else "__delitem__"
+    if known.is_users(known.lookup(type(thing), method)[0]):
+        return attributes.special(watch, thing, method)
+    if not value:
+        return watch.wrote(thing, "an element")
+    calls.stores(watch, thing, key, *value)
+    return watch.writes(thing, Item, key, "an element", *value)
 
 
 def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
@@ -189,6 +175,10 @@ def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
         attributes.class_fact(watch, kind, asked)
     else:
         SPECIAL[setattr](watch, thing, asked, *value)
+
+
+HOOKS["element"] = functools.partial(_Place, item, _store_item, operator.setitem, operator.delitem)
+HOOKS["field"] = functools.partial(_Place, _field, _store_attribute, setattr, delattr)
 
 
 @hook
@@ -218,10 +208,13 @@ _CHANGED = (list, dict, set, bytearray, collections.deque, np.ndarray)
 
 
 @hook
-def augmented(operation: str, thing: Any, value: Any) -> Any:
-    """``thing += value`` and such; gives what it is bound to."""
+def augmented(operation: str, thing: Any, value: Any, *variable: Any) -> Any:
+    """``thing += value`` and such; a `variable` outside is written where another object comes of it."""
     value = stored(value) if isinstance(thing, _CHANGED) else value
-    return made(getattr(operator, operation)(_in_place(operation, thing), value))
+    result = made(getattr(operator, operation)(_in_place(operation, thing), value))
+    if variable and result is not thing:
+        see(attributes.wrote, sys._getframe(1).f_globals, *variable)
+    return stored(result) if variable else result
 
 
 def _in_place(operation: str, thing: Any) -> Any:
@@ -234,12 +227,3 @@ def _augmented(watch: Watch, thing: Any, operation: str) -> None:
     _operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
     if isinstance(thing, _CHANGED):
         watch.wrote(thing, "the contents")
-
-
-@hook
-def augmented_variable(code: CodeType, asked: str, operation: str, thing: Any, value: Any) -> Any:
-    """The same of a variable outside, which is written where another object comes of it."""
-    result = augmented(operation, thing, value)
-    if result is not thing:
-        see(attributes.wrote, code, asked, sys._getframe(1).f_globals)
-    return stored(result)

@@ -52,19 +52,7 @@ WATCHING = _Watching()
 
 
 class Watch:
-    """The facts of one call.
-
-    Parameters
-    ----------
-    leaves : sequence
-        The flattened arguments, which whoever skips the body looks at himself.
-    refuses : bool
-        Raise an error at the first impurity, before it is done.
-    armed : Armed
-        Has functions run with hooks.
-    follows : frozenset of Source, optional
-        Where numbers and Tensors are followed, because they are others from call to call.
-    """
+    """The facts of one call; an `Observer` says what it is given. `armed` has functions run with hooks."""
 
     def __init__(
         self, leaves: Sequence[Any], refuses: bool, armed: Armed, follows: frozenset[Source] = frozenset()
@@ -270,6 +258,9 @@ class Watch:
         if source is not None:
             parts = tuple(part if is_plain(part) else Held(part) for part in thing)
             self.guard(Result(list, source), "items", parts)
+            for part in thing:
+                if not isinstance(part, Tensor):  # of which its place is asked
+                    self.source_of(part)
 
     def impure(
         self,
@@ -291,12 +282,7 @@ class Watch:
 
     def wrote(self, thing: Any, what: str) -> None:
         """Something of `thing`, perhaps a Tensor, which tells of it, was changed."""
-        if not isinstance(thing, Tensor):
-            self.changes(thing, what)
-
-    def changes(self, thing: Any, what: str) -> None:
-        """The same of what nobody else tells."""
-        if not self.is_made(thing):
+        if not isinstance(thing, Tensor) and not self.is_made(thing):
             self.written.append(thing)
             self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
 
@@ -346,10 +332,6 @@ class Watch:
     def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
         """`function` is about to be called."""
         raise NotImplementedError
-
-    def closures(self, code: Any) -> list[FunctionType]:
-        """The armed functions of `code`."""
-        return self._armed.closures(code)
 
 
 def _is_same(now: Any, old: Any) -> bool:
