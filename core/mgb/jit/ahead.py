@@ -19,12 +19,12 @@ from .call import CompiledCall, Recorded
 from .capture import note
 from .captured import Captured, check_pure, graph_of
 from .environment import Observer
-from .families import Families
 from .policy import Policy
 from .recording import Recording
 from .statistics import Statistics
 from .tree import LEAF, flatten
 from .variant import Compile, Variant
+from .variants import Variants
 
 
 class AheadOfTime(ABC):
@@ -42,7 +42,7 @@ class AheadOfTime(ABC):
     _skips: bool
 
     @abstractmethod
-    def _families_of(self, taped: bool, args: Any, kwargs: Any) -> Families:
+    def _variants_of(self, taped: bool, args: Any, kwargs: Any) -> Variants:
         """What calls like it are matched against, where the body runs."""
 
     @abstractmethod
@@ -114,7 +114,7 @@ class AheadOfTime(ABC):
                     variant.program(number)
             self._statistics.recorded()
             if observer is None:
-                self._families_of(False, args, kwargs).keep(shapes, variant)
+                self._variants_of(False, args, kwargs).keep(shapes, variant)
             else:
                 call = CompiledCall(variant, leaves) if session.is_pure else None
                 recorded = Recorded(None, variant, call, observer.impurities)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -298,20 +298,20 @@ class Record:
     sized: Any = None
     lengths: tuple[int, ...] = ()
 
+    def inputs_before(self, step: int) -> int:
+        """How many inputs the steps before this one take: they are in the order of their first use."""
+        refs = (ref for entry in self.entries[:step] for ref in entry.args if not isinstance(ref, Literal))
+        return max((-ref for ref in refs if ref < 0), default=0)
+
     def begun(self, steps: int) -> Record:
-        """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
-        statics = {step: value for step, value in self.statics.items() if step < steps}
-        return Record(
-            self.entries[:steps],
-            list(self.externals),
-            self.bindings,
-            self.guards,
-            self.is_observed,
-            self.is_unknown,
-            statics=statics,
-            arrangement=self.arrangement,
-            numbers=self.numbers,
-        )
+        """A record that begins with the first `steps` of this one."""
+        return replace(
+            self,
+            entries=self.entries[:steps],
+            externals=self.externals[: self.inputs_before(steps)],
+            statics={step: value for step, value in self.statics.items() if step < steps},
+            captured=dict(self.captured), bindings=[], ends=None, sized=None, lengths=(),
+        )  # fmt: skip
 
     def cut(self, entry: Entry) -> None:
         """Add a cut."""

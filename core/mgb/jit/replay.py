@@ -3,79 +3,96 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from .. import device as devices
+from .. import dtypes
 from ..apply import caller, constant, evaluate
 from ..apply import record as tell_tapes
-from ..errors import TraceMismatchError
+from ..errors import TraceError, TraceMismatchError
 from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place, wrap
-from .reasons import Difference, remedy
-from .record import END, EXCLUDE, READ, Entry, External, Literal, Record, Ref, external_ref
+from .merging import is_same_step
+from .reasons import of_constant, of_parameter, of_shape, remedy
+from .record import CUTS, END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
 from .session import CallSession
+from .source import Held, Object
 from .tree import flatten_once
 from .variant import Variant
-from .variants import Variants
+
+#: Of a call that keeps track of every Tensor: the steps it keeps track of.
+_EVERY = range(1 << 62)
+
+#: What a call that has departed is matched against: no op is like it.
+_NO_ENTRIES = [Entry(END, (), {}, None, "")]
 
 
-class _OtherOps(Exception):
-    """A call with other shapes does other ops than recorded."""
+@dataclass(frozen=True, slots=True)
+class _Departure:
+    """The first thing in which a call differs from its record.
+
+    Attributes
+    ----------
+    error : TraceError
+        What it is refused with.
+    reason : str
+        Why it is recorded from there on, in the user's terms.
+    may : bool
+        May a call differ in this whatever the body found outside?
+    """
+
+    error: TraceError
+    reason: str
+    may: bool = False
 
 
 class Replay(CallSession):
     """A session that follows a `Variant`.
 
-    When an input comes with another shape, the rest of the call grows a new record: specs, shape parameters
-    and Python numbers are taken as they come. Where other ops follow from it, the call leaves its record and
-    runs op by op from there on. Otherwise ops and wiring are as recorded, or the call is refused.
+    A call that departs from it goes over to another one that agrees with all so far. Where there is none,
+    what has been computed so far stands, and the rest is run op by op and recorded, if the call may differ:
+    in parameters after the body has seen a value, in the shape of a Tensor outside, or because what the body
+    found outside is not as it was. Else it is refused.
 
     Parameters
     ----------
     variant : Variant
-    variants : Variants
-        Others, which the call may turn out to be one of.
-    regrow : callable
-        Makes the Variant of a record that grows over the segments of `variant`.
+    others : iterator of Variant
+        Those that the call may turn out to be one of.
+    explained : callable or None
+        Has something changed that the body of a record found outside?
     imperative : bool
         Match, and run each op eagerly.
-    reshaped : bool
-        Are the arguments of other shapes than any known? Parameters and Python numbers may follow from that.
+    watches : bool
+        Keep track of every Tensor, so that what is recorded of a call that departs is whole.
 
     Attributes
     ----------
-    explained : callable, optional
-        Asked where other ops than recorded follow: has something changed that the recorded body read?
-        Then the call leaves its record, without an error.
-    grown : Difference or None
-        Where the call parted with every record there is.
-    left : bool
-        Does the call run op by op?
+    departure : _Departure or None
+        Where the call parted with every variant there is; `record` goes on from there.
     """
 
-    grown: Difference | None = None
-    explained: Callable[[Record], bool] | None = None
+    departure: _Departure | None = None
     _cursor = 0
     _segment = 0
-    left = False
     _looked = False  # has the body seen a value? Then parameters may follow from it
+    _given: tuple[Op, tuple[Any, ...]] | None = None  # what the op to come was called with
 
     def __init__(
         self,
         variant: Variant,
-        variants: Variants,
-        regrow: Callable[[Record, Variant], Variant],
+        others: Iterator[Variant],
+        explained: Callable[[Record], bool] | None,
         imperative: bool,
-        reshaped: bool,
+        watches: bool,
     ) -> None:
         super().__init__(variant.record)
         self.variant = variant
-        self._variants = variants
-        self._regrow = regrow
-        self._imperative, self.reshaped = imperative, reshaped
-        self._kept = range(len(variant.record.entries)) if imperative or reshaped else variant.kept
+        self._others = others
+        self._explained = explained
+        self._imperative = imperative
+        self._kept = _EVERY if imperative or watches else variant.kept
         self._entries = variant.record.entries
         self._specs = variant.specs
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
@@ -86,31 +103,33 @@ class Replay(CallSession):
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         entry = self._entries[self._cursor]
         refs = entry.args
-        if entry.op is not op or self.grown or len(args) != len(refs) or entry.params != params:
-            return None
-        fed = self.fed
-        tracked = False
-        position = 0
-        for a in args:
-            ref = refs[position]
-            position += 1  # noqa: SIM113 - `zip` and `enumerate` take a tenth of the time of an op
-            if isinstance(a, Tensor):
-                if a._tape:
-                    tracked = True
-                if a._session is self:
-                    if a._index != ref:
-                        return None
-                elif ref.__class__ is not int:
-                    if ref.array is not a._data:  # type: ignore[union-attr]
-                        return None
-                elif ref >= 0 or (
-                    (fed[-1 - ref] is not a._data or a._data is None)
-                    and not self._feeds_as_recorded(-1 - ref, a)
-                ):
-                    return None
-            elif ref.__class__ is int or a is None or not ref.same_scalar(a):  # type: ignore[union-attr]
-                return None
-        return self._taped_result(entry, args) if tracked else self._result(entry)
+        if entry.op is op and len(args) == len(refs) and entry.params == params:
+            fed = self.fed
+            tracked = False
+            position = 0
+            for a in args:
+                ref = refs[position]
+                position += 1  # noqa: SIM113 - `zip` and `enumerate` take a tenth of the time of an op
+                if isinstance(a, Tensor):
+                    if a._tape:
+                        tracked = True
+                    if a._session is self:
+                        if a._index != ref:
+                            break
+                    elif ref.__class__ is not int:
+                        if ref.array is not a._data:  # type: ignore[union-attr]
+                            break
+                    elif ref >= 0 or (
+                        (fed[-1 - ref] is not a._data or a._data is None)
+                        and not self._feeds_as_recorded(-1 - ref, a)
+                    ):
+                        break
+                elif ref.__class__ is int or a is None or not ref.same_scalar(a):  # type: ignore[union-attr]
+                    break
+            else:
+                return self._taped_result(entry, args) if tracked else self._result(entry)
+        self._given = op, args
+        return None
 
     def _taped_result(self, entry: Entry, args: tuple[Any, ...]) -> Tensor | None:
         """The result of `entry`, of which gradient tapes are told; None when they want the body instead."""
@@ -141,43 +160,26 @@ class Replay(CallSession):
         return True
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        try:
-            return self._evaluated(op, inputs, params) if self.left else self._matched(op, inputs, params)
-        except _OtherOps:
-            self._leave()
-            return self._evaluated(op, inputs, params)
-
-    def _matched(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        entry = self._expect(op, inputs)
-        new: dict[int, Spec] = {}  # of external inputs that have another shape than recorded
-        for tensor, ref in zip(inputs, entry.args, strict=True):
-            self._match(tensor, ref, entry, new)
-        if not self.grown and (new or not _agrees(entry, inputs, params)):
-            entry = self._part(entry, inputs, params, new)
-        if self.grown:
-            entry = self._grow(entry, inputs, params, new)
-        return self._result(entry)
+        given, self._given = self._given, None  # which keeps nothing alive
+        if not self.left and self._follows(lambda entry: self._differs(entry, op, inputs, params)):
+            entry = self._entries[self._cursor]
+            for tensor, ref in zip(inputs, entry.args, strict=True):
+                if ref.__class__ is int and ref < 0:
+                    self._feed(-1 - ref, tensor)
+            return self._result(entry)
+        called_with = given[1] if given is not None and given[0] is op else ()
+        return self._recorded(op, inputs, params, called_with)
 
     def read(self, tensor: Tensor) -> Any:
-        step = tensor._index
-        if self.ended_early:
+        if self._finished or self._failed:
             return self.late(tensor)
+        step = tensor._index
         if step in self.record.statics:
             return self.record.static_value(step)
-        if self._imperative or step in self.values:
-            self._skip_read(step)
-            return self.values[step]
-        if self._finished or (self.paused and not self._may_leave):
-            raise self.unreadable(tensor)
-        entry = self._entries[self._cursor]
-        try:
-            if self.paused or entry.op is not READ or entry.required != (step,):
-                self._mismatch("value unreadable", entry, f"the value of step {step} was read")
+        if self.left or not self._follows(lambda entry: self._differs_in_read(entry, step)):
+            return self._read_after(tensor)
+        if self._is_read(self._entries[self._cursor], step):
             self._run_to_cut()
-        except _OtherOps:
-            self._leave()
-        if step not in self.values:
-            raise self.unreadable(tensor)
         return self.values[step]
 
     def seen(self, tensor: Tensor) -> None:
@@ -196,124 +198,131 @@ class Replay(CallSession):
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything that was alive here when recorded gets its value."""
-        if self.left:
-            return
-        entry = self._entries[self._cursor]
-        try:
-            if entry.op is not EXCLUDE:
-                self._mismatch("operator mismatch", entry, "exclude_from_trace")
+        if not self.left and self._follows(lambda entry: self._differs_in_cut(entry, EXCLUDE)):
             self._run_to_cut()
             self.release()
-            self.paused = True
-        except _OtherOps:
-            self._leave()
+        else:
+            self._exclude()
+        self.paused = True
 
     def resume(self) -> None:
         """Leave `exclude_from_trace`."""
-        self.paused = self.left
+        self.paused = False
 
     def finish(self, result: Any) -> None:
         """The body is done, with `result`: check that nothing is missing and run what has not run."""
-        entry = self._entries[self._cursor]
-        try:
-            if entry.op is not END:
-                self._mismatch("mismature end", entry, "the end of the function")
-            if not self.left:
-                self._check_returned(result, self.variant.kept)
-                self._run_to_cut()
-        except _OtherOps:
-            self._leave()
+        if not self.left and self._follows(lambda entry: self._differs_in_end(entry, result)):
+            self._run_to_cut()
+        else:
+            self._end()
         self.settle()
-
-    def _check_returned(self, result: Any, kept: frozenset[int]) -> None:
-        """Refuse to return a value that was dead at the end of the recorded call."""
-        if isinstance(result, Tensor):
-            if result._index not in kept and result._session is self:
-                if result._index not in self.record.statics and not self._may_leave:
-                    raise self.unreadable(result)
-        elif result is not None:
-            for leaf in flatten_once(result)[0]:
-                if isinstance(leaf, Tensor):
-                    self._check_returned(leaf, kept)
 
     def _run_to_cut(self) -> None:
         self._looked = True
-        if self.grown:
-            self.record.cut(self._entries[self._cursor])
         if not self._imperative:
-            keeps = self._may_leave and self._entries[self._cursor].op is not END
+            keeps = self._explained is not None and self._entries[self._cursor].op is not END
             if keeps:
                 self._unchanged.append(tuple(self.fed))
             self.run_segment(self.variant, self._segment, keeps)
         self._segment += 1
         self._cursor += 1
 
-    def _skip_read(self, step: int) -> None:
-        if self._finished:
-            return
-        entry = self._entries[self._cursor]
-        if entry.op is READ and entry.required == (step,):
-            self._run_to_cut()
-
     # matching
 
-    def _expect(self, op: Op, inputs: Sequence[Tensor]) -> Entry:
-        entry = self._entries[self._cursor]
+    def _differs(
+        self, entry: Entry, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]
+    ) -> _Departure | None:
+        """In what an op differs from the step `entry`."""
         if entry.op is not op:
             reason = "too many instructions" if entry.op is END else "operator mismatch"
             promotes = op.name == "cast" and inputs[0]._session is not self  # as it does for another dtype
-            self._mismatch(reason, entry, op.name, about="dtype mismatch" if promotes else reason)
+            return self._departure(reason, entry, op.name, about="dtype mismatch" if promotes else reason)
         if len(inputs) != len(entry.args):
-            self._mismatch("inputs size mismatch", entry, f"{op.name} of {len(inputs)} operands")
-        return entry
+            return self._departure("inputs size mismatch", entry, f"{op.name} of {len(inputs)} operands")
+        for tensor, ref in zip(inputs, entry.args, strict=True):
+            if (departure := self._differs_in_wiring(tensor, ref, entry)) is not None:
+                return departure
+        if entry.params != params:
+            reason, now = of_parameter(entry, params), f"{op.name} with {params}"
+            return self._departure("operator mismatch", entry, now, because=reason, may=self._looked)
+        for tensor, ref in zip(inputs, entry.args, strict=True):
+            if isinstance(ref, Literal) and not ref.matches(tensor._data):
+                about = "arrays not equal" if ref.array.ndim else None
+                now, because = str(Literal(tensor._data)), of_constant(entry, ref, tensor._data)
+                return self._departure("tensors not equals", entry, now, about=about, because=because)
+        return None
 
-    def _match(self, tensor: Tensor, ref: Ref, entry: Entry, new: dict[int, Spec]) -> None:
-        if isinstance(ref, Literal):
-            if tensor._session is self:
-                self._mismatch_internal(tensor, entry)
-            self.check_foreign(tensor)
-        elif tensor._session is self:
-            if ref < 0:
-                self._mismatch_internal(tensor, entry)
-            if tensor._index != ref:
-                self._mismatch("input id mismatch", entry, f"the result of step {tensor._index}")
-        elif tensor._index == CONSTANT and ref < 0 and self.record.externals[-1 - ref].converts is not None:
-            self._feed(-1 - ref, tensor, entry, new)
-        elif tensor._index == CONSTANT:
-            self._mismatch("operator mismatch", entry, f"the constant {tensor._data}")
+    def _differs_in_wiring(self, tensor: Tensor, ref: Ref, entry: Entry) -> _Departure | None:
+        """Does an operand come from elsewhere than `ref` says, or is it of another type?"""
+        is_own, is_constant = tensor._session is self, tensor._index == CONSTANT
+        if is_own and (isinstance(ref, Literal) or ref < 0):
+            now = f"the result of step {tensor._index}"
+            return self._departure("expect external node, got internal", entry, now)
+        if is_own:
+            if tensor._index == ref:
+                return None
+            return self._departure("input id mismatch", entry, f"the result of step {tensor._index}")
+        if is_constant and not isinstance(ref, Literal):
+            if ref >= 0 or self.record.externals[-1 - ref].converts is None:
+                return self._departure("operator mismatch", entry, f"the constant {tensor._data}")
         else:
             self.check_foreign(tensor)
-            if ref >= 0:
-                self._mismatch("expect internal node, got external", entry, "a tensor from outside")
-            self._feed(-1 - ref, tensor, entry, new)
+        if isinstance(ref, Literal):
+            return None
+        if ref >= 0:
+            return self._departure("expect internal node, got external", entry, "a tensor from outside")
+        return self._differs_in_input(-1 - ref, tensor, entry)
 
-    def _mismatch_internal(self, tensor: Tensor, entry: Entry) -> NoReturn:
-        self._mismatch("expect external node, got internal", entry, f"the result of step {tensor._index}")
-
-    def _feed(self, number: int, tensor: Tensor, entry: Entry, new: dict[int, Spec]) -> None:
-        array = tensor._data
-        if self.fed[number] is not None:
-            known = self.fed[number]
-            if known is not array and not (tensor._index == CONSTANT and Literal(known).matches(array)):
-                self._mismatch("input id mismatch", entry, "another tensor than before in its place")
-            return
-        external = self.record.externals[number]
+    def _differs_in_input(self, number: int, tensor: Tensor, entry: Entry) -> _Departure | None:
+        """Is the value of an input another one than before in this call, or of another type than recorded?"""
+        array, known, external = tensor._data, self.fed[number], self.record.externals[number]
+        if known is not None:
+            if known is array or (tensor._index == CONSTANT and Literal(known).matches(array)):
+                return None
+            return self._departure("input id mismatch", entry, "another tensor than before in its place")
         recorded = external.node.spec
-        if array.dtype != recorded.dtype or tensor._device != recorded.device:
-            self._mismatch_type(external, tensor, entry, f"input {number}")
-        self.fed[number] = array
-        self._fed_as[id(array)] = number
+        now = f"input {number}"
+        if array.dtype != recorded.dtype:
+            return self._departure(f"dtype mismatch: {recorded.dtype} vs {array.dtype}", entry, now)
+        if tensor._device != recorded.device:
+            return self._departure(f"comp_node mismatch: {recorded.device} vs {tensor._device}", entry, now)
         if array.shape != recorded.shape:
-            new[number] = Spec(array.shape, array.dtype, tensor._device)
+            because = of_shape(external, array.shape)
+            return self._departure("operator mismatch", entry, now, because=because, may=True)
+        return None
 
-    def _mismatch_type(self, external: External, tensor: Tensor, entry: Entry, name: str) -> NoReturn:
-        """Another dtype or device does not follow from other shapes, but another Tensor may."""
-        recorded, dtype = external.node.spec, tensor._data.dtype
-        reason = f"dtype mismatch: {recorded.dtype} vs {dtype}"
-        if dtype == recorded.dtype:
-            reason = f"comp_node mismatch: {recorded.device} vs {tensor._device}"
-        same = external.leaf is not None or external.tensor() is tensor
-        self._mismatch(reason, entry, name, always=same)
+    def _differs_in_read(self, entry: Entry, step: int) -> _Departure | None:
+        if step in self.values or (self._is_read(entry, step) and not self.paused):
+            return None
+        return self._departure("value unreadable", entry, f"the value of step {step} was read")
+
+    @staticmethod
+    def _is_read(entry: Entry, step: int) -> bool:
+        return entry.op is READ and entry.required == (step,)
+
+    def _differs_in_cut(self, entry: Entry, op: Op) -> _Departure | None:
+        if entry.op is op:
+            return None
+        reason, now = (
+            ("mismature end", "the end of the function") if op is END else ("operator mismatch", op.name)
+        )
+        return self._departure(reason, entry, now)
+
+    def _differs_in_end(self, entry: Entry, result: Any) -> _Departure | None:
+        """Is there more, or is a value returned that was dead at the end of the recorded call?"""
+        departure = self._differs_in_cut(entry, END)
+        for leaf in flatten_once(result)[0] if departure is None and result is not None else ():
+            if isinstance(leaf, Tensor) and leaf._session is self:
+                if leaf._index not in self.variant.kept and leaf._index not in self.record.statics:
+                    return _Departure(
+                        self.unreadable(leaf), f"the result of {self.entry(leaf._index)} is returned now"
+                    )
+        return departure
+
+    def _feed(self, number: int, tensor: Tensor) -> None:
+        if self.fed[number] is None:
+            self.fed[number] = tensor._data
+            self._fed_as[id(tensor._data)] = number
 
     def _result(self, entry: Entry) -> Tensor:
         index = self._cursor
@@ -325,138 +334,151 @@ class Replay(CallSession):
                 self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params, out._device)
         return out
 
+    def _departure(
+        self,
+        mismatch: str,
+        entry: Entry,
+        came: str,
+        *,
+        about: str | None = None,
+        because: str | None = None,
+        may: bool = False,
+    ) -> _Departure:
+        text = (
+            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
+            f"  now: {came}  at {caller()}\n"
+            f"  remedy: {remedy(about or mismatch)}"
+        )
+        reason = because or f"{came} at {caller()} comes where {entry} at {entry.source} was recorded"
+        return _Departure(TraceMismatchError(mismatch, text), reason, may)
+
+    # departing
+
+    @property
+    def left(self) -> bool:
+        """Is the call recorded from here on?"""
+        return self.departure is not None
+
     @property
     def ended_early(self) -> bool:
         return self.left or super().ended_early
 
-    @property
-    def _may_leave(self) -> bool:
-        """May other ops follow than recorded?"""
-        return self.reshaped or self.grown is not None or self.explained is not None
+    def _follows(self, differs: Callable[[Entry], _Departure | None]) -> bool:
+        """Does the call follow its variant, or another one, in what comes now? Else it departs."""
+        departure = differs(self._entries[self._cursor])
+        if departure is None:
+            return True
+        first = self.variant
+        for other in self._others:
+            if self._agrees(other):
+                self._take(other)
+                if differs(self._entries[self._cursor]) is None:
+                    return True
+        self._take(first)
+        if not departure.may and (self._explained is None or not self._explained(self.record)):
+            raise departure.error
+        self._depart(departure)
+        return False
 
-    def _mismatch(
-        self, reason: str, entry: Entry, came: str, *, always: bool = False, about: str | None = None
-    ) -> NoReturn:
-        if self.explained is not None and self.explained(self.record):
-            raise _OtherOps
-        if (self.reshaped or self.grown is not None) and not always:
-            raise _OtherOps
-        raise TraceMismatchError(
-            reason,
-            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
-            f"  now: {came}  at {caller()}\n"
-            f"  remedy: {remedy(about or reason)}",
+    def _agrees(self, other: Variant) -> bool:
+        """Has the call done what `other` says, and can the values be had that are wanted there later?"""
+        steps, record = self._cursor, other.record
+        count = self.record.inputs_before(steps)
+        return (
+            len(record.entries) > steps
+            and other.specs[:count] == self._specs[:count]
+            and all(map(is_same_step, self._entries[:steps], record.entries))
+            and self.lost().isdisjoint(self._missing(other))
         )
 
-    # other shapes
+    def _missing(self, variant: Variant) -> list[int]:
+        """The steps whose values `variant` wants later, and that no program of this call has given."""
+        return [s for part in variant.segments[: self._segment] for s in part.outputs if s not in self.values]
 
-    def _leave(self) -> None:
-        """Give what is kept its value, the rest when it is asked for; what comes now is evaluated at once.
+    def _take(self, variant: Variant) -> None:
+        """Follow `variant` from here on."""
+        self._restart(self.record.inputs_before(self._cursor), variant.record)
+        self.variant, self._entries, self._specs = variant, variant.record.entries, variant.specs
+        self._kept = self._kept if self._kept is _EVERY else variant.kept
+        self.evaluate(self._missing(variant))
+
+    def _restart(self, count: int, record: Record) -> None:
+        """Go on with `record`; what was fed are its first inputs, `count` of them."""
+        self.record = record
+        self.fed = [*self.fed[:count], *[None] * (len(record.externals) - count)]
+        self._fed_as = {array: number for array, number in self._fed_as.items() if number < count}
+
+    def _depart(self, departure: _Departure) -> None:
+        """Record what comes now: what is alive has its value, the rest gets it when it is asked for.
 
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
-        self.values.update((s, self.record.static_value(s)) for s in self.record.statics if s < self._cursor)
-        self.evaluate({t._index for t in self.alive()} - self.lost())
+        for step in self.record.statics:
+            if step < self._cursor:
+                self.values[step] = self.record.static_value(step)
+        alive, lost = self.alive(), self.lost()
+        self.evaluate({t._index for t in alive} - lost)
+        for tensor in alive:
+            tensor._data = self.values.get(tensor._index)
+        self._restart(self.record.inputs_before(self._cursor), self.record.begun(self._cursor))
+        self._entries, self._cursor, self._kept = _NO_ENTRIES, 0, _EVERY
+        self.departure = departure
+        if self.paused:
+            self._exclude(self.record.entries.pop().required)
+
+    def _recorded(
+        self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any], given: Sequence[Any]
+    ) -> Tensor:
+        """The result of an op after the departure, which was called with `given`."""
+        raws = given if len(given) == len(inputs) else [None] * len(inputs)
+        args = tuple([self._ref(tensor, raw) for tensor, raw in zip(inputs, raws)])
+        entry = self.record.step(op, args, params)
+        arrays = [t._data if t._data is not None else self.value(t) for t in inputs]
+        out = wrap(evaluate(op, arrays, params, entry.spec.device), entry.spec.device)
+        out._session, out._index = self, len(self.record.entries) - 1
+        self._tensors.append(weakref.ref(out))
+        return out
+
+    def _ref(self, tensor: Tensor, raw: Any) -> Ref:
+        """Where an operand comes from, of which `raw` is the Python number, if it is one."""
+        if tensor._session is self:
+            return tensor._index
+        array, device = tensor._data, tensor._device
+        if tensor._index == CONSTANT:
+            return Literal(array, raw if type(raw) in dtypes.WEAK else None, device=device)
+        self.check_foreign(tensor)
+        number = self._fed_as.get(id(tensor._data))
+        if number is None:
+            array, line = tensor._data, caller()
+            number = self._fed_as[id(array)] = len(self.fed)
+            self.record.externals.append(
+                External(input_node(Spec(array.shape, array.dtype, device), line), source=line)
+            )
+            self.fed.append(array)
+        return external_ref(number)
+
+    def _read_after(self, tensor: Tensor) -> Any:
+        """The value of a Tensor that is read after the departure."""
+        if tensor._session is not self:  # it got its value by that
+            return tensor._data
+        if self.paused:
+            return self.late(tensor)
+        step = tensor._index
+        if not any(step in entry.required for entry in self.record.entries if entry.op in CUTS):
+            self._cut(READ, (step,))
+        return self.value(tensor)
+
+    def _exclude(self, known: Sequence[int] = ()) -> None:
+        self._cut(EXCLUDE, (*known, *(t._index for t in self.alive())))
         self.release()
-        self._cursor = len(self._entries) - 1  # the end, which is no op
-        self.left = self.paused = True
 
-    def _evaluated(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
-        for tensor in inputs:
-            if tensor._session is not self:
-                self.check_foreign(tensor)
-        arrays = [t._data if t._session is None else t._array() for t in inputs]
-        device = params.get("device") or (inputs[0]._device if inputs else devices.default())
-        return wrap(evaluate(op, arrays, params, device), device)
+    def _end(self) -> None:
+        self._cut(END, [t._index for t in self.alive()])
+        for reference, old in self._replaced:
+            tensor = reference()
+            if tensor is not None and tensor._session is self and isinstance(old, int) and old < 0:
+                binding = Binding(tensor._index, Object(Held(tensor)), -1 - old)
+                self.record.bindings.append(binding)
 
-    def _part(
-        self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
-    ) -> Entry:
-        """Leave the record at `entry`, for a variant that agrees so far, or else to grow a new one."""
-        numbers = self._other_numbers(entry, inputs) if entry.params == params and not self.reshaped else ()
-        if not new and not self.reshaped and not numbers:
-            self._check_parting(entry, inputs, params)
-        fed = {n: e.node.spec for n, e in enumerate(self.record.externals) if self.fed[n] is not None}
-        found = self._variants.find(
-            self.record, self._cursor, {**fed, **new}, lambda e: _agrees(e, inputs, params)
-        )
-        if found is not None:
-            self.variant, self.record = found, found.record
-            self._entries, self._specs = found.record.entries, found.specs
-            self.fed += [None] * (len(self._specs) - len(self.fed))  # numbers that are inputs there
-            entry = self._entries[self._cursor]
-            for tensor, ref in zip(inputs, entry.args, strict=True):
-                if tensor._index == CONSTANT and not isinstance(ref, Literal):
-                    self._feed(-1 - ref, tensor, entry, {})
-            return entry
-        externals = tuple((self.record.externals[number], spec) for number, spec in new.items())
-        self.grown = Difference(entry, params, externals, numbers)
-        self.record = self.record.begun(self._cursor)
-        self.variant = self._regrow(self.record, self.variant)
-        return entry
-
-    def _other_numbers(self, entry: Entry, inputs: Sequence[Tensor]) -> Sequence[tuple[Any, Any]]:
-        """Those that were recorded for `entry` and those that came, if numbers alone differ, for a reason."""
-        pairs = [(r, t) for t, r in zip(inputs, entry.args) if isinstance(r, Literal)]
-        others = [(r, t) for r, t in pairs if not r.matches(t._data)]
-        if not all(_is_number_like(r, t) for r, t in others):
-            return ()
-        if self.explained is None or not self.explained(self.record):
-            return ()
-        return [(r.raw, f"{t._data.item():.7g}") for r, t in others]
-
-    def _check_parting(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
-        """Without other shapes constants must not differ, and parameters may only where a value was seen."""
-        if entry.params == params:
-            pairs = ((t, r) for t, r in zip(inputs, entry.args) if isinstance(r, Literal))
-            other, was = next((t, r) for t, r in pairs if not r.matches(t._data))
-            about = "arrays not equal" if was.array.ndim else None
-            self._mismatch("tensors not equals", entry, str(Literal(other._data)), about=about)
-        if not self._looked:
-            self._mismatch("operator mismatch", entry, f"{entry.op.name} with {params}")
-
-    def _grow(
-        self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
-    ) -> Entry:
-        """Record what came in the place of `entry`."""
-        for number, spec in new.items():
-            old = self.record.externals[number]
-            self.record.externals[number] = replace(old, node=input_node(spec, old.source))
-        args = tuple([self._grown_ref(t, r, entry) for t, r in zip(inputs, entry.args, strict=True)])
-        return self.record.step(entry.op, args, params)
-
-    def _grown_ref(self, tensor: Tensor, ref: Ref, entry: Entry) -> Ref:
-        """An operand of what came; a number that is another one becomes an input, unless shapes decide it."""
-        if not isinstance(ref, Literal):
-            return ref
-        array, same = tensor._data, ref.matches(tensor._data)
-        if same or self.explained is None or self.reshaped or not _is_number_like(ref, tensor):
-            return Literal(array, ref.raw if same else None, device=tensor._device)
-        node = input_node(Spec((), array.dtype, tensor._device), entry.source)
-        self.record.externals.append(External(node, source=entry.source, converts=type(ref.raw)))
-        self.fed.append(array)
-        return external_ref(len(self.fed) - 1)
-
-
-def _is_number_like(ref: Literal, tensor: Tensor) -> bool:
-    """Is it another value of a Python number that is an operand?"""
-    array = tensor._data
-    return (
-        ref.raw is not None
-        and tensor._index == CONSTANT
-        and array.dtype == ref.array.dtype
-        and not array.ndim
-    )
-
-
-def _agrees(entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> bool:
-    """Has `entry` these parameters, and these constants, or inputs of their types, among its operands?"""
-    if entry.params != params or entry.node is None:
-        return False
-    for tensor, ref, node in zip(inputs, entry.args, entry.node.inputs):
-        if isinstance(ref, Literal):
-            if not ref.matches(tensor._data):
-                return False
-        elif tensor._index == CONSTANT and tensor._data.dtype != node.spec.dtype:
-            return False
-    return True
+    def _cut(self, op: Op, steps: Sequence[int]) -> None:
+        self.record.cut(Entry(op, (), {}, None, caller(), tuple(sorted(set(steps)))))

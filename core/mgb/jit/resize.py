@@ -105,6 +105,10 @@ class SizedRecord:
         self._compiled: dict[Any, tuple[Compiled, ...]] = {}  # by segment, the newest first
         self._lock = forking.lock()
 
+    def changed(self, change: Callable[[Record], Record]) -> SizedRecord:
+        """As this one, for a record that differs in what no length decides."""
+        return SizedRecord(change(self._record), self._sizes, self._ranks)
+
     def values(self, leaves: Sequence[Any]) -> Values | None:
         """The lengths of the arguments of a call, if its body would do with these what was recorded."""
         if ranks_of(leaves) != self._ranks:

@@ -88,27 +88,29 @@ class CallSession(Session):
         return self._failed
 
     def late(self, tensor: Tensor) -> Any:
-        """The value of a Tensor that was in flight when the call ended early: it is computed now.
+        """The value of a Tensor that is in flight after the call: see `value`.
 
         Such a Tensor holds this session, and so what it is made of, as long as it is there.
         """
+        tensor._data, tensor._session, tensor._index = self.value(tensor), None, -1
+        return tensor._data
+
+    def value(self, tensor: Tensor) -> Any:
+        """The value of a Tensor in flight; where the call ended early it is computed now."""
         step = tensor._index
         if step not in self.values:
-            if step in self.lost():
+            if not self.ended_early or step in self.lost():
                 raise self.unreadable(tensor)
             if (value := self.record.static_value(step)) is not None:
                 self.values[step] = value
             else:
                 self.evaluate((step,))
-        tensor._data, tensor._session, tensor._index = self.values[step], None, -1
-        return tensor._data
+        return self.values[step]
 
     def check_foreign(self, tensor: Tensor) -> None:
         """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
         other = tensor._session
         if isinstance(other, CallSession) and (other._finished or other.ended_early):
-            if not other.ended_early:
-                raise other.unreadable(tensor)
             other.late(tensor)
             return
         if other is not None and not other.replays:
@@ -132,7 +134,7 @@ class CallSession(Session):
         for reference in self._tensors:
             tensor = reference()
             if tensor is not None and tensor._session is self:
-                array = self.values.get(tensor._index)
+                array = tensor._data if tensor._data is not None else self.values.get(tensor._index)
                 if array is not None:
                     tensor._data = array
                     tensor._session = tensor._spec = None

@@ -23,7 +23,6 @@ from .captured import Captured
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .dump import Dumpable
 from .environment import Observer
-from .families import Families, Impure
 from .guard import MISS
 from .inspection import Inspectable
 from .kept import Kept, compiler_of
@@ -37,6 +36,7 @@ from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
+from .variants import Impure, Variants
 
 #: Sets of arguments that are arrays for which records are kept where the body runs.
 _KINDS = 32
@@ -168,7 +168,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         self._statistics = Statistics()
         self._history = History() if profiling else None
         #: By whether a tape of the caller looks on, and by which arguments are NumPy's.
-        self._families: dict[tuple[bool, tuple[bool, ...]], Families] = {}
+        self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
         self._calls = Specializations()
         self._impure: Kept[Impure] = Kept()
@@ -195,24 +195,24 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         if self.capture_as_const:
             check_tensors(args)
         if self.record_only:
-            return self._call_record_only(args, kwargs, self._families_of(taped, args, kwargs))
+            return self._call_record_only(args, kwargs, self._variants_of(taped, args, kwargs))
         if taped or not self._skips:
-            return self._call_with_body(args, kwargs, self._families_of(taped, args, kwargs))
+            return self._call_with_body(args, kwargs, self._variants_of(taped, args, kwargs))
         return self._call_skipping(args, kwargs)
 
-    def _families_of(self, taped: bool, args: Any, kwargs: Any) -> Families:
+    def _variants_of(self, taped: bool, args: Any, kwargs: Any) -> Variants:
         key = taped, arrays_among(args, kwargs)
-        found = self._families.get(key)
+        found = self._variants.get(key)
         if found is None:
             with self._lock:
-                found = self._families.setdefault(key, Families())
-                while len(self._families) > _KINDS:
-                    del self._families[next(iter(self._families))]
+                found = self._variants.setdefault(key, Variants())
+                while len(self._variants) > _KINDS:
+                    del self._variants[next(iter(self._variants))]
         return found
 
-    def _call_record_only(self, args: Any, kwargs: Any, families: Families) -> Any:
+    def _call_record_only(self, args: Any, kwargs: Any, variants: Variants) -> Any:
         result, variant = self._note(args, kwargs)
-        families.keep(shapes_of(args, kwargs), variant)
+        variants.keep(shapes_of(args, kwargs), variant)
         self._statistics.recorded()
         return result
 
@@ -258,7 +258,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
                 return result
         impure = self._impure.get(pattern_of(key))
         if impure is not None and not impure.is_due():
-            result = self._follow(args, kwargs, impure.families)
+            result = self._follow(args, kwargs, impure.variants)
             if result is MISS and not impure.may_record():
                 self._statistics.body_runs += 1
                 result = self.__wrapped__(*args, **kwargs)
@@ -274,7 +274,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         self._calls.drop(key)
         pattern = pattern_of(key)
         impure = self._impure.get(pattern) or Impure(leaves)
-        impure.families.keep(shapes, recorded.variant)
+        impure.variants.keep(shapes, recorded.variant)
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
         self._impure.keep(pattern, impure, leaves, _IMPURE)
@@ -375,16 +375,13 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
 
     def variants(self) -> list[Variant]:
         """Every recorded variant, oldest first."""
-        families = [*list(self._families.values()), *(impure.families for impure in self._impure.values())]
-        matched = [variant for family in families for variant in family]
+        kept = [*list(self._variants.values()), *(impure.variants for impure in self._impure.values())]
+        matched = [variant for variants in kept for variant in variants]
         return matched + [call.variant for call in self._calls]
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
         """Record one call without running its ops: the body runs, no Tensor outside is changed."""
         return self._note(args, kwargs)[1]
-
-    def _regrown(self, record: Record, base: Variant) -> Variant:
-        return Variant(record, self._compiler, base.segments)
 
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
         options = self._compile_options

@@ -14,6 +14,7 @@ from ..executor import Program
 from ..forking import cached_property
 from ..ir import Graph, Node, input_node
 from .guard import Guards
+from .merging import Places, with_inputs
 from .record import CUTS, Literal, Record, external_ref
 from .resize import SizedRecord
 from .tree import flatten
@@ -50,9 +51,7 @@ def split(record: Record) -> tuple[Segment, ...]:
 
 
 class Variant:
-    """One record with its programs; all variants of a trace share their segments.
-
-    The record may still grow while its first segments run already.
+    """One record with its programs.
 
     Attributes
     ----------
@@ -64,9 +63,9 @@ class Variant:
         The steps whose values leave their segment. A Tensor of another step never gets a value.
     """
 
-    def __init__(self, record: Record, compile: Compile, segments: tuple[Segment, ...] | None = None) -> None:
+    def __init__(self, record: Record, compile: Compile) -> None:
         self.record = record
-        self._begin(record.guards.of_training(), split(record) if segments is None else segments, compile)
+        self._begin(record.guards.of_training(), split(record), compile)
 
     def _begin(self, found: Guards | None, segments: tuple[Segment, ...], compile: Compile) -> None:
         self.found, self.segments = found, segments
@@ -110,9 +109,19 @@ class Variant:
         values = None if self.sized is None else self.sized.values(leaves)
         return None if self.sized is None or values is None else _Resized(self, self.sized, values)
 
+    def with_inputs(self, places: Places) -> Variant:
+        """As this one, with inputs in place of the numbers that are operands at `places`."""
+        entries = self.record.entries
+        if not any(isinstance(entries[step].args[position], Literal) for step, position in places):
+            return self
+        if self.sized is None:
+            return Variant(with_inputs(self.record, places), self._compile)
+        sized = self.sized.changed(lambda record: with_inputs(record, places))
+        return Variant(sized.record(self.values), self._compile)
+
     @cached_property
     def specs(self) -> tuple[tuple[Any, Any, str], ...]:
-        """Shape, dtype and device of each external input, once the record has stopped growing."""
+        """Shape, dtype and device of each external input."""
         return tuple((s.shape, s.dtype, s.device) for s in self.record.signature)
 
     @property
