@@ -59,8 +59,7 @@ class Matching(ABC):
         if variant is None:
             return MISS
         explained = functools.partial(_is_explained, args, kwargs) if self._skips else None
-        is_whole = variants.departs
-        session = Replay(variant, others, explained, self.imperative, is_whole)
+        session = Replay(variant, others, explained, self.imperative, variants.departs)
         session.symbolic_shape = self.symbolic_shape
         self._statistics.body_runs += 1
         before = ACTIVE.get()
@@ -78,14 +77,11 @@ class Matching(ABC):
                 session.abandon(another)
                 raise
             raise
-        if session.departure is None:
-            variants.follow(shapes, session.variant)
-        else:
+        if session.left:
             variants.departs = True
-            if is_whole:
-                variant = Variant(session.record, self._compiler)
-                merged = variants.keep(shapes, variant) is not variant
-                self._statistics.again(session.departure.reason + "; it is an input now" * merged)
+        variants.keep(shapes, Variant(session.record, self._compiler) if session.left else session.variant)
+        if session.reason is not None:
+            self._statistics.again(session.reason)
         return result
 
     def _reason_of_shapes(self, variants: Variants, args: Any, kwargs: Any) -> str:

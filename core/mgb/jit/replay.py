@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import dtypes
@@ -12,10 +13,9 @@ from ..apply import caller, constant, evaluate
 from ..apply import record as tell_tapes
 from ..errors import TraceError, TraceMismatchError
 from ..ir import Op, Spec, input_node
-from ..tensor import CONSTANT, Tensor, place, wrap
-from .merging import is_same_step
+from ..tensor import CONSTANT, Tensor, place
 from .reasons import of_constant, of_parameter, of_shape, remedy
-from .record import CUTS, END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
+from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
 from .session import CallSession
 from .source import Held, Object
 from .tree import flatten_once
@@ -37,23 +37,26 @@ class _Departure:
     error : TraceError
         What it is refused with.
     reason : str
-        Why it is recorded from there on, in the user's terms.
+        What it differs in, in the user's terms.
     may : bool
-        May a call differ in this whatever the body found outside?
+        May a call do so whatever the body found outside?
+    number : int or None
+        Which operand it is, if it differs in a Python number alone.
     """
 
     error: TraceError
     reason: str
     may: bool = False
+    number: int | None = None
 
 
 class Replay(CallSession):
     """A session that follows a `Variant`.
 
     A call that departs from it goes over to another one that agrees with all so far. Where there is none,
-    what has been computed so far stands, and the rest is run op by op and recorded, if the call may differ:
-    in parameters after the body has seen a value, in the shape of a Tensor outside, or because what the body
-    found outside is not as it was. Else it is refused.
+    what has been computed stands, and the rest is run op by op and recorded, if the call may differ: in
+    parameters after the body has seen a value, in the shape of a Tensor outside, or because what the body
+    found outside is not as it was. In that case another number becomes an input. Else the call is refused.
 
     Parameters
     ----------
@@ -65,15 +68,18 @@ class Replay(CallSession):
     imperative : bool
         Match, and run each op eagerly.
     watches : bool
-        Keep track of every Tensor, so that what is recorded of a call that departs is whole.
+        Keep track of every Tensor from the beginning: the call may well depart.
 
     Attributes
     ----------
-    departure : _Departure or None
-        Where the call parted with every variant there is; `record` goes on from there.
+    left : bool
+        Has the call departed? Then `record` is its own.
+    reason : str or None
+        Why there is another variant after the call than before.
     """
 
-    departure: _Departure | None = None
+    left = False
+    reason: str | None = None
     _cursor = 0
     _segment = 0
     _looked = False  # has the body seen a value? Then parameters may follow from it
@@ -88,13 +94,10 @@ class Replay(CallSession):
         watches: bool,
     ) -> None:
         super().__init__(variant.record)
-        self.variant = variant
-        self._others = others
-        self._explained = explained
+        self.variant, self._others, self._explained = variant, others, explained
         self._imperative = imperative
         self._kept = _EVERY if imperative or watches else variant.kept
-        self._entries = variant.record.entries
-        self._specs = variant.specs
+        self._entries, self._specs = variant.record.entries, variant.specs
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
         self._unchanged: list[tuple[Any, ...]] = []  # arrays that no program may overwrite: see `owned_alone`
 
@@ -161,14 +164,15 @@ class Replay(CallSession):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         given, self._given = self._given, None  # which keeps nothing alive
-        if not self.left and self._follows(lambda entry: self._differs(entry, op, inputs, params)):
+        if self._follows(self._differs, op, inputs, params):
             entry = self._entries[self._cursor]
             for tensor, ref in zip(inputs, entry.args, strict=True):
                 if ref.__class__ is int and ref < 0:
-                    self._feed(-1 - ref, tensor)
+                    self.fed[-1 - ref] = tensor._data if self.fed[-1 - ref] is None else self.fed[-1 - ref]
+                    self._fed_as[id(self.fed[-1 - ref])] = -1 - ref
             return self._result(entry)
-        called_with = given[1] if given is not None and given[0] is op else ()
-        return self._recorded(op, inputs, params, called_with)
+        raws = given[1] if given is not None and given[0] is op else ()
+        return self._recorded(op, inputs, params, raws)
 
     def read(self, tensor: Tensor) -> Any:
         if self._finished or self._failed:
@@ -176,11 +180,15 @@ class Replay(CallSession):
         step = tensor._index
         if step in self.record.statics:
             return self.record.static_value(step)
-        if self.left or not self._follows(lambda entry: self._differs_in_read(entry, step)):
-            return self._read_after(tensor)
-        if self._is_read(self._entries[self._cursor], step):
-            self._run_to_cut()
-        return self.values[step]
+        if self._follows(self._differs_in_read, step):
+            if self._entries[self._cursor].required == (step,):
+                self._run_to_cut()
+            return self.values[step]
+        if self.paused:
+            return tensor._data if tensor._session is None else self.late(tensor)
+        if not self.record.is_cut_out(step):
+            self.cut(READ, (step,))
+        return self.value(tensor)
 
     def seen(self, tensor: Tensor) -> None:
         if tensor._index != CONSTANT:
@@ -198,11 +206,11 @@ class Replay(CallSession):
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything that was alive here when recorded gets its value."""
-        if not self.left and self._follows(lambda entry: self._differs_in_cut(entry, EXCLUDE)):
+        if self._follows(self._differs_in_cut, EXCLUDE):
             self._run_to_cut()
-            self.release()
         else:
-            self._exclude()
+            self.cut(EXCLUDE, self._alive_steps())
+        self.release()
         self.paused = True
 
     def resume(self) -> None:
@@ -211,10 +219,14 @@ class Replay(CallSession):
 
     def finish(self, result: Any) -> None:
         """The body is done, with `result`: check that nothing is missing and run what has not run."""
-        if not self.left and self._follows(lambda entry: self._differs_in_end(entry, result)):
+        if self._follows(self._differs_in_cut, END, result):
             self._run_to_cut()
         else:
-            self._end()
+            self.cut(END, self._alive_steps())
+            for reference, old in self._replaced:
+                tensor = reference()
+                if tensor is not None and tensor._session is self and isinstance(old, int) and old < 0:
+                    self.record.bindings.append(Binding(tensor._index, Object(Held(tensor)), -1 - old))
         self.settle()
 
     def _run_to_cut(self) -> None:
@@ -234,95 +246,95 @@ class Replay(CallSession):
     ) -> _Departure | None:
         """In what an op differs from the step `entry`."""
         if entry.op is not op:
-            reason = "too many instructions" if entry.op is END else "operator mismatch"
+            mismatch = "too many instructions" if entry.op is END else "operator mismatch"
             promotes = op.name == "cast" and inputs[0]._session is not self  # as it does for another dtype
-            return self._departure(reason, entry, op.name, about="dtype mismatch" if promotes else reason)
+            return self._departure(mismatch, op.name, about="dtype mismatch" if promotes else mismatch)
         if len(inputs) != len(entry.args):
-            return self._departure("inputs size mismatch", entry, f"{op.name} of {len(inputs)} operands")
+            return self._departure("inputs size mismatch", f"{op.name} of {len(inputs)} operands")
         for tensor, ref in zip(inputs, entry.args, strict=True):
-            if (departure := self._differs_in_wiring(tensor, ref, entry)) is not None:
+            if (departure := self._differs_in_wiring(tensor, ref)) is not None:
                 return departure
         if entry.params != params:
             reason, now = of_parameter(entry, params), f"{op.name} with {params}"
-            return self._departure("operator mismatch", entry, now, because=reason, may=self._looked)
-        for tensor, ref in zip(inputs, entry.args, strict=True):
+            return self._departure("operator mismatch", now, reason=reason, may=self._looked)
+        for position, (tensor, ref) in enumerate(zip(inputs, entry.args, strict=True)):
             if isinstance(ref, Literal) and not ref.matches(tensor._data):
-                about = "arrays not equal" if ref.array.ndim else None
-                now, because = str(Literal(tensor._data)), of_constant(entry, ref, tensor._data)
-                return self._departure("tensors not equals", entry, now, about=about, because=because)
+                return self._differs_in_constant(entry, position, ref, tensor)
         return None
 
-    def _differs_in_wiring(self, tensor: Tensor, ref: Ref, entry: Entry) -> _Departure | None:
+    def _differs_in_wiring(self, tensor: Tensor, ref: Ref) -> _Departure | None:
         """Does an operand come from elsewhere than `ref` says, or is it of another type?"""
-        is_own, is_constant = tensor._session is self, tensor._index == CONSTANT
-        if is_own and (isinstance(ref, Literal) or ref < 0):
-            now = f"the result of step {tensor._index}"
-            return self._departure("expect external node, got internal", entry, now)
-        if is_own:
+        is_inside = not isinstance(ref, Literal) and ref >= 0
+        if tensor._session is self:
             if tensor._index == ref:
                 return None
-            return self._departure("input id mismatch", entry, f"the result of step {tensor._index}")
-        if is_constant and not isinstance(ref, Literal):
-            if ref >= 0 or self.record.externals[-1 - ref].converts is None:
-                return self._departure("operator mismatch", entry, f"the constant {tensor._data}")
-        else:
+            mismatch = "input id mismatch" if is_inside else "expect external node, got internal"
+            return self._departure(mismatch, f"the result of step {tensor._index}")
+        if tensor._index != CONSTANT:
             self.check_foreign(tensor)
+        elif is_inside or (isinstance(ref, int) and self.record.externals[-1 - ref].converts is None):
+            return self._departure("operator mismatch", f"the constant {tensor._data}")
         if isinstance(ref, Literal):
             return None
-        if ref >= 0:
-            return self._departure("expect internal node, got external", entry, "a tensor from outside")
-        return self._differs_in_input(-1 - ref, tensor, entry)
+        if is_inside:
+            return self._departure("expect internal node, got external", "a tensor from outside")
+        return self._differs_in_input(-1 - ref, tensor)
 
-    def _differs_in_input(self, number: int, tensor: Tensor, entry: Entry) -> _Departure | None:
+    def _differs_in_input(self, number: int, tensor: Tensor) -> _Departure | None:
         """Is the value of an input another one than before in this call, or of another type than recorded?"""
-        array, known, external = tensor._data, self.fed[number], self.record.externals[number]
+        array, known, now = tensor._data, self.fed[number], f"input {number}"
         if known is not None:
             if known is array or (tensor._index == CONSTANT and Literal(known).matches(array)):
                 return None
-            return self._departure("input id mismatch", entry, "another tensor than before in its place")
-        recorded = external.node.spec
-        now = f"input {number}"
-        if array.dtype != recorded.dtype:
-            return self._departure(f"dtype mismatch: {recorded.dtype} vs {array.dtype}", entry, now)
-        if tensor._device != recorded.device:
-            return self._departure(f"comp_node mismatch: {recorded.device} vs {tensor._device}", entry, now)
-        if array.shape != recorded.shape:
-            because = of_shape(external, array.shape)
-            return self._departure("operator mismatch", entry, now, because=because, may=True)
+            return self._departure("input id mismatch", "another tensor than before in its place")
+        shape, dtype, device = self._specs[number]
+        if array.dtype != dtype:
+            return self._departure(f"dtype mismatch: {dtype} vs {array.dtype}", now)
+        if tensor._device != device:
+            return self._departure(f"comp_node mismatch: {device} vs {tensor._device}", now)
+        if array.shape != shape:
+            reason = of_shape(self.record.externals[number], array.shape)
+            return self._departure("operator mismatch", now, reason=reason, may=True)
         return None
 
+    def _differs_in_constant(self, entry: Entry, position: int, ref: Literal, tensor: Tensor) -> _Departure:
+        now, reason = str(Literal(tensor._data)), of_constant(entry, ref, tensor._data)
+        about = "arrays not equal" if ref.array.ndim else ""
+        departure = self._departure("tensors not equals", now, reason=reason, about=about)
+        is_number = ref.raw is not None and tensor._data.dtype == ref.array.dtype and not tensor._data.ndim
+        if not is_number or tensor._index != CONSTANT or self._cursor in self.record.statics:
+            return departure
+        return replace(departure, reason=reason + "; it is an input now", number=position)
+
     def _differs_in_read(self, entry: Entry, step: int) -> _Departure | None:
-        if step in self.values or (self._is_read(entry, step) and not self.paused):
+        if step in self.values or (entry.op is READ and entry.required == (step,) and not self.paused):
             return None
-        return self._departure("value unreadable", entry, f"the value of step {step} was read")
+        return self._departure("value unreadable", f"the value of step {step} was read")
 
-    @staticmethod
-    def _is_read(entry: Entry, step: int) -> bool:
-        return entry.op is READ and entry.required == (step,)
+    def _differs_in_cut(self, entry: Entry, op: Op, result: Any = None) -> _Departure | None:
+        """Is `entry` no cut of this kind, or was a value that is returned now dead when it was recorded?"""
+        if entry.op is not op:
+            if op is END:
+                return self._departure("mismature end", "the end of the function")
+            return self._departure("operator mismatch", op.name)
+        if result is not None:
+            for leaf in (result,) if isinstance(result, Tensor) else flatten_once(result)[0]:
+                if isinstance(leaf, Tensor) and leaf._session is self:
+                    if leaf._index not in self.variant.kept and leaf._index not in self.record.statics:
+                        return _Departure(self.unreadable(leaf), f"{self.entry(leaf._index)} is returned now")
+        return None
 
-    def _differs_in_cut(self, entry: Entry, op: Op) -> _Departure | None:
-        if entry.op is op:
-            return None
-        reason, now = (
-            ("mismature end", "the end of the function") if op is END else ("operator mismatch", op.name)
+    def _departure(
+        self, mismatch: str, came: str, *, about: str = "", reason: str = "", may: bool = False
+    ) -> _Departure:
+        entry, line = self._entries[self._cursor], caller()
+        text = (
+            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
+            f"  now: {came}  at {line}\n"
+            f"  remedy: {remedy(about or mismatch)}"
         )
-        return self._departure(reason, entry, now)
-
-    def _differs_in_end(self, entry: Entry, result: Any) -> _Departure | None:
-        """Is there more, or is a value returned that was dead at the end of the recorded call?"""
-        departure = self._differs_in_cut(entry, END)
-        for leaf in flatten_once(result)[0] if departure is None and result is not None else ():
-            if isinstance(leaf, Tensor) and leaf._session is self:
-                if leaf._index not in self.variant.kept and leaf._index not in self.record.statics:
-                    return _Departure(
-                        self.unreadable(leaf), f"the result of {self.entry(leaf._index)} is returned now"
-                    )
-        return departure
-
-    def _feed(self, number: int, tensor: Tensor) -> None:
-        if self.fed[number] is None:
-            self.fed[number] = tensor._data
-            self._fed_as[id(tensor._data)] = number
+        reason = reason or f"{came} at {line} comes where {entry} at {entry.source} was recorded"
+        return _Departure(TraceMismatchError(mismatch, text), reason, may)
 
     def _result(self, entry: Entry) -> Tensor:
         index = self._cursor
@@ -334,62 +346,50 @@ class Replay(CallSession):
                 self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params, out._device)
         return out
 
-    def _departure(
-        self,
-        mismatch: str,
-        entry: Entry,
-        came: str,
-        *,
-        about: str | None = None,
-        because: str | None = None,
-        may: bool = False,
-    ) -> _Departure:
-        text = (
-            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
-            f"  now: {came}  at {caller()}\n"
-            f"  remedy: {remedy(about or mismatch)}"
-        )
-        reason = because or f"{came} at {caller()} comes where {entry} at {entry.source} was recorded"
-        return _Departure(TraceMismatchError(mismatch, text), reason, may)
-
     # departing
-
-    @property
-    def left(self) -> bool:
-        """Is the call recorded from here on?"""
-        return self.departure is not None
 
     @property
     def ended_early(self) -> bool:
         return self.left or super().ended_early
 
-    def _follows(self, differs: Callable[[Entry], _Departure | None]) -> bool:
+    def _follows(self, differs: Callable[..., _Departure | None], *given: Any) -> bool:
         """Does the call follow its variant, or another one, in what comes now? Else it departs."""
-        departure = differs(self._entries[self._cursor])
+        if self.left:
+            return False
+        departure = differs(self._entries[self._cursor], *given)
         if departure is None:
             return True
         first = self.variant
         for other in self._others:
             if self._agrees(other):
                 self._take(other)
-                if differs(self._entries[self._cursor]) is None:
+                if differs(self._entries[self._cursor], *given) is None:
                     return True
         self._take(first)
-        if not departure.may and (self._explained is None or not self._explained(self.record)):
+        explained = self._explained is not None and self._explained(self.record)
+        if not explained and not departure.may:
             raise departure.error
-        self._depart(departure)
-        return False
+        self.reason = self.reason or departure.reason
+        if not explained or departure.number is None:
+            self._depart()
+            return False
+        self._take(first.with_input(self._cursor, departure.number))
+        return self._follows(differs, *given)
 
     def _agrees(self, other: Variant) -> bool:
         """Has the call done what `other` says, and can the values be had that are wanted there later?"""
-        steps, record = self._cursor, other.record
-        count = self.record.inputs_before(steps)
+        steps, entries = self._cursor, other.record.entries
         return (
-            len(record.entries) > steps
-            and other.specs[:count] == self._specs[:count]
-            and all(map(is_same_step, self._entries[:steps], record.entries))
+            len(entries) > steps
+            and all(map(Entry.is_like, self._entries[:steps], entries))
+            and all(other.specs[number] == self._specs[number] for number in self._used())
             and self.lost().isdisjoint(self._missing(other))
         )
+
+    def _used(self) -> set[int]:
+        """The inputs of the steps so far."""
+        entries = self.record.entries[: self._cursor]
+        return {-1 - ref for entry in entries for ref in entry.args if isinstance(ref, int) and ref < 0}
 
     def _missing(self, variant: Variant) -> list[int]:
         """The steps whose values `variant` wants later, and that no program of this call has given."""
@@ -397,88 +397,57 @@ class Replay(CallSession):
 
     def _take(self, variant: Variant) -> None:
         """Follow `variant` from here on."""
-        self._restart(self.record.inputs_before(self._cursor), variant.record)
+        self._go_on(variant.record)
         self.variant, self._entries, self._specs = variant, variant.record.entries, variant.specs
         self._kept = self._kept if self._kept is _EVERY else variant.kept
         self.evaluate(self._missing(variant))
 
-    def _restart(self, count: int, record: Record) -> None:
-        """Go on with `record`; what was fed are its first inputs, `count` of them."""
+    def _go_on(self, record: Record) -> None:
+        """Go on with a record that begins with the same steps: their inputs are fed, and no others."""
+        used = self._used()
         self.record = record
-        self.fed = [*self.fed[:count], *[None] * (len(record.externals) - count)]
-        self._fed_as = {array: number for array, number in self._fed_as.items() if number < count}
+        self.fed = [self.fed[n] if n in used else None for n in range(len(record.externals))]
+        self._fed_as = {id(self.fed[number]): number for number in used}
 
-    def _depart(self, departure: _Departure) -> None:
+    def _depart(self) -> None:
         """Record what comes now: what is alive has its value, the rest gets it when it is asked for.
 
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
-        for step in self.record.statics:
-            if step < self._cursor:
-                self.values[step] = self.record.static_value(step)
-        alive, lost = self.alive(), self.lost()
-        self.evaluate({t._index for t in alive} - lost)
-        for tensor in alive:
+        if self._kept is not _EVERY:  # the others, which this call did not keep track of
+            self._tensors += [weakref.ref(t) for t in gc.get_referrers(self) if isinstance(t, Tensor)]
+        self.evaluate(self._alive_steps() - self.lost())
+        for tensor in self.alive():
             tensor._data = self.values.get(tensor._index)
-        self._restart(self.record.inputs_before(self._cursor), self.record.begun(self._cursor))
-        self._entries, self._cursor, self._kept = _NO_ENTRIES, 0, _EVERY
-        self.departure = departure
+        self._go_on(self.record.begun(self._cursor))
+        self._entries, self._cursor, self._kept, self.left = _NO_ENTRIES, 0, _EVERY, True
         if self.paused:
-            self._exclude(self.record.entries.pop().required)
+            self.cut(EXCLUDE, self._alive_steps().union(self.record.entries.pop().required))
+            self.release()
+
+    def _alive_steps(self) -> set[int]:
+        return {tensor._index for tensor in self.alive()}
 
     def _recorded(
         self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any], given: Sequence[Any]
     ) -> Tensor:
         """The result of an op after the departure, which was called with `given`."""
         raws = given if len(given) == len(inputs) else [None] * len(inputs)
-        args = tuple([self._ref(tensor, raw) for tensor, raw in zip(inputs, raws)])
-        entry = self.record.step(op, args, params)
-        arrays = [t._data if t._data is not None else self.value(t) for t in inputs]
-        out = wrap(evaluate(op, arrays, params, entry.spec.device), entry.spec.device)
-        out._session, out._index = self, len(self.record.entries) - 1
-        self._tensors.append(weakref.ref(out))
-        return out
+        entry = self.record.step(op, tuple(map(self._ref, inputs, raws)), params)
+        return self.ran(entry, [t._data if t._data is not None else self.value(t) for t in inputs])
 
     def _ref(self, tensor: Tensor, raw: Any) -> Ref:
         """Where an operand comes from, of which `raw` is the Python number, if it is one."""
         if tensor._session is self:
             return tensor._index
-        array, device = tensor._data, tensor._device
+        device = tensor._device
         if tensor._index == CONSTANT:
-            return Literal(array, raw if type(raw) in dtypes.WEAK else None, device=device)
+            return Literal(tensor._data, raw if type(raw) in dtypes.WEAK else None, device=device)
         self.check_foreign(tensor)
-        number = self._fed_as.get(id(tensor._data))
-        if number is None:
-            array, line = tensor._data, caller()
-            number = self._fed_as[id(array)] = len(self.fed)
-            self.record.externals.append(
-                External(input_node(Spec(array.shape, array.dtype, device), line), source=line)
-            )
+        array, line = tensor._data, caller()
+        if id(array) not in self._fed_as:
+            self._fed_as[id(array)] = len(self.fed)
             self.fed.append(array)
-        return external_ref(number)
-
-    def _read_after(self, tensor: Tensor) -> Any:
-        """The value of a Tensor that is read after the departure."""
-        if tensor._session is not self:  # it got its value by that
-            return tensor._data
-        if self.paused:
-            return self.late(tensor)
-        step = tensor._index
-        if not any(step in entry.required for entry in self.record.entries if entry.op in CUTS):
-            self._cut(READ, (step,))
-        return self.value(tensor)
-
-    def _exclude(self, known: Sequence[int] = ()) -> None:
-        self._cut(EXCLUDE, (*known, *(t._index for t in self.alive())))
-        self.release()
-
-    def _end(self) -> None:
-        self._cut(END, [t._index for t in self.alive()])
-        for reference, old in self._replaced:
-            tensor = reference()
-            if tensor is not None and tensor._session is self and isinstance(old, int) and old < 0:
-                binding = Binding(tensor._index, Object(Held(tensor)), -1 - old)
-                self.record.bindings.append(binding)
-
-    def _cut(self, op: Op, steps: Sequence[int]) -> None:
-        self.record.cut(Entry(op, (), {}, None, caller(), tuple(sorted(set(steps)))))
+            node = input_node(Spec(array.shape, array.dtype, device), line)
+            self.record.externals.append(External(node, source=line))
+        return external_ref(self._fed_as[id(array)])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
-from ..tensor import Session, Tensor
+from ..ir import Op
+from ..tensor import Session, Tensor, wrap
 from .record import SHAPE, Entry, Literal, Record, external_ref
 
 if TYPE_CHECKING:
@@ -182,6 +183,20 @@ class CallSession(Session):
             else:
                 self._cut_short = True
             raise
+
+    # what is recorded
+
+    def ran(self, entry: Entry, arrays: Sequence[Any]) -> Tensor:
+        """The result of the step that was recorded last, of these operands."""
+        device = entry.spec.device
+        out = wrap(evaluate(entry.op, arrays, entry.params, device), device)
+        out._session, out._index = self, len(self.record.entries) - 1
+        self._tensors.append(weakref.ref(out))
+        return out
+
+    def cut(self, op: Op, steps: Iterable[int]) -> None:
+        """A cut comes here, where the values of `steps` leave the program."""
+        self.record.entries.append(Entry(op, (), {}, None, caller(), tuple(sorted(steps))))
 
     # values without a program
 

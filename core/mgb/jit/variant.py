@@ -14,7 +14,6 @@ from ..executor import Program
 from ..forking import cached_property
 from ..ir import Graph, Node, input_node
 from .guard import Guards
-from .merging import Places, with_inputs
 from .record import CUTS, Literal, Record, external_ref
 from .resize import SizedRecord
 from .tree import flatten
@@ -109,14 +108,11 @@ class Variant:
         values = None if self.sized is None else self.sized.values(leaves)
         return None if self.sized is None or values is None else _Resized(self, self.sized, values)
 
-    def with_inputs(self, places: Places) -> Variant:
-        """As this one, with inputs in place of the numbers that are operands at `places`."""
-        entries = self.record.entries
-        if not any(isinstance(entries[step].args[position], Literal) for step, position in places):
-            return self
+    def with_input(self, step: int, position: int) -> Variant:
+        """As this one, with an input in place of the Python number that is an operand of `step`."""
         if self.sized is None:
-            return Variant(with_inputs(self.record, places), self._compile)
-        sized = self.sized.changed(lambda record: with_inputs(record, places))
+            return Variant(self.record.with_input(step, position), self._compile)
+        sized = self.sized.with_input(step, position)
         return Variant(sized.record(self.values), self._compile)
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Any
 from .. import forking
 from ..tensor import Tensor
 from .environment import Impurity
-from .merging import numbers_between
+from .record import Entry
 from .tree import flatten, is_itself
 from .variant import Variant
 
@@ -37,7 +37,7 @@ class Variants:
     Attributes
     ----------
     departs : bool
-        Has a call done other ops than every variant that it could follow?
+        Has a call departed from every variant that it could follow?
     """
 
     departs = False
@@ -70,50 +70,27 @@ class Variants:
                 if resized is not None and resized.finds(args, kwargs):
                     yield resized
 
-    def keep(self, shapes: Shapes, variant: Variant) -> Variant:
-        """Add what was recorded, or, if numbers alone are others than known, one with inputs in their place.
-
-        Returns
-        -------
-        Variant
-            What was added.
-        """
-        with self._lock:
-            others = []
-            for other in self._kept.get(shapes, ()):
-                places = (
-                    numbers_between(other.record, variant.record) if other.found == variant.found else None
-                )
-                if places is None:
-                    others.append(other)
-                else:
-                    base = other if variant.sized is None else variant
-                    variant = base.with_inputs(places)
-                    self._resizable = tuple(v for v in self._resizable if v.sized is not other.sized)
-            if variant.sized is not None:
-                self._resizable = (variant, *self._resizable)[:_RESIZED]
-            self._put(shapes, (variant, *others))
-        return variant
-
-    def follow(self, shapes: Shapes, variant: Variant) -> None:
-        """Told that a call with arguments of `shapes` did what `variant` says."""
+    def keep(self, shapes: Shapes, variant: Variant) -> None:
+        """Add what a call with arguments of `shapes` did: the next one like it follows that first."""
         kept = self._kept.get(shapes, ())
-        if not kept or kept[0] is not variant:
-            with self._lock:
-                kept = self._kept.get(shapes, ())
-                self._put(shapes, (variant, *(other for other in kept if not _is_same(other, variant))))
-
-    def _put(self, shapes: Shapes, variants: tuple[Variant, ...]) -> None:
-        most = most_like(variants[0])
-        self._kept.pop(shapes, None)
-        self._kept[shapes] = variants[:most]
-        while sum(map(len, self._kept.values())) > most:
-            del self._kept[next(iter(self._kept))]
+        if kept and kept[0] is variant:
+            return
+        most = most_like(variant)
+        with self._lock:
+            others = (other for other in self._kept.pop(shapes, ()) if not _is_same(other, variant))
+            self._kept[shapes] = (variant, *others)[:most]
+            while sum(map(len, self._kept.values())) > most:
+                del self._kept[next(iter(self._kept))]
+            if variant.sized is not None and all(v.sized is not variant.sized for v in self._resizable):
+                self._resizable = (variant, *self._resizable)[:_RESIZED]
 
 
 def _is_same(one: Variant, other: Variant) -> bool:
-    """Are two variants for the same shapes the same one, which two threads may have made?"""
-    return one is other or (one.sized is not None and one.sized is other.sized)
+    """Do two variants for arguments of the same shapes say the same?"""
+    if one is other or (one.sized is not None and one.sized is other.sized):
+        return True
+    mine, its = one.record.entries, other.record.entries
+    return one.specs == other.specs and len(mine) == len(its) and all(map(Entry.is_like, mine, its))
 
 
 class Impure:
