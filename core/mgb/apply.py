@@ -16,8 +16,7 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
-from .scalars import SCALARS, Scalar, known, plain
-from .sizes import Size, fixed
+from .scalars import SCALARS, Scalar, fixed, plain
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 
 _WEAK = frozenset(dtypes.WEAK)
@@ -47,7 +46,7 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
     """
     session = ACTIVE.get()
     if session is not None:
-        out = session.shortcut(op, args, params)
+        out: Tensor | None = session.shortcut(op, args, params)
         if out is not None:
             return out
     inputs = _promoted(op, args)
@@ -199,8 +198,6 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
                 raise DeviceMismatchError(message)
         elif type(a) in _WEAK:
             operands.append(type(a))
-        elif type(a) is Size:
-            operands.append(int)
         elif type(a) in SCALARS and type(a.value) in _WEAK:
             operands.append(type(a.value))
         else:
@@ -211,36 +208,25 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     except KeyError:
         targets = _targets[key] = _wanted(op, operands[1:])
     if not targets:
-        return args if targets is None else _of_one_sign(*[known(fixed(a)) for a in args])
+        return args if targets is None else _of_one_sign(*map(fixed, args))
     exact = []
     try:
         for a, given, wanted in zip(args, key[1:], targets, strict=True):
             if type(a) in _WEAK:
                 exact.append(number(op.name, a, wanted, device or devices.default()))
-            elif type(a) is Size:
-                exact.append(_followed(op.name, a, wanted, device or devices.default()))
             elif type(a) in SCALARS:
-                exact.append(_scalar(op.name, a, wanted, device or devices.default()))
+                exact.append(_followed(op.name, a, wanted, device or devices.default()))
             else:
                 exact.append(a if given == wanted else _cast(a, dtype=wanted))
     except ConversionError:
         compares = op.infer(*(Spec((), d) for d in targets)).dtype == dtypes.bool_
         if not compares or targets[0] not in dtypes.INTEGERS:
             raise
-        return _promoted(op, tuple(_compared(known(fixed(a)), targets[0]) for a in args))
+        return _promoted(op, tuple(_compared(fixed(a), targets[0]) for a in args))
     return tuple(exact)
 
 
-def _followed(name: str, size: Size, dtype: np.dtype[Any], device: str) -> Tensor:
-    """As `number`; the trace that follows `size` knows which number it is."""
-    made = number(name, size.value, dtype, device)
-    if dtype in dtypes.INTEGERS and not np.iinfo(dtype).min <= size <= np.iinfo(dtype).max:
-        fixed(size)
-    size.sizes.note(made._data, size)
-    return made
-
-
-def _scalar(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
+def _followed(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
     """As `number`, of one that is followed."""
     made = number(name, value.value, dtype, device)
     follow(made, value)
@@ -316,8 +302,8 @@ def literals(
             operands.append(type(a))
         elif type(a) in SCALARS and promote and type(a.value) in _WEAK:
             operands.append(type(a.value))
-        elif type(a) is Size or (type(a) in SCALARS and not promote):
-            return literals(name, [known(fixed(a)) for a in args], promote)
+        elif type(a) in SCALARS and not promote:
+            return literals(name, list(map(fixed, args)), promote)
         else:
             arrays[place] = array = _array_of(name, plain(a))
             operands.append(dtypes.constructed(array.dtype))

@@ -160,7 +160,7 @@ def folded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     return run_in(_Metered(None, meter().at_once()), function, *args, **kwargs)
 
 
-class _AtOnce(Session):
+class _AtOnce(Session[Tensor]):
     """A session of no trace: ops are computed where they stand."""
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
@@ -172,13 +172,13 @@ class _AtOnce(Session):
 _HANDED_ON = [name for name in vars(Session) if not name.startswith("_") and name != "step"]
 
 
-class _Metered(Session):
+class _Metered(Session[Tensor]):
     """A session around another one, which sees all that it would see without."""
 
-    def __init__(self, inner: Session | None, meter: Meter) -> None:
+    def __init__(self, inner: Session[Tensor] | None, meter: Meter) -> None:
         while isinstance(inner, _Metered):
             inner = inner._inner
-        self._inner: Session = _AtOnce() if inner is None else inner
+        self._inner: Session[Tensor] = _AtOnce() if inner is None else inner
         self.meter = meter
         for name in _HANDED_ON:
             setattr(self, name, getattr(self._inner, name))

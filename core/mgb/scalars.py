@@ -1,51 +1,45 @@
-"""Python numbers that are followed: what is computed of them in a call is computed anew at later ones.
+"""Numbers that are followed: each stands for a value, and its `Follower` is told what is asked of it.
 
-A `Scalar` stands for a float where a call is recorded, a `Whole` for an int, and has its value there.
+A `Scalar` stands for a float, a `Whole` for an int, a `Size` for a length, and each has its value here.
 Arithmetic with numbers gives others, a comparison is noted with its outcome, and whatever looks at the value
-itself *fixes* it: it has to be the same at later calls. Each of these its `Follower` is told.
+itself *fixes* it: it has to be the same at later calls.
 
-A `Scalar` says that its class is `float`, and is none: C code would look at the value of a `float` without
-asking.
+What is followed says that its class is that of its value, and is none: C code would look at the value of a
+number without asking.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from .dtypes import DTYPES, bool_
-from .sizes import Size, fixed
 
 #: Types of numbers that may be followed.
 FOLLOWED = frozenset(
     {int, float, *(dtype.type for dtype in DTYPES if dtype.isbuiltin == 1 and dtype != bool_)}
 )
 
-_BOOLS = (bool, np.bool_)
-_NUMBERS = FOLLOWED.union(_BOOLS)
-
 
 class Follower(Protocol):
-    """Who keeps what is asked of numbers: a recording.
+    """Who keeps what is asked of numbers.
 
     Attributes
     ----------
     open : bool
-        Is it still being recorded? If not, a number is but its value.
+        Is anything noted still? If not, a number is but its value.
     """
 
-    open: bool
+    @property
+    def open(self) -> bool: ...
 
-    def computed(self, function: Callable[..., Any], given: tuple[Any, ...], value: Any) -> Any:
-        """What stands for ``function(*given)``, which is the number `value` now."""
-
-    def decided(self, function: Callable[..., Any], given: tuple[Any, ...], outcome: bool) -> None:
-        """Told that ``function(*given)`` decides what comes."""
+    def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        """``function(*given)``, followed as far as that is possible; `function` has no effects."""
 
     def fix(self, number: Scalar) -> None:
         """Told that the value of `number` decides what comes."""
@@ -65,6 +59,10 @@ class Scalar:
 
     __slots__ = ("follower", "path", "value")
 
+    follower: Any
+    path: Any
+    value: Any
+
     def __init__(self, follower: Follower, path: Any, value: Any) -> None:
         self.follower, self.path, self.value = follower, path, value
 
@@ -79,7 +77,7 @@ class Scalar:
         return self.value
 
     def __bool__(self) -> bool:
-        return _decided(operator.truth, (self,))
+        return bool(computed(operator.truth, (self,)))
 
     def __hash__(self) -> int:
         return hash(self.fixed())
@@ -93,6 +91,9 @@ class Scalar:
     def __complex__(self) -> complex:
         return complex(self.fixed())
 
+    def __neg__(self) -> Any:
+        return computed(operator.neg, (self,))
+
     def __round__(self, *digits: Any) -> Any:
         return computed(round, (self, *digits))
 
@@ -104,11 +105,14 @@ class Scalar:
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is not None:
-            return pow(self.fixed(), known(other), known(modulus))
+            return pow(self.fixed(), fixed(other), fixed(modulus))
         return _with(operator.pow, (self, other), other)
 
     def __repr__(self) -> str:
         return repr(self.fixed())
+
+    def __str__(self) -> str:
+        return str(self.fixed())
 
     def __format__(self, spec: str) -> str:
         return format(self.fixed(), spec)
@@ -126,9 +130,10 @@ class Scalar:
         return np.asarray(self.fixed(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
-        if method == "__call__" and not options and all(type(g) in _OPERANDS for g in given):
-            return computed(ufunc, given)
-        return getattr(ufunc, method)(*map(known, given), **options)
+        if method == "__call__" and not options and are_numbers(given):
+            is_operator = isinstance(given[0], np.generic)  # on its left; of calls the hooks have told
+            return computed(_OPERATORS.get(ufunc, ufunc) if is_operator else ufunc, given)
+        return getattr(ufunc, method)(*map(fixed, given), **options)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__array_"):  # NumPy asks what else it could be
@@ -148,65 +153,75 @@ class Whole(Scalar):
         return operator.index(self.fixed())
 
 
+class Size(Whole):
+    """The length of an axis, or what is made of such: see `mgb.sizes`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self.follower.text(self.path)) if self.follower.prints else super().__repr__()
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self) if self.follower.prints else super().__format__(spec)
+
+
+Size.__name__ = Size.__qualname__ = int.__name__  # so that errors of Python are those of integers
+
 #: What stands for a number that is followed.
-SCALARS = frozenset({Scalar, Whole})
-_OPERANDS = _NUMBERS | SCALARS
+SCALARS = frozenset({Scalar, Whole, Size})
+_OPERANDS = FOLLOWED | SCALARS | {bool, np.bool_}
+_HOLDING = SCALARS | {tuple, dict}
+
+#: What an operator is that a number of NumPy's hands on as a ufunc, which warns less.
+_OPERATORS: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.power: operator.pow,
+    np.true_divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod,
+    np.left_shift: operator.lshift, np.right_shift: operator.rshift,
+}  # fmt: skip
 
 
-def known(value: Any) -> Any:
-    """`value`, fixed if it is followed."""
-    return value.fixed() if type(value) in SCALARS else value
+def are_numbers(values: Iterable[Any]) -> bool:
+    """Are all of `values` numbers, followed or not?"""
+    return all(type(value) in _OPERANDS for value in values)
 
 
-def all_known(value: Any) -> Any:
-    """As `known`, also for what stands in tuples and mappings."""
+def mapped(rule: Callable[[Any], Any], value: Any) -> Any:
+    """`value` with `rule(number)` for each number that is followed, in tuples and mappings too."""
     kind = type(value)
+    if kind in SCALARS:
+        return rule(value)
     if kind is tuple:
-        return tuple(map(all_known, value))
-    return {key: all_known(part) for key, part in value.items()} if kind is dict else known(value)
-
-
-def plain(value: Any) -> Any:
-    """`value`, or what it is here if it is followed; notes nothing."""
-    return value.value if type(value) in SCALARS else value
-
-
-def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """``function(*given)``, followed if it is a number; `function` has no effects."""
-    follower = next(g.follower for g in given if type(g) in SCALARS)
-    try:
-        value = function(*map(plain, given))
-    except Exception:
-        for number in given:
-            known(number)
-        raise
-    if not follower.open:
-        return value
-    if any(type(g) in SCALARS and g.follower is not follower for g in given):
-        given = tuple([g if type(g) in SCALARS and g.follower is follower else known(g) for g in given])
-    if type(value) in _BOOLS:
-        follower.decided(function, given, value)
-        return value
-    if type(value) in FOLLOWED:
-        return follower.computed(function, given, value)
-    for number in given:
-        known(number)
+        return tuple([mapped(rule, v) if type(v) in _HOLDING else v for v in value])
+    if kind is dict:
+        return {k: mapped(rule, v) if type(v) in _HOLDING else v for k, v in value.items()}
     return value
 
 
-def _decided(function: Callable[..., Any], given: tuple[Any, ...]) -> bool:
-    return bool(computed(function, given))
+def plain(value: Any) -> Any:
+    """`value` with what its numbers stand for; notes nothing."""
+    return mapped(operator.attrgetter("value"), value)
+
+
+def fixed(value: Any) -> Any:
+    """As `plain`; the numbers have to be the same at later calls."""
+    return mapped(Scalar.fixed, value)
+
+
+def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """``function(*given)``, followed if it is a number; `function` has no effects but errors and warnings."""
+    for number in given:
+        if type(number) in SCALARS and number.follower.open:
+            return number.follower.computed(function, given)
+    return function(*map(plain, given))
 
 
 def _with(function: Callable[..., Any], given: tuple[Any, ...], other: Any) -> Any:
-    """An operator, whose operand `other` may be anything; a length gives way, since it changes less often."""
-    if type(other) is Size:
-        given, other = tuple(map(fixed, given)), fixed(other)
+    """An operator, whose operand `other` may be anything."""
     if type(other) in _OPERANDS:
         return computed(function, given)
-    if not isinstance(other, Number):
-        return NotImplemented
-    return function(*map(known, given))
+    return function(*map(fixed, given)) if isinstance(other, Number) else NotImplemented
 
 
 def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -230,6 +245,6 @@ for _kind, _names in ((Scalar, _ARITHMETIC), (Whole, _BITS)):
 Scalar.__rpow__ = _turned(operator.pow)  # type: ignore[attr-defined]
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Scalar, f"__{_name}__", _operator(getattr(operator, _name)))
-for _function in (operator.neg, operator.pos, operator.abs, math.floor, math.ceil, math.trunc):
+for _function in (operator.pos, operator.abs, math.floor, math.ceil, math.trunc):
     setattr(Scalar, f"__{_function.__name__}__", _unary(_function))
 setattr(Whole, "__invert__", _unary(operator.invert))  # noqa: B010

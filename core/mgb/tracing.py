@@ -10,7 +10,7 @@ from .ir import CONST, Graph, Node, Op, Spec, const_node, input_node
 from .tensor import ACTIVE, Session, Tensor, place, run_in
 
 
-class Builder(Session):
+class Builder(Session[Tensor]):
     """A session that only makes nodes; passes rewrite graphs with it."""
 
     replays = True

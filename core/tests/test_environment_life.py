@@ -21,6 +21,7 @@ from mgb.autodiff import GradManager
 from mgb.jit.environment import Observer
 from mgb.jit.environment.arming import _armed
 from mgb.jit.environment.watch import WATCHING
+from mgb.jit.guard import Lines
 from mgb.optimizer import SGD
 
 __all__ = ["everything_is_undone"]
@@ -337,8 +338,9 @@ def test_lines_stand_in_another_function() -> None:
         space[f"n{len(space)}"] = value
         return f"n{len(space) - 1}"
 
-    lines = observer.guards.lines(name)
-    exec("def run(t0):\n" + "".join(f"  {line}\n" for line in [*lines, "return 'hit'"]), space)
+    writer = Lines(name)
+    observer.guards.write(writer)
+    exec("def run(t0):\n" + "".join(f"  {line}\n" for line in [*writer.lines, "return 'hit'"]), space)
     assert space["run"](x) == "hit"
     module.k = 4
     assert space["run"](x) == "miss"

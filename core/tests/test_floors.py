@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -62,23 +61,25 @@ def test_plugins_use_only_the_backend_api() -> None:
     assert not {path: found - BACKEND_API for path, found in used.items() if found - BACKEND_API}
 
 
-def test_import_is_light(tmp_path: Path) -> None:
-    """`import mgb` imports no toolchain and no plugin and takes under 150 ms, NumPy included.
-
-    From bytecode, as it is imported every time but the first: so it is kept, whatever the environment says.
-    """
-    script = (
-        "import time; start = time.process_time(); import mgb; seconds = time.process_time() - start\n"
-        "import sys\n"
-        "heavy = {'numba', 'llvmlite', 'cupy', 'jax', 'torch', 'scipy', 'rich', 'mgb_cpu_numba'}\n"
-        "heavy &= set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-        "print(seconds)"
-    )
-    run = [sys.executable, "-c", script]
-    kept = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    seconds = min(float(subprocess.check_output(run, env=kept, text=True)) for _ in range(10))
-    assert seconds < 0.150
+def test_import_is_light() -> None:
+    """`import mgb` imports no toolchain, no plugin and few modules besides NumPy's."""
+    script = "import sys, numpy; before = set(sys.modules); import mgb; print(*(set(sys.modules) - before))"
+    new = set(subprocess.check_output([sys.executable, "-c", script], text=True).split())
+    toolchains = {
+        "numba",
+        "llvmlite",
+        "cupy",
+        "jax",
+        "torch",
+        "scipy",
+        "rich",
+        "onnx",
+        "pluggy",
+        "mgb_cpu_numba",
+    }
+    assert not new & toolchains
+    assert len(new) <= 70
+    assert len([name for name in new if name.partition(".")[0] == "mgb"]) <= 55
 
 
 @pytest.mark.parametrize(

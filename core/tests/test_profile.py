@@ -22,7 +22,7 @@ from mgb.executor import Options, compile_program
 from mgb.executor.profile import PROFILED, CallProfile
 from mgb.executor.profile_bandwidth import copy_bandwidth
 from mgb.jit import exclude_from_trace, trace
-from mgb.jit.profiling import profilable
+from mgb.jit.profiling import history
 from mgb.tracing import graph_of
 from profiling import body, floats, profiled, specs
 
@@ -263,7 +263,7 @@ def test_a_call_that_raises_is_not_kept() -> None:
 
 
 def test_only_the_newest_calls_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profilable, "_MOST", 100)
+    monkeypatch.setattr(history, "_MOST", 100)
     traced = profiled(200)
     per_call = 2 + sum(len(run.times) for run in traced._history.calls()[-1].runs)
     assert 1 <= traced.get_profile()["calls"] <= 100 // per_call

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +31,24 @@ def flipped(x: Array) -> Array:
     return x[::-1, ::-1]
 
 
+def added(x: Array) -> Any:
+    y = WEIGHTS[0] * 1.0
+    y += x
+    return y
+
+
+class Scale:
+    """What an operator gives this is what the user gave it."""
+
+    __array_ufunc__ = None
+
+    def __mul__(self, other: Any) -> Any:
+        return other
+
+    __rmul__ = __eq__ = __mul__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
 #: What the body does with an array, and what NumPy gives.
 FOLLOWED: dict[str, tuple[Callable[..., Any], Callable[[Array], Any]]] = {
     "product": (lambda x: x @ WEIGHTS, lambda x: x @ WEIGHT),
@@ -44,6 +64,12 @@ FOLLOWED: dict[str, tuple[Callable[..., Any], Callable[[Array], Any]]] = {
     "expand": (lambda x: F.expand_dims(x, 1), lambda x: x[:, None]),
     "roll": (lambda x: F.roll(x, 1, axis=0), lambda x: np.roll(x, 1, axis=0)),
     "repeat": (lambda x: F.repeat(x, 2), lambda x: x.repeat(2)),
+    "by a function": (lambda x: operator.add(x, WEIGHTS[0]), lambda x: x + WEIGHT[0]),
+    "by divmod": (lambda x: divmod(x, WEIGHTS[0])[0], lambda x: x // WEIGHT[0]),
+    "compared": (lambda x: (x > WEIGHTS[0]) * 1.0, lambda x: x > WEIGHT[0]),
+    "added to": (added, lambda x: x + WEIGHT[0]),
+    "size": (lambda x: WEIGHTS[0] * x / x.size, lambda x: WEIGHT[0] * x / x.size),
+    "partial": (lambda x: functools.partial(F.flip, axis=0)(x), lambda x: x[::-1]),
     "argmax": (lambda x: F.argmax(x, axis=1), lambda x: x.argmax(axis=1)),
 }  # fmt: skip
 #: The same for what NumPy reads.
@@ -55,6 +81,8 @@ READ: dict[str, tuple[Callable[..., Any], Callable[[Array], Any]]] = {
     "part": (lambda x: WEIGHTS[0] * x[1:], lambda x: WEIGHT[0] * x[1:]),
     "reshaped": (lambda x: WEIGHTS[0, 0] * x.reshape(-1), lambda x: WEIGHT[0, 0] * x.reshape(-1)),
     "both": (lambda x: WEIGHTS[0] * x * float(x.sum()), lambda x: WEIGHT[0] * x * float(x.sum())),
+    "partial": (lambda x: functools.partial(F.flip, x)(axis=0), lambda x: x[::-1]),
+    "reduced": (lambda x: functools.reduce(F.add, [x, WEIGHTS[0], x]), lambda x: x + WEIGHT[0] + x),
     "by map": (lambda x: next(map(F.flip, [x])), flipped),
 }
 
@@ -105,6 +133,20 @@ def test_arguments_that_are_views_themselves_are_guarded_alone() -> None:
         wanted = WEIGHT[0, 0] * both[0].reshape(-1) + both[1].T.reshape(-1)
         np.testing.assert_allclose(traced(both[0], both[1]).numpy(), wanted, rtol=1e-5)
     assert traced.stats()["body_runs"] == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [lambda x: Scale() * x, lambda x: x * Scale(), lambda x: Scale() == x, lambda x: x + x, lambda x: -x],
+    ids=["left", "right", "compared", "sum", "sign"],
+)
+def test_operators_of_others_see_the_array_itself(body: Callable[[Array], Any]) -> None:
+    traced = trace(lambda x: (body(x), WEIGHTS * 2.0))
+    for count in ROWS:
+        x = rows(count, 0)
+        found, wanted = traced(x)[0], body(x)
+        assert type(found) is np.ndarray and (found is x) == (wanted is x)
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_an_array_that_is_returned_is_the_one_of_the_call() -> None:

@@ -172,6 +172,14 @@ def test_lengths_that_are_returned_are_those_of_the_call(body: Body) -> None:
     assert runs_as_eager(body) <= len(set(ROWS))
 
 
+def test_an_array_times_a_length_has_the_dtype_of_the_array() -> None:
+    traced = trace(lambda x: (x * 2, WEIGHTS[:3] * x.shape[0]))
+    for rows in ROWS:
+        found = traced(tensor(np.ones((rows, 2))))[1]
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, WEIGHTS[:3] * rows)
+
+
 def test_what_lies_outside_at_a_length_may_change() -> None:
     table = {3: 2.0, 4: 5.0}
     traced = trace(lambda x: x * table[x.shape[0]])

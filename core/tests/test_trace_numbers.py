@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -216,6 +217,51 @@ def test_whatever_python_does_with_a_number_is_as_in_eager_code(name: str, wrap:
     for n in (1, 2, 3, 2, 1, 3, 2):
         assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
     assert traced.stats()["records"] <= 4
+
+
+@skipping
+def test_c_code_prints_a_number_as_python_does(wrap: Any) -> None:
+    traced = wrap(lambda x, n: (x, "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n))  # noqa: UP031
+    for n in (1, np.int64(1), np.int64(2), np.float32(2.5), np.float32(3.5)):
+        assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_nan_is_found_by_identity(symbolic: bool) -> None:
+    outside = {"n": 1}
+
+    def find(x: Any, n: Any) -> Any:
+        return x * n, n in [1, n], (1, n).index(n), [n] == [n], [outside["n"]].count(outside["n"])
+
+    traced = trace(find, symbolic=symbolic)
+    for n in (1, 2.0, 3.5, math.nan, math.nan, 4.5, 5.5):
+        outside["n"] = n
+        assert same(traced(tensor(X), n), find(tensor(X), n)), n
+
+
+NUMPYS = [np.int8(10), np.int8(2), 3, np.int8(100), np.uint8(200), 2, np.float32(1e30), 1e10, np.float32(0)]
+
+
+@skipping
+@pytest.mark.parametrize("state", ["warn", "raise", "ignore"])
+def test_what_numpy_tells_of_a_number_is_told_once(wrap: Any, state: Any) -> None:
+    outside = {"a": 1}
+
+    def compute(x: Any, n: Any) -> Any:
+        return x * 2, outside["a"] * n, n - outside["a"], 1 if n * n > 5 else 2
+
+    def told(function: Any, *given: Any) -> Any:
+        with warnings.catch_warnings(record=True) as caught, np.errstate(all=state):
+            warnings.simplefilter("always")
+            try:
+                result = function(*given)
+            except FloatingPointError as error:
+                return str(error)
+        return result, *(str(warning.message) for warning in caught)
+
+    traced = wrap(compute)
+    for outside["a"], n in itertools.product(NUMPYS[::-1], NUMPYS):
+        assert same(told(traced, tensor(X), n), told(compute, tensor(X), n)), (outside, n)
 
 
 @skipping

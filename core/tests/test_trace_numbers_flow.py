@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +78,16 @@ def a_closure(x, n):
 @case(2)
 def a_reduction(x, n):
     return functools.reduce(lambda a, b: a + b * n, [x, x, x])
+
+
+@case(2)
+def a_product(x, n):
+    return x * functools.reduce(operator.mul, [n, 2, n])
+
+
+@case(5)
+def attributes_that_no_number_has(x, n):
+    return x + sum(hasattr(n, name) for name in ("value", "path", "follower"))
 
 
 @case(2)

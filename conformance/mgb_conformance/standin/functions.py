@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -12,10 +12,8 @@ import numpy as np
 import scipy.special
 
 from . import cuda
+from .modules import MODULE, SPECIAL
 from .ndarray import RECORD, bound, ndarray, on_device, unwrap, wrap
-
-MODULE = ModuleType("cupy")
-SPECIAL = ModuleType("cupyx.scipy.special")
 
 #: Functions whose answer is no array.
 _PLAIN = frozenset({"ndim", "size", "shape", "result_type", "can_cast", "iinfo", "finfo", "broadcast_shapes"})

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import cuda
+from .modules import MODULE, SPECIAL
 
 #: What CuPy has; see `record`.
 RECORD: dict[str, Any] = json.loads(Path(__file__).with_name("cupy.json").read_text())
@@ -170,8 +171,6 @@ class ndarray:
     # protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from .functions import MODULE, SPECIAL
-
         found = getattr(MODULE, ufunc.__name__, None) or getattr(SPECIAL, ufunc.__name__, None)
         if found is None:
             return NotImplemented
@@ -182,8 +181,6 @@ class ndarray:
         return found(*inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from .functions import MODULE
-
         found: Any = MODULE
         try:
             for name in (*func.__module__.split(".")[1:], func.__name__):
@@ -284,8 +281,6 @@ def _operator(name: str) -> Callable[..., Any]:
     ufunc = _UFUNC_OF[plain[1:] if swapped else plain]
 
     def call(self: ndarray, *others: Any) -> Any:
-        from .functions import MODULE
-
         function = getattr(MODULE, ufunc)
         return function(*others, self) if swapped else function(self, *others)
 
@@ -294,8 +289,6 @@ def _operator(name: str) -> Callable[..., Any]:
 
 def _inplace(name: str) -> Callable[..., Any]:
     def call(self: ndarray, other: Any) -> Any:
-        from .functions import MODULE
-
         getattr(MODULE, _UFUNC_OF[name])(self, other, out=self)
         return self
 

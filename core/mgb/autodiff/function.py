@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -80,52 +81,27 @@ class Function(ABC):
             if replaced is not value or name in names:
                 kept[name] = replaced
         sources = tuple(t._tape.get(tape) if t._tape else None for t in inputs)
-        call = _Call(self, kept, sources, tuple(t.spec for t in inputs), len(outputs))
-        for place, output in enumerate(outputs):
-            if output.dtype.kind in "fV":
-                tape.attach(output, Output(call, place))
+        gradients = partial(_gradients, self, kept, [t.spec for t in inputs], len(outputs))
+        attach_call(tape, sources, [y if y.dtype.kind in "fV" else None for y in outputs], gradients)
 
 
 #: Which attributes `forward` sets: those of a call are its own, in which its `backward` runs.
 _set_by_forward: WeakKeyDictionary[type[Function], set[str]] = WeakKeyDictionary()
 
 
-class _Call:
-    """A call of a Function, as one tape remembers it; its gradient is ``{place of an output: gradient}``."""
-
-    __slots__ = ("__weakref__", "function", "given", "inputs", "kept", "results")
-
-    def __init__(
-        self,
-        function: Function,
-        kept: dict[str, Any],
-        inputs: tuple[Any, ...],
-        given: tuple[Spec, ...],
-        results: int,
-    ) -> None:
-        self.function: Function | None = function
-        self.kept, self.inputs, self.given, self.results = kept, inputs, given, results
-
-    merge = staticmethod(operator.or_)
-
-    def pull(self, grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
-        """The gradient of each input."""
-        assert self.function is not None
-        parts = _backward(self.function, self.kept, map(grads.get, range(self.results)))
-        parts = [parts] if parts is None or isinstance(parts, Tensor) else list(parts)
-        name = type(self.function).__name__
-        if len(parts) != len(self.given):
-            raise ValueError(f"{name}.backward gave {len(parts)} gradients for {len(self.given)} inputs")
-        for part, spec in zip(parts, self.given, strict=True):
-            if part is not None and part.shape != spec.shape:
-                raise ShapeError(f"{name}.backward gave a gradient of {part.shape} for an input {spec.shape}")
-        return parts
-
-    def clear(self) -> None:
-        """Let go of the inputs and of what `forward` kept."""
-        self.inputs = ()
-        self.kept = {}
-        self.function = None
+def _gradients(
+    function: Function, kept: dict[str, Any], given: Sequence[Spec], results: int, grads: Mapping[int, Tensor]
+) -> Sequence[Tensor | None]:
+    """The gradient of each input, which were of the specs `given`."""
+    parts = _backward(function, kept, map(grads.get, range(results)))
+    parts = [parts] if parts is None or isinstance(parts, Tensor) else list(parts)
+    name = type(function).__name__
+    if len(parts) != len(given):
+        raise ValueError(f"{name}.backward gave {len(parts)} gradients for {len(given)} inputs")
+    for part, spec in zip(parts, given, strict=True):
+        if part is not None and part.shape != spec.shape:
+            raise ShapeError(f"{name}.backward gave a gradient of {part.shape} for an input {spec.shape}")
+    return parts
 
 
 def _backward(function: Function, kept: dict[str, Any], grads: Iterable[Tensor | None]) -> Any:
@@ -144,16 +120,48 @@ def _backward(function: Function, kept: dict[str, Any], grads: Iterable[Tensor |
                     del now[name]
 
 
-class Output:
-    """One result of a call that a tape remembers as one node.
+def attach_call(
+    tape: Tape,
+    inputs: tuple[Any, ...],
+    outputs: Sequence[Tensor | None],
+    gradients: Callable[[dict[int, Tensor]], Sequence[Tensor | None]],
+) -> None:
+    """Have `tape` remember a call as one node.
 
     Parameters
     ----------
-    call : node
-        Its ``pull`` gets ``{place of an output: gradient}``, with the places that a gradient arrived at.
-    place : int
-        Which of its results this is.
+    tape : Tape
+    inputs : tuple
+        Nodes of the tape, or None where an input has none.
+    outputs : sequence of Tensor or None
+        None: it has no gradient.
+    gradients : callable
+        Gives the gradient of each input for ``{place of an output: gradient}``.
     """
+    call = _Call(inputs, gradients)
+    for place, output in enumerate(outputs):
+        if output is not None:
+            tape.attach(output, _Output(call, place))
+
+
+class _Call:
+    """A call, as one tape remembers it."""
+
+    __slots__ = ("__weakref__", "inputs", "pull")
+
+    def __init__(self, inputs: tuple[Any, ...], pull: Callable[[dict[int, Tensor]], Any]) -> None:
+        self.inputs: tuple[Any, ...] = inputs
+        self.pull: Callable[[dict[int, Tensor]], Any] | None = pull
+
+    merge = staticmethod(operator.or_)
+
+    def clear(self) -> None:
+        """Let go of the inputs and of what was kept."""
+        self.inputs, self.pull = (), None
+
+
+class _Output:
+    """One result of a call."""
 
     __slots__ = ("__weakref__", "inputs", "place")
 

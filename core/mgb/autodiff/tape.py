@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from ..errors import NoGradientError
 from ..ir import Op
+from ..ops.layout import sum_to
 from ..ops.primitives import add
-from ..ops.reduce import sum_to
 from ..tensor import ACTIVE, Tensor
 
 #: Called with a watched tensor's gradient when its last contribution has arrived.

@@ -27,7 +27,7 @@ def sizes_of(graph: Graph) -> Sizes | None:
     """Of the lengths that are followed in a graph; None where they are plain."""
     nodes = (*graph.inputs, *graph.nodes)
     lengths: Iterator[Any] = (d for n in nodes for d in n.spec.shape)
-    return next((d.sizes for d in lengths if type(d) is Size), None)
+    return next((d.follower for d in lengths if type(d) is Size), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,10 @@ class Resizer:
         self._nodes: dict[Node, Node] = {}
         self._graphs: dict[Graph, Graph] = {}
         self._steps: dict[int, Step] = {}
+
+    def put(self, node: Node, copy: Node) -> None:
+        """Take `copy` for that of `node`."""
+        self._nodes[node] = copy
 
     def node(self, node: Node) -> Node:
         """The copy of a node whose inputs are known, or has none; the node itself if nothing differs."""

@@ -12,10 +12,10 @@ from .. import dtypes
 from ..autodiff import Function
 from ..errors import ShapeError
 from ..ops.elementwise import rsqrt
-from ..ops.layout import reshape
+from ..ops.layout import reshape, sum_to
 from ..ops.methods import average
 from ..ops.primitives import cast, maximum
-from ..ops.reduce import Axes, extent, reduce_sum, sum_to
+from ..ops.reduce import Axes, extent, reduce_sum
 from ..tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]

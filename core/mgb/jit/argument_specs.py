@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from .. import dtypes
 from ..errors import ArgumentSpecError, ConversionError
 from ..ir import Spec
 from ..tensor import Tensor
-from .tree import flatten
+from .tree import LEAF, flatten
 
 _SHORT = {
     "f16": "float16",
@@ -79,3 +81,24 @@ def _stand_in(leaf: Any) -> Any:
         return Tensor(np.empty(leaf.shape, leaf.dtype), leaf.dtype, leaf.device)
     except (MemoryError, ValueError) as error:
         raise ArgumentSpecError(f"{leaf} is an argument that cannot be made here: {error}") from error
+
+
+def names_of_tensors(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[str]:
+    """For each Tensor among the positional arguments the name of its parameter: ``x``, ``pair[0]``."""
+    plain = [
+        p.name for p in parameters_of(function) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    for number, value in enumerate(args):
+        name = plain[number] if number < len(plain) else f"arg_{number}"
+        leaves, structure = flatten(value)
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                yield name if structure == LEAF else f"{name}[{place}]"
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What it takes; nothing where that is not known."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:  # of some functions in C
+        return []

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import TraceInputError
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
-from .tree import Structure, exactly, fields_of, flatten
+from .tree import Structure, exactly, flatten
 
 #: Types of numbers that a call may be recorded for whatever they are.
 _NUMBERS = FOLLOWED
@@ -101,22 +101,19 @@ def _leaf_key(leaf: Any) -> Any:
 
 def names_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
     """For each leaf of ``flatten((args, kwargs))`` its name: ``argument 0['x'][1]``, ``argument `lr```."""
-    positional = [name for n, value in enumerate(args) for name in _names(value, f"argument {n}")]
-    return positional + [name for key, value in kwargs.items() for name in _names(value, f"argument `{key}`")]
+    positional, named = flatten((args, kwargs))[1].children
+    names = [*map(str, range(len(args))), *(f"`{key}`" for key in kwargs)]
+    parts = zip(names, (*positional.children, *named.children), strict=True)
+    return [leaf for name, part in parts for leaf in _names(part, f"argument {name}")]
 
 
-def _names(value: Any, name: str) -> Iterator[str]:
-    if isinstance(value, list | tuple):
-        for n, part in enumerate(value):
-            yield from _names(part, f"{name}[{n}]")
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _names(part, f"{name}[{key!r}]")
-    elif (parts := fields_of(value)) is not None:
-        for key, part in parts:
-            yield from _names(part, f"{name}.{key}")
-    else:
+def _names(structure: Structure, name: str) -> Iterator[str]:
+    if structure.kind is None:
         yield name
+    for n, part in enumerate(structure.children):
+        key = structure.keys[n] if structure.keys else n
+        is_field = bool(structure.keys) and not issubclass(structure.kind or dict, dict)
+        yield from _names(part, f"{name}.{key}" if is_field else f"{name}[{key!r}]")
 
 
 def check_tensors(args: tuple[Any, ...]) -> None:

@@ -14,27 +14,35 @@ from typing import Any, Self, cast
 from .. import forking
 from ..errors import TraceInputError, TracePicklingError
 
+#: What the parameter is called that takes the function.
+_FUNCTIONS = frozenset({"function", "func"})
+
 
 class Bindable:
-    """What a traced function has of any Python function.
+    """What a traced function has of any Python function. Without one it is a decorator with these settings.
 
     Parameters
     ----------
     function : callable
         What it wraps.
-    settings : dict
-        The keyword arguments that make another of its class for another function.
     """
 
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]
+    _settings: dict[str, Any]  # the keyword arguments that make another of its class for another function
 
-    def __init__(self, function: Callable[..., Any], settings: dict[str, Any]) -> None:
+    def __new__(cls, *args: Any, **settings: Any) -> Any:
+        if not args and _FUNCTIONS.isdisjoint(settings):
+            return functools.partial(cls, **settings)
+        made = super().__new__(cls)
+        made._settings = {name: value for name, value in settings.items() if name not in _FUNCTIONS}
+        return made
+
+    def __init__(self, function: Callable[..., Any]) -> None:
         check_plain(function)
         functools.update_wrapper(cast(Callable[..., Any], self), function)
         self.__name__ = getattr(function, "__name__", type(function).__name__)
-        self._settings = settings
         self._bound: dict[int, tuple[weakref.ref[Any], Self]] = {}  # by id: an instance may have no hash
         self._binding = forking.lock()
         self._body = function
@@ -80,13 +88,11 @@ class Bindable:
         check_found_by_name(self)
         return self.__qualname__
 
-    def __copy__(self) -> Self:
+    def __copy__(self, memo: Any = None) -> Self:
         """Itself, as for functions."""
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself, as for functions."""
-        return self
+    __deepcopy__ = __copy__
 
 
 class BoundTrace:
@@ -103,8 +109,6 @@ class BoundTrace:
         return self._traced(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_traced":  # of a half-made object, as `copy` makes them
-            raise AttributeError(name)
         return getattr(self._traced, name)
 
     @property
@@ -113,12 +117,8 @@ class BoundTrace:
         return inspect.signature(MethodType(inspect.unwrap(self._traced.__wrapped__), self.__self__))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as any bound method is: by its instance and its name there."""
+        """Pickled and copied as any bound method is: by its instance and its name there."""
         return getattr, (self.__self__, self._name)
-
-    def __copy__(self) -> BoundTrace:
-        """Itself, as for bound methods."""
-        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """The method of the copied instance, as for bound methods."""

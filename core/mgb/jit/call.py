@@ -23,7 +23,7 @@ from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
 from .deferral.operands import array_of_number
 from .environment import Impurity
-from .guard import MISS, Guard, Guards, is_plain, reader
+from .guard import MISS, Guard, Guards, Lines, Names, is_plain
 from .record import Binding, End, External, Given, Literal, Live, Ref, external_ref
 from .source import Argument, Attribute, Grad, Held, Object, Places, Source
 from .tensor_guards import Arguments, Fits
@@ -55,6 +55,9 @@ class CompiledCall:
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
         """``run(leaves)``: the result, or `MISS` when they are not those of this call."""
+        return self._written()
+
+    def _written(self) -> Callable[[Sequence[Any]], Any]:
         owners = self.variant.outline.owners()  # held meanwhile: the garbage collector may run
         if any(owner is None for owner in owners) or self.variant.outline.gone() is not None:
             return lambda leaves: MISS  # without what it used no call is like it any more
@@ -62,10 +65,6 @@ class CompiledCall:
         writer = _Writer(self.variant, program, reads)
         self.source, run = writer.write(self._leaves)
         return run
-
-    def prepare(self) -> None:
-        """Compile now: what `run` does when it is asked for first, which one thread must do alone."""
-        _ = self.run
 
     def resized(self, leaves: Sequence[Any]) -> CompiledCall | None:
         """The call for arguments of other lengths, if the body would do the same with them."""
@@ -114,15 +113,14 @@ def _sketched(leaves: Sequence[Any]) -> list[Any]:
     return [sketches.get(id(leaf), np.ndarray if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
 
 
-class _Writer:
+class _Writer(Lines):
     """Writes the function of one `CompiledCall`."""
 
-    def __init__(
-        self,
-        variant: Variant,
-        program: Program | None,
-        reads: Sequence[int],
-    ) -> None:
+    def __init__(self, variant: Variant, program: Program | None, reads: Sequence[int]) -> None:
+        self._globals = Names()
+        super().__init__(self._globals)
+        run = program.call if program else None
+        self._globals.update(MISS=MISS, place=devices.place, program=run, wrap=wrap)
         self._in_place = program.updates if program else frozenset()
         self._record = variant.outline
         self._outputs = variant.segments[0].outputs
@@ -130,16 +128,9 @@ class _Writer:
         self._updated = frozenset(self._record.updates().values())
         self._kept: frozenset[Any] = frozenset()  # refs that are wanted after the program ran
         self._owners: dict[Source, str] = {}
-        self._made: dict[int | Source, str] = {}  # Tensors that are handed on to more than one place
+        self._made: dict[int | Source, str] = {}  # what is handed on to more than one place
         self._many = False  # arguments
         self._tensors: list[str] = []  # among the arguments
-        self._names: dict[str, Any] = {
-            "MISS": MISS,
-            "place": devices.place,
-            "program": program.call if program else None,
-            "wrap": wrap,
-        }
-        self._lines: list[str] = []
         self._arrays = {n: f"x{n}" for n in range(len(self._record.externals))}
 
     def write(self, leaves: Sequence[Any]) -> tuple[str, Callable[[Sequence[Any]], Any]]:
@@ -147,30 +138,32 @@ class _Writer:
         assert self._record.ends is not None
         structure, results = self._record.ends
         self._kept = frozenset((*results, *(b.source for b in self._record.bindings)))
-        self._lines.append(f"if len(leaves) != {len(leaves)}: return MISS")
+        self._write(f"if len(leaves) != {len(leaves)}: return MISS")
         if leaves:
-            self._lines.append(f"({''.join(f't{n}, ' for n in range(len(leaves)))}) = leaves")
+            self._write(f"({''.join(f't{n}, ' for n in range(len(leaves)))}) = leaves")
         guards = Guards(self._guards_of_arguments(leaves))
         guards.add(*self._record.guards)
-        self._lines += guards.lines(self._name)
+        guards.write(self)
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
-        for live in dict.fromkeys(result for result in results if isinstance(result, Live)):
-            lines, value = reader(live.path, self._name)
-            self._made[id(live)] = f"m{len(self._made)}"
-            self._lines += [*lines, f"{self._made[id(live)]} = {value}"]
+        for live in results:
+            if isinstance(live, Live):
+                self.local(live.path)
         if self._outputs:
-            self._run()
-        else:
-            self._end_guards()
+            self._guard_arrays()
+        # what cannot be asked for any more, or has no value, is another call
+        self.lines = ["try:", *(f" {line}" for line in self.lines), "except Exception: return MISS"]
+        if self._outputs:
+            self._write(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
         self._make_shared(results)
         for number, binding in enumerate(self._record.bindings):
             self._bind(number, binding)
-        self._lines.append(f"return {self._result(structure, self._handed(results))}")
-        source = "def call(leaves):\n" + "".join(f"    {line}\n" for line in self._lines)
-        exec(_code(source), self._names)
-        function: Callable[[Sequence[Any]], Any] = self._names["call"]
-        return source, function
+        self._write(f"return {self._result(structure, self._handed(results))}")
+        source = "def made(leaves):\n" + "".join(f"    {line}\n" for line in self.lines)
+        return source, self._globals.made_by(_code(source))
+
+    def _write(self, line: str) -> None:
+        self.lines.append(line)
 
     def _guards_of_arguments(self, leaves: Sequence[Any]) -> Iterator[Guard]:
         """That the same places hold the same Tensors, all others different ones, of the recorded classes."""
@@ -199,80 +192,60 @@ class _Writer:
             if place.place not in fed:
                 yield Guard(Attribute(place, "_data"), "spec", leaves[place.place].spec)
 
-    def _guard(self, array: str, spec: Spec) -> None:
-        """Miss when the spec of `array` is another one."""
-        shape, dtype = self._name(spec.shape), self._name(spec.dtype)
-        other = f"{array}.dtype is not {dtype} and {array}.dtype != {dtype}"  # `is` is the faster one
-        self._lines.append(f"if {array}.shape != {shape} or {other}: return MISS")
+    def _guard(self, array: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Miss when those of `array` are others."""
+        known = self.name(dtype)
+        other = f"{array}.dtype is not {known} and {array}.dtype != {known}"  # `is` is the faster one
+        self._write(f"if {array}.shape != {self.name(shape)} or {other}: return MISS")
 
     def _feed(self, number: int, external: External) -> None:
         spec = external.node.spec
-        if external.origin is not None:
-            asked, device = f"{self._name(external.origin)}()", spec.device
-            value = f"{self._name(spec.dtype.type)}({asked})[...]"
-            self._lines.append(f"x{number} = " + (f"place({value}, {device!r})" if is_gpu(device) else value))
-            return
-        if external.converts is not None:
-            self._feed_array(number, external)
-            return
         if external.made is not None:
-            self._arrays[number] = self._name(external.made)
-            return
-        if external.is_looked_for:
-            self._look_for(number, external)
-            return
-        tensor = self._tensor(external.place)
-        array = f"{tensor}._data"
-        if self._is_bare(number):
-            self._arrays[number] = array
+            self._arrays[number] = self.name(external.made)
+        elif external.origin is not None:
+            value = f"{self.name(spec.dtype.type)}({self.name(external.origin)}())[...]"
+            self._write(f"x{number} = {_placed(value, spec.device)}")
+        elif external.converts is not None:
+            self._write(f"x{number} = {_placed(self._converted(external, spec.dtype), spec.device)}")
         else:
-            self._lines.append(f"x{number} = {array}")
+            self._feed_tensor(number, external, spec)
+
+    def _feed_tensor(self, number: int, external: External, spec: Spec) -> None:
+        tensor = self._tensor(external.place)
+        if external.is_looked_for:  # another one at each call, and none of those that the call works with
+            grads = (guard.source for guard in self._record.guards if isinstance(guard.source, Grad))
+            self._write(f"if id({tensor}) in {self.name(self._record.outside)}: return MISS")
+            for other in dict.fromkeys([*self._tensors, *map(self._tensor, grads)]):
+                self._write(f"if {tensor} is {other}: return MISS")
+        if self._is_bare(number):
+            self._arrays[number] = f"{tensor}._data"
+        else:
+            self._write(f"x{number} = {tensor}._data")
         if not self._is_guarded_with_others(number):
-            self._guard(self._arrays[number], spec)
-        if external.leaf is not None and not self._many:
-            self._lines.append(f"if {tensor}._device != {spec.device!r}: return MISS")
+            self._guard(self._arrays[number], spec.shape, spec.dtype)
+        if external.is_looked_for or (external.leaf is not None and not self._many):
+            self._write(f"if {tensor}._device != {spec.device!r}: return MISS")
 
-    def _look_for(self, number: int, external: External) -> None:
-        """A Tensor outside that is another one at each call, and none of those that the call works with."""
-        assert external.place is not None
-        lines, tensor = reader(external.place, self._name)
-        others = self._name(self._record.outside)
-        self._lines += [*lines, f"x{number} = {tensor}._data", f"if id({tensor}) in {others}: return MISS"]
-        grads = (guard.source for guard in self._record.guards if isinstance(guard.source, Grad))
-        same = dict.fromkeys([*self._tensors, *map(self._tensor, grads)])
-        self._lines.extend(f"if {tensor} is {other}: return MISS" for other in same)
-        self._guard(f"x{number}", external.node.spec)
-        self._lines.append(f"if {tensor}._device != {external.node.spec.device!r}: return MISS")
-
-    def _feed_array(self, number: int, external: External) -> None:
+    def _converted(self, external: External, dtype: np.dtype[Any]) -> str:
         """An array of NumPy's is converted, and so copied; a number becomes an array."""
-        spec = external.node.spec
         assert external.place is not None
-        lines, array = reader(external.place, self._name)
-        if isinstance(external.converts, type):
-            is_array = issubclass(external.converts, np.generic) and external.converts is not np.float64
-            made = self._converted(array, spec.dtype) if is_array else self._number(array, spec.dtype)
-            made = f"place({made}, {spec.device!r})" if is_gpu(spec.device) else made
-            self._lines += [*lines, f"x{number} = {made}"]
-            return
-        if not isinstance(external.place, Argument):
-            kind = f"type({array}) is {self._name(np.ndarray)}"
-            shape, dtype = self._name(spec.shape), self._name(external.converts)
-            guard = f"{kind} and {array}.shape == {shape} and {array}.dtype == {dtype}"
-            self._lines += [*lines, f"if not ({guard}): return MISS"]
-        self._lines.append(f"x{number} = place({self._converted(array, spec.dtype)}, {spec.device!r})")
-
-    def _converted(self, array: str, dtype: np.dtype[Any]) -> str:
-        return f"{self._name(converted)}({self._name(as_given)}({array}), {self._name(dtype)}, False)"
+        value, kind = self.local(external.place), external.converts
+        if isinstance(kind, type):
+            if not issubclass(kind, np.generic) or kind is np.float64:
+                return self._number(value, dtype)
+        elif not isinstance(external.place, Argument):
+            self._write(f"if type({value}) is not {self.name(np.ndarray)}: return MISS")
+            self._guard(value, external.node.spec.shape, kind)
+        return f"{self.name(converted)}({self.name(as_given)}({value}), {self.name(dtype)}, False)"
 
     def _number(self, value: str, dtype: np.dtype[Any]) -> str:
         """A Python number as an array; that one may become infinite is said only where it is so large."""
-        name = self._name(dtype)
-        large = f"{self._name(array_of_number)}({value}, {name})"
+        name = self.name(dtype)
+        large = f"{self.name(array_of_number)}({value}, {name})"
         if dtype not in dtypes.FLOATS:
             return large
         limit = repr(float(finfo(dtype).max))  # type: ignore[no-untyped-call]
-        return f"{self._name(np.array)}({value}, {name}) if -{limit} < {value} < {limit} else {large}"
+        return f"{self.name(np.array)}({value}, {name}) if -{limit} < {value} < {limit} else {large}"
 
     def _is_bare(self, number: int) -> bool:
         """Has no variable its array? A variable is a holder, and then it is not updated in place."""
@@ -287,37 +260,29 @@ class _Writer:
         alone = alone or external.is_looked_for
         return not alone and external_ref(number) in self._reads
 
-    def _run(self) -> None:
-        arguments = ", ".join(self._value(r) for r in self._reads)
-        self._lines.append(f"arrays = [{arguments}]")
-        externals = {
-            p: self._record.externals[-1 - r]
-            for p, r in enumerate(self._reads)
-            if r < 0 and self._is_guarded_with_others(-1 - r)
-        }
+    def _guard_arrays(self) -> None:
+        """List what the program reads, and ask the arrays of many Tensors at once."""
+        self._write(f"arrays = [{', '.join(map(self._value, self._reads))}]")
         alike: dict[tuple[bool, bool], list[int]] = {}
-        for p, external in externals.items():  # apart: arguments are new more often, what is replaced always
-            replaced = -1 - self._reads[p] in self._updated and p not in self._in_place
-            alike.setdefault((replaced, external.leaf is not None), []).append(p)
+        externals = {p: -1 - r for p, r in enumerate(self._reads) if r < 0}
+        for p, number in externals.items():  # apart: arguments are new more often, what is replaced always
+            if self._is_guarded_with_others(number):
+                replaced = number in self._updated and p not in self._in_place
+                is_argument = self._record.externals[number].leaf is not None
+                alike.setdefault((replaced, is_argument), []).append(p)
         for _, guarded in sorted(alike.items()):
-            fits = Fits(guarded, [externals[p].node.spec for p in guarded])
-            self._lines.append(f"if not {self._name(fits)}(arrays): return MISS")
-        self._end_guards()
-        self._lines.append(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
-
-    def _end_guards(self) -> None:
-        """What cannot be asked for any more, or has no value, is another call."""
-        self._lines = ["try:", *(f" {line}" for line in self._lines), "except Exception: return MISS"]
+            fits = Fits(guarded, [self._record.externals[externals[p]].node.spec for p in guarded])
+            self._write(f"if not {self.name(fits)}(arrays): return MISS")
 
     def _tensor(self, place: Source | None) -> str:
         """The Tensor outside that stands at `place`."""
+        assert place is not None
         if isinstance(place, Grad):
             return f"{self._tensor(place.of)}._grad"
-        if isinstance(place, Argument):
-            return f"t{place.place}"
-        assert isinstance(place, Object)
+        if not isinstance(place, Object):
+            return self.local(place)
         if place not in self._owners:
-            self._owners[place] = self._name(place.read(()))
+            self._owners[place] = self.name(place.read(()))
         return self._owners[place]
 
     def _bind(self, number: int, binding: Binding) -> None:
@@ -329,14 +294,14 @@ class _Writer:
             assert isinstance(holder, Object)
             name, condition = f"o{number}", f"if o{number} is not None: "
             tensor = name + "._grad" * (holder is not target)
-            self._lines.append(f"{name} = {self._name(holder.thing.get)}()")
+            self._write(f"{name} = {self.name(holder.thing.get)}()")
         if binding.is_grad:
-            self._lines.append(f"{condition}{tensor}._grad = {self._bound(binding.source, binding.made)}")
+            self._write(f"{condition}{tensor}._grad = {self._bound(binding.source, binding.made)}")
             return
         assert isinstance(binding.source, int | Literal)
         if not condition:  # written in place, it is there already
             condition = f"if {tensor}._data is not {self._value(binding.source)} or {tensor}._tape: "
-        self._lines.append(f"{condition}{tensor}._reset({self._wrapped(binding.source)})")
+        self._write(f"{condition}{tensor}._reset({self._wrapped(binding.source)})")
 
     def _make_shared(self, results: Sequence[End]) -> None:
         """Make each Tensor once that is handed on to several places, and find those outside that are."""
@@ -346,17 +311,19 @@ class _Writer:
         count = Counter(made for made, _ in handed if isinstance(made, int))
         copies = Counter(end for end in results if isinstance(end, Given) and end.copied)
         for given in (given for given, places in copies.items() if places > 1):
-            self._made[id(given)] = f"m{len(self._made)}"
-            self._lines.append(f"{self._made[id(given)]} = {self._name(given.value)}.copy()")
+            self._share(id(given), f"{self.name(given.value)}.copy()")
         for made, source in handed:
-            if isinstance(made, int) and count[made] > 1 and made not in self._made:
+            if isinstance(made, int) and count[made] > 1:
                 assert isinstance(source, int | Literal)
-                self._made[made] = f"m{len(self._made)}"
-                self._lines.append(f"{self._made[made]} = {self._wrapped(source)}")
+                self._share(made, self._wrapped(source))
         for place in (*(source for _, source in handed), *self._record.returned):
-            if isinstance(place, Grad) and place not in self._made:  # before it is replaced
-                self._made[place] = f"m{len(self._made)}"
-                self._lines.append(f"{self._made[place]} = {self._tensor(place)}")
+            if isinstance(place, Grad):  # before it is replaced
+                self._share(place, self._tensor(place))
+
+    def _share(self, key: int | Source, value: str) -> None:
+        if key not in self._made:
+            self._made[key] = f"m{len(self._made)}"
+            self._write(f"{self._made[key]} = {value}")
 
     def _handed(self, results: Sequence[End]) -> Iterator[str]:
         """What the result is made of."""
@@ -369,9 +336,9 @@ class _Writer:
         if isinstance(source, Source):
             return self._made.get(source) or self._tensor(source)
         if isinstance(source, Given):
-            return self._made.get(id(source)) or self._name(source.value) + ".copy()" * source.copied
+            return self._made.get(id(source)) or self.name(source.value) + ".copy()" * source.copied
         if isinstance(source, Live):
-            return self._made[id(source)]
+            return self.local(source.path)
         if source is None:
             return "None"
         shared = self._made.get(made) if made is not None else None
@@ -380,7 +347,7 @@ class _Writer:
     def _result(self, structure: Structure, parts: Iterator[str]) -> str:
         if structure == LEAF:
             return next(parts)
-        return f"{self._name(structure)}.build(iter(({''.join(f'{part}, ' for part in parts)})))"
+        return f"{self.name(structure)}.build(iter(({''.join(f'{part}, ' for part in parts)})))"
 
     def _wrapped(self, ref: Ref) -> str:
         return f"wrap({self._value(ref)}, {self._device(ref)!r})"
@@ -394,11 +361,9 @@ class _Writer:
 
     def _value(self, ref: Ref) -> str:
         if isinstance(ref, Literal):
-            return self._name(ref.array)
+            return self.name(ref.array)
         return f"v{ref}" if ref >= 0 else self._arrays[-1 - ref]
 
-    def _name(self, value: Any) -> str:
-        """A global of the generated function that holds `value`."""
-        name = f"g{len(self._names)}"
-        self._names[name] = value
-        return name
+
+def _placed(array: str, device: str) -> str:
+    return f"place({array}, {device!r})" if is_gpu(device) else array

@@ -9,16 +9,12 @@ from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
-from ..scalars import SCALARS
-from ..scalars import plain as plain_number
-from ..sizes import Size, is_sized, plain, settled
+from ..scalars import SCALARS, Scalar, Size, plain
+from ..sizes import is_sized, settled
 from ..tensor import Tensor, run_in
 from .record import End, Ends, Literal, Live, Record
 from .recording import Recording
 from .tree import Structure, flatten_once
-
-#: What stands for a number that is followed.
-_FOLLOWED = frozenset({Size, *SCALARS})
 
 #: A body, and what it is given by position.
 Body = Sequence[Any]
@@ -65,7 +61,16 @@ def note(
     """
     box: list[Any] = []
     try:
-        _note(session, box, body, kwargs, inside, check)
+        try:
+            box.append(run_body(session, body, kwargs))
+            if inside is not None:
+                run_in(session, inside, box[0])
+            close(session, box[0])
+            if check is not None:
+                check(session)
+        except Exception:
+            session.compute_living()
+            raise
         session.undo()
     except BaseException:
         session.undo()
@@ -79,31 +84,14 @@ def note(
     return None
 
 
-def _note(
-    session: Recording, box: list[Any], body: Body, kwargs: Mapping[str, Any], inside: Any, check: Any
-) -> None:
-    try:
-        box.append(run_body(session, body, kwargs))
-        if inside is not None:
-            run_in(session, inside, box[0])
-        close(session, box[0])
-        if check is not None:
-            check(session)
-    except Exception:
-        session.compute_living()
-        raise
-
-
 def with_numbers(result: Any, decide: bool) -> Any:
     """The result of a body with plain numbers for those that are followed.
 
     If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
     """
-    rule: Callable[[Size], Any] = Size.fixed if decide else operator.attrgetter("value")
+    rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
     leaves, structure = flatten_once(result)
-    kept = [
-        leaf if decide and type(leaf) in _FOLLOWED else settled(plain_number(leaf), rule) for leaf in leaves
-    ]
+    kept = [leaf if decide and type(leaf) in SCALARS else settled(leaf, rule) for leaf in leaves]
     same = all(map(operator.is_, kept, leaves)) and not _has_sized_keys(structure)
     return result if same else _with_plain_keys(structure).build(iter(kept))
 
@@ -129,7 +117,7 @@ def _ends_of(result: Any, session: Recording) -> Ends:
 def _ref_of(leaf: Any, session: Recording) -> End:
     if leaf is None:
         return None
-    if type(leaf) in SCALARS:
+    if type(leaf) in SCALARS and type(leaf) is not Size:
         return Live(leaf.path)
     if isinstance(leaf, Tensor):
         session.check_kind(leaf)

@@ -16,12 +16,11 @@ from ..executor import Options
 from ..ir import Graph
 from ..serialization import replace_file
 from .captured import Captured, check_pure, graph_of
-from .environment import Impurity
 from .record import Record
-from .statistics import Statistics
 
 if TYPE_CHECKING:
     from ..onnx.dump import DumpInfo
+    from .trace import trace
 
 File = str | os.PathLike[str] | BinaryIO
 
@@ -38,191 +37,182 @@ _FUSING = ("enable_fuse_conv_bias_nonlinearity", "enable_fuse_conv_bias_with_z")
 _NARROWING = ("enable_io16xc32", "enable_ioc16")
 
 
-class Dumpable:
-    """A traced function that can be written to a file."""
+def dump(
+    traced: trace,
+    file: File,
+    *,
+    arg_names: str | Sequence[str | None] | None = None,
+    output_names: str | Sequence[str | None] | None = None,
+    append: bool = False,
+    keep_var_name: int = 1,
+    keep_opr_name: bool = False,
+    keep_param_name: bool = False,
+    keep_opr_priority: bool = False,
+    no_change_graph: bool = False,
+    strip_info_file: str | os.PathLike[str] | None = None,
+    append_json: bool = False,
+    optimize_for_inference: bool = True,
+    user_info: Any = None,
+    enable_metadata: bool = True,
+    input_data: Any = None,
+    repeat: int = 1,
+    silent: bool = False,
+    no_assert: bool = False,
+    maxerr: float = 1e-4,
+    input_transform: str | Callable[[Any], Any] | None = None,
+    dump_format: str | None = None,
+    model_version: int = 2,
+    **options: Any,
+) -> DumpInfo:
+    """Write what was recorded as an ONNX file, which any ONNX runtime runs.
 
-    __name__: str
-    capture_as_const: bool
-    options: Options
-    _statistics: Statistics
-    _captured: Captured | None = None
-    _impurity: Impurity | None = None  # why nothing was captured
+    The trace needs ``capture_as_const=True`` or ``record_only=True``. Ops for which ONNX has no operator
+    become functions of the domain ``ai.mgb``, whose bodies are ONNX's own operators. Shapes are those of
+    the call.
 
-    def dump(
-        self,
-        file: File,
-        *,
-        arg_names: str | Sequence[str | None] | None = None,
-        output_names: str | Sequence[str | None] | None = None,
-        append: bool = False,
-        keep_var_name: int = 1,
-        keep_opr_name: bool = False,
-        keep_param_name: bool = False,
-        keep_opr_priority: bool = False,
-        no_change_graph: bool = False,
-        strip_info_file: str | os.PathLike[str] | None = None,
-        append_json: bool = False,
-        optimize_for_inference: bool = True,
-        user_info: Any = None,
-        enable_metadata: bool = True,
-        input_data: Any = None,
-        repeat: int = 1,
-        silent: bool = False,
-        no_assert: bool = False,
-        maxerr: float = 1e-4,
-        input_transform: str | Callable[[Any], Any] | None = None,
-        dump_format: str | None = None,
-        model_version: int = 2,
-        **options: Any,
-    ) -> DumpInfo:
-        """Write what was recorded as an ONNX file, which any ONNX runtime runs.
+    Parameters
+    ----------
+    file : path, or binary file open for writing
+        A file at a path is replaced in one go, or stays as it was.
+    arg_names : str or sequence of str, optional
+        Names of the positional arguments; ``arg_0``, ``arg_1`` where there is none. Arguments given by
+        keyword keep their names.
+    output_names : str or sequence of str, optional
+        Names of the outputs; where there is none, that of the op in capitals. The outputs of a function
+        that returns a dict are called after its keys, in sorted order.
+    append : bool
+        Add the graph to the model in `file`, beside what it has.
+    keep_var_name : int
+        0: values are numbered; 1: outputs are named; 2: and values inside.
+    keep_opr_name : bool
+        Nodes are named, and say the line of the program that they come from.
+    keep_param_name : bool
+        Constants that are Tensors of a Module are called as its ``named_tensors`` calls them.
+    keep_opr_priority : bool
+        Nodes say their place in the order, in their metadata ``mgb.priority``.
+    no_change_graph : bool
+        Write what was recorded, op by op.
+    strip_info_file : path, optional
+        Also write which ops and dtypes the file needs, as JSON.
+    append_json : bool
+        Add to `strip_info_file` rather than replace it.
+    optimize_for_inference : bool
+        Fold what is known, and scales and shifts of channels into the convolutions before them.
+    user_info : object
+        Kept in the metadata; anything that JSON can say.
+    enable_metadata : bool
+        False: write the graph only.
+    input_data : str, mapping, or sequence of them, optional
+        Test cases: ``"x:x.npy;y:y.npy"``, ``"#rand(low, high, length...)"``, ``"@list.txt"`` with such a
+        text per line, or arrays by name. They are written with the right outputs, and checked by
+        ``mgb run FILE --check``.
+    repeat : int
+        Each array of `input_data` stands so often along its first axis.
+    silent, no_assert : bool
+        How ``mgb run`` takes the cases: say nothing of those that pass; do not compare.
+    maxerr : float
+        How much an output may differ, relative to 1 and to the right value.
+    input_transform : str or callable, optional
+        Applied to arrays from files: a function, or an expression in ``data`` and ``np``.
+    dump_format : str, optional
+        ``"ONNX"``.
+    model_version : int
+        As it is.
+    **options : bool
+        ``enable_io16xc32`` keeps values in float16 and computes in float32, ``enable_ioc16`` computes in
+        float16 too. ``enable_fuse_conv_bias_nonlinearity`` makes one function of a convolution, its bias
+        and the relu, sigmoid, tanh or hswish after them; ``enable_fuse_conv_bias_with_z`` of a
+        convolution, its bias and what is added to it. MegEngine's other ones name layouts that mgb has
+        not.
 
-        The trace needs ``capture_as_const=True`` or ``record_only=True``. Ops for which ONNX has no operator
-        become functions of the domain ``ai.mgb``, whose bodies are ONNX's own operators. Shapes are those of
-        the call.
+    Returns
+    -------
+    DumpInfo
+        ``nr_opr, tot_bytes, tensor_value_bytes, content_hash, inputs, outputs, params``
 
-        Parameters
-        ----------
-        file : path, or binary file open for writing
-            A file at a path is replaced in one go, or stays as it was.
-        arg_names : str or sequence of str, optional
-            Names of the positional arguments; ``arg_0``, ``arg_1`` where there is none. Arguments given by
-            keyword keep their names.
-        output_names : str or sequence of str, optional
-            Names of the outputs; where there is none, that of the op in capitals. The outputs of a function
-            that returns a dict are called after its keys, in sorted order.
-        append : bool
-            Add the graph to the model in `file`, beside what it has.
-        keep_var_name : int
-            0: values are numbered; 1: outputs are named; 2: and values inside.
-        keep_opr_name : bool
-            Nodes are named, and say the line of the program that they come from.
-        keep_param_name : bool
-            Constants that are Tensors of a Module are called as its ``named_tensors`` calls them.
-        keep_opr_priority : bool
-            Nodes say their place in the order, in their metadata ``mgb.priority``.
-        no_change_graph : bool
-            Write what was recorded, op by op.
-        strip_info_file : path, optional
-            Also write which ops and dtypes the file needs, as JSON.
-        append_json : bool
-            Add to `strip_info_file` rather than replace it.
-        optimize_for_inference : bool
-            Fold what is known, and scales and shifts of channels into the convolutions before them.
-        user_info : object
-            Kept in the metadata; anything that JSON can say.
-        enable_metadata : bool
-            False: write the graph only.
-        input_data : str, mapping, or sequence of them, optional
-            Test cases: ``"x:x.npy;y:y.npy"``, ``"#rand(low, high, length...)"``, ``"@list.txt"`` with such a
-            text per line, or arrays by name. They are written with the right outputs, and checked by
-            ``mgb run FILE --check``.
-        repeat : int
-            Each array of `input_data` stands so often along its first axis.
-        silent, no_assert : bool
-            How ``mgb run`` takes the cases: say nothing of those that pass; do not compare.
-        maxerr : float
-            How much an output may differ, relative to 1 and to the right value.
-        input_transform : str or callable, optional
-            Applied to arrays from files: a function, or an expression in ``data`` and ``np``.
-        dump_format : str, optional
-            ``"ONNX"``.
-        model_version : int
-            As it is.
-        **options : bool
-            ``enable_io16xc32`` keeps values in float16 and computes in float32, ``enable_ioc16`` computes in
-            float16 too. ``enable_fuse_conv_bias_nonlinearity`` makes one function of a convolution, its bias
-            and the relu, sigmoid, tanh or hswish after them; ``enable_fuse_conv_bias_with_z`` of a
-            convolution, its bias and what is added to it. MegEngine's other ones name layouts that mgb has
-            not.
+    Raises
+    ------
+    DumpStateError
+        Nothing was captured, or the function looks at values.
+    DumpTrainingError
+        The function trains.
+    DumpOutputError
+        It returns something else than Tensors in a flat container.
+    DumpNameError, DumpNameTypeError
+        Names in the wrong number, or twice.
+    DumpOptionError
+        An option that means nothing here.
+    FileCaseError
+        `input_data` cannot be read, or do not fit the inputs.
+    OnnxExportError
+        ONNX cannot say what an op does.
+    OnnxMissingError
+        The `onnx` package is not installed.
+    """
+    from ..onnx.dump import Request, TestData, strip_info, strip_info_text, write
 
-        Returns
-        -------
-        DumpInfo
-            ``nr_opr, tot_bytes, tensor_value_bytes, content_hash, inputs, outputs, params``
+    _check_files(file, strip_info_file)
+    switches = {
+        "append": append,
+        "keep_opr_name": keep_opr_name,
+        "keep_param_name": keep_param_name,
+        "keep_opr_priority": keep_opr_priority,
+        "no_change_graph": no_change_graph,
+        "append_json": append_json,
+        "optimize_for_inference": optimize_for_inference,
+        "enable_metadata": enable_metadata,
+        "silent": silent,
+        "no_assert": no_assert,
+    }
+    _check_switches({**switches, **{n: v for n, v in options.items() if n in _FUSING + _NARROWING}})
+    _check_options(options, dump_format, model_version, keep_var_name)
+    if input_data is not None and not enable_metadata:
+        raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
+    test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
+    captured = _checked(traced)
+    recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
+    for name in set(names.inputs).intersection(names.outputs):
+        raise DumpNameError(f"an input and an output are called {name!r}; ONNX wants names that differ")
+    written = recorded if no_change_graph else _simplified(recorded, traced.options)
+    request = Request(
+        recorded=recorded,
+        written=_inference(written, optimize_for_inference and not no_change_graph, options),
+        inputs=names.inputs,
+        outputs=names.outputs,
+        structure=names.structure,
+        style=_style(captured, keep_var_name, keep_opr_name, keep_param_name, keep_opr_priority),
+        name=traced.__name__,
+        metadata=enable_metadata,
+        user_info=user_info,
+        test=test,
+    )
+    if strip_info_file is None:
+        return write(file, request, append)
+    stripped = strip_info_text(strip_info_file, strip_info(request.written), append_json)
+    info = write(file, request, append)
+    replace_file(Path(strip_info_file), [stripped])
+    return info
 
-        Raises
-        ------
-        DumpStateError
-            Nothing was captured, or the function looks at values.
-        DumpTrainingError
-            The function trains.
-        DumpOutputError
-            It returns something else than Tensors in a flat container.
-        DumpNameError, DumpNameTypeError
-            Names in the wrong number, or twice.
-        DumpOptionError
-            An option that means nothing here.
-        FileCaseError
-            `input_data` cannot be read, or do not fit the inputs.
-        OnnxExportError
-            ONNX cannot say what an op does.
-        OnnxMissingError
-            The `onnx` package is not installed.
-        """
-        from ..onnx.dump import Request, TestData, strip_info, strip_info_text, write
 
-        _check_files(file, strip_info_file)
-        switches = {
-            "append": append,
-            "keep_opr_name": keep_opr_name,
-            "keep_param_name": keep_param_name,
-            "keep_opr_priority": keep_opr_priority,
-            "no_change_graph": no_change_graph,
-            "append_json": append_json,
-            "optimize_for_inference": optimize_for_inference,
-            "enable_metadata": enable_metadata,
-            "silent": silent,
-            "no_assert": no_assert,
-        }
-        _check_switches({**switches, **{n: v for n, v in options.items() if n in _FUSING + _NARROWING}})
-        _check_options(options, dump_format, model_version, keep_var_name)
-        if input_data is not None and not enable_metadata:
-            raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
-        test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
-        captured = self._checked()
-        recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
-        for name in set(names.inputs).intersection(names.outputs):
-            raise DumpNameError(f"an input and an output are called {name!r}; ONNX wants names that differ")
-        written = recorded if no_change_graph else _simplified(recorded, self.options)
-        request = Request(
-            recorded=recorded,
-            written=_inference(written, optimize_for_inference and not no_change_graph, options),
-            inputs=names.inputs,
-            outputs=names.outputs,
-            structure=names.structure,
-            style=_style(captured, keep_var_name, keep_opr_name, keep_param_name, keep_opr_priority),
-            name=self.__name__,
-            metadata=enable_metadata,
-            user_info=user_info,
-            test=test,
+def _checked(traced: trace) -> Captured:
+    """What was recorded, if a file can do it."""
+    if not traced.capture_as_const:
+        raise DumpStateError("you must specify capture_as_const=True at __init__ to use dump")
+    captured = traced._to_dump()
+    if captured is None and traced._statistics.records:
+        raise DumpStateError(
+            f"the body of {traced.__name__} runs at each call, {traced._impurity}: what Python makes there "
+            "would be frozen in the file; compute it with ops"
         )
-        if strip_info_file is None:
-            return write(file, request, append)
-        stripped = strip_info_text(strip_info_file, strip_info(request.written), append_json)
-        info = write(file, request, append)
-        replace_file(Path(strip_info_file), [stripped])
-        return info
-
-    def _checked(self) -> Captured:
-        """What was recorded, if a file can do it."""
-        if not self.capture_as_const:
-            raise DumpStateError("you must specify capture_as_const=True at __init__ to use dump")
-        captured = self._captured
-        if captured is None and self._statistics.records:
-            raise DumpStateError(
-                f"the body of {self.__name__} runs at each call, {self._impurity}: what Python makes there "
-                "would be frozen in the file; compute it with ops"
-            )
-        if captured is None:
-            raise DumpStateError(f"{self.__name__} has not been called: call it once, then dump it")
-        if not any(r is not None for r in captured.results):
-            raise DumpStateError(
-                "the traced function without return values cannot be dumped, the traced function should "
-                "return List[Tensor] or Dict[str, Tensor]"
-            )
-        check_pure(captured.record)
-        return captured
+    if captured is None:
+        raise DumpStateError(f"{traced.__name__} has not been called: call it once, then dump it")
+    if not any(r is not None for r in captured.results):
+        raise DumpStateError(
+            "the traced function without return values cannot be dumped, the traced function should "
+            "return List[Tensor] or Dict[str, Tensor]"
+        )
+    check_pure(captured.record)
+    return captured
 
 
 # options

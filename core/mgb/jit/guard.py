@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -247,8 +248,14 @@ def _said(value: Any) -> str:
     return short(value) if is_plain(value) else str(value)
 
 
-class _Lines:
-    """Writes guards as lines; a place that several ask for is read once."""
+class Lines:
+    """The lines of a function that has the arguments as ``t0``, ``t1``...; what several ask for is read once.
+
+    Parameters
+    ----------
+    name : callable
+        Gives a value a global of that function.
+    """
 
     def __init__(self, name: Callable[[Any], str]) -> None:
         self._name, self._named = name, dict[int, tuple[str, Any]]()
@@ -299,24 +306,11 @@ class Guards:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def lines(self, name: Callable[[Any], str]) -> list[str]:
-        """The guards as lines of a function that has the arguments as ``t0``, ``t1``...
-
-        Parameters
-        ----------
-        name : callable
-            Gives a value a global of that function.
-
-        Returns
-        -------
-        list of str
-            Where a guard does not hold they return `MISS`. What they raise means that too.
-        """
-        writer = _Lines(name)
+    def write(self, writer: Lines) -> None:
+        """As lines that return `MISS` where a guard does not hold; what they raise means that too."""
         for guard in self:
             condition = guard.code(writer)
             writer.lines.append(f"if not ({condition}): return MISS")
-        return writer.lines
 
     def of_training(self) -> Guards | None:
         """Those that say which ops a body does whatever Python reads; None where there are none."""
@@ -337,9 +331,11 @@ class Guards:
 
     def compile(self) -> Callable[[Sequence[Any]], bool]:
         """``check(leaves)``: do all hold?"""
-        names = _Names()
-        lines = [*self.lines(names), "return True"]
-        check: Callable[[Sequence[Any]], bool] = names.compile([g.source for g in self], lines, "False")
+        names = Names()
+        writer = Lines(names)
+        self.write(writer)
+        check: Callable[[Sequence[Any]], bool]
+        check = names.compile([g.source for g in self], [*writer.lines, "return True"], "False")
         return check
 
     def why(self, leaves: Sequence[Any]) -> str | None:
@@ -347,24 +343,17 @@ class Guards:
         return next((guard.change(leaves) for guard in self if not guard.holds(leaves)), None)
 
 
-def reader(source: Source, name: Callable[[Any], str]) -> tuple[list[str], str]:
-    """Lines that read what is found at `source`, and the variable that holds it then: see `Guards.lines`."""
-    writer = _Lines(name)
-    local = writer.local(source)
-    return writer.lines, local
-
-
 def reader_of(sources: Sequence[Source | None]) -> Callable[[Sequence[Any]], list[Any]]:
     """``read(leaves)``: what is found at each of `sources`, None where that is none; or where one is gone."""
-    names, wanted = _Names(), [source for source in sources if source is not None]
-    writer = _Lines(names)
+    names, wanted = Names(), [source for source in sources if source is not None]
+    writer = Lines(names)
     found = ["None" if source is None else writer.local(source) for source in sources]
     read: Callable[[Sequence[Any]], list[Any]]
     read = names.compile(wanted, [*writer.lines, f"return [{', '.join(found)}]"], f"[None] * {len(sources)}")
     return read
 
 
-class _Names(dict[str, Any]):
+class Names(dict[str, Any]):
     """The globals of a generated function; called with a value it gives that a name."""
 
     def __init__(self) -> None:
@@ -385,5 +374,10 @@ class _Names(dict[str, Any]):
         given = [f"t{place} = leaves[{place}]" for place in places]
         body = "\n".join(f"  {line}" for line in [*given, *lines])
         text = f"def made(leaves):\n try:\n{body}\n except Exception:\n  return {otherwise}\n"
-        exec(compile(text, "<guards>", "exec"), self)
-        return self["made"]
+        return self.made_by(compile(text, "<guards>", "exec"))
+
+    def made_by(self, code: CodeType) -> Any:
+        """The function ``made`` that `code` defines; globals of a class of their own are slow to read."""
+        scope = dict(self)
+        exec(code, scope)
+        return scope["made"]

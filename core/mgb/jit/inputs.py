@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import random
+from .. import dtypes, random
 from ..apply import caller
 from ..ir import Spec, input_node
-from ..scalars import Scalar, known
-from ..sizes import Size, fixed
+from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
 from .belongings import Belongings
 from .environment import Observer
-from .measured import Measured, given, is_handed_on, with_views
+from .measured import Measured, given, with_views
 from .policy import Policy
 from .provenance import Provenance
 from .record import External, Literal, Record, Ref, external_ref
@@ -64,6 +63,7 @@ class Inputs:
         self._numbers: dict[tuple[Any, ...], int] = {}  # of two Tensors of one array, one may change
         self._converted: dict[int, tuple[Source, Any, Any]] = {}  # by the id of an array: of what it is made
         self._made: dict[int, Any] = {}
+        self._lengths: dict[int, tuple[Any, Size]] = {}  # which constant is which length
         self._origins: dict[int, Callable[[], float]] = {}
         self.followed = Followed(leaves) if policy.follows else None
         self._views: list[tuple[Any, Measured]] = []  # of arrays among the arguments
@@ -76,10 +76,10 @@ class Inputs:
     def created(self, tensor: Tensor, data: Any) -> None:
         """`tensor`, or a constant, was made of `data`."""
         if isinstance(data, np.ndarray) and (not self._policy.freezes or self._belongings is not None):
-            is_followed, data = data is not given(data) or is_handed_on(), given(data)
+            is_followed, data = data is not given(data), given(data)
             source = self._source_of_array(data)
             if self.followed is not None and isinstance(source, Argument) and not is_followed:
-                fixed(self.followed.shapes[source.place])
+                fixed(self.followed.shapes[source.place])  # who knows whether its lengths were asked for
             if source is not None:
                 self._converted[id(tensor._data)] = source, tensor._data, data
         if tensor._index != CONSTANT:
@@ -92,6 +92,8 @@ class Inputs:
 
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
         """The constant `tensor` was made of a number; is that followed here?"""
+        if type(number) is Size:
+            return self._is_length(tensor, number)
         if self._observer is None or number.follower is not self._observer.changing.numbers:
             return False
         self._converted[id(tensor._data)] = number.path, tensor._data, number
@@ -105,7 +107,7 @@ class Inputs:
         """Told that a value outside is looked at; does the body depend on that beyond any guard?"""
         fixed(self._size_of(tensor))
         if (converted := self._converted.get(id(tensor._data))) is not None:
-            known(converted[2])
+            fixed(converted[2])
         return tensor._index != CONSTANT and id(tensor._data) not in self._made
 
     # types
@@ -125,7 +127,15 @@ class Inputs:
 
     def _size_of(self, tensor: Tensor) -> Size | None:
         """Which length that is followed a constant is."""
-        return None if self.followed is None else self.followed.sizes.noted(tensor._data)
+        return self._lengths.get(id(tensor._data), (None, None))[1]
+
+    def _is_length(self, tensor: Tensor, size: Any) -> bool:
+        """The constant `tensor` was made of a length; is that followed here, and does it stay a constant?"""
+        if self.followed is None or size.follower is not self.followed.sizes or tensor._index != CONSTANT:
+            return False
+        self._lengths[id(tensor._data)] = tensor._data, size
+        limits = np.iinfo(tensor.dtype) if tensor.dtype in dtypes.INTEGERS else None
+        return limits is None or bool(limits.min <= size <= limits.max)
 
     def _spec(self, array: Any, device: str, source: Source | None) -> Spec:
         shape = array.shape
@@ -213,3 +223,4 @@ class Inputs:
         self._places.clear()
         self._views.clear()
         self._converted.clear()
+        self._lengths.clear()

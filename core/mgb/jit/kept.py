@@ -24,14 +24,14 @@ class Kept(Generic[Value]):
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Hashable, _Entry[Value]] = {}
+        #: The values, and what holds each: one of the arguments, or None where that is done here.
+        self._entries: dict[Hashable, tuple[weakref.ref[_Box[Value]], weakref.ref[Any] | None]] = {}
+        self._held: dict[Hashable, _Box[Value]] = {}
 
     def get(self, key: Hashable) -> Value | None:
         """What was kept for `key`."""
         entry = self._entries.get(key)
-        if entry is None:
-            return None
-        box = entry.box()
+        box = None if entry is None else entry[0]()
         return None if box is None else box.value
 
     def __len__(self) -> int:
@@ -45,18 +45,15 @@ class Kept(Generic[Value]):
 
     def values(self) -> list[Value]:
         """Everything that is kept, the oldest first."""
-        boxes = [entry.box() for entry in list(self._entries.values())]
+        boxes = [entry[0]() for entry in list(self._entries.values())]
         return [box.value for box in boxes if box is not None]
 
     def keep(self, key: Hashable, value: Value, leaves: Sequence[Any], most: int) -> None:
         """Keep `value` for a call with the arguments `leaves`, and drop the oldest beyond `most`."""
         box, owner = _Box(value), _owner_among(leaves)
         reference = weakref.ref(box, partial(_forget, weakref.ref(self), key))
-        if owner is None:
-            self._entries[key] = _Entry(reference, None, box)
-        else:
-            holdings_of(owner).setdefault(self, {})[key] = box
-            self._entries[key] = _Entry(reference, weakref.ref(owner), None)
+        self._entries[key] = reference, None if owner is None else weakref.ref(owner)
+        self._home(owner)[key] = box
         keys = list(self._entries)
         for oldest in keys[: max(len(keys) - most, 0)]:
             self.drop(oldest)
@@ -64,9 +61,13 @@ class Kept(Generic[Value]):
     def drop(self, key: Hashable) -> None:
         """Keep nothing for `key`."""
         entry = self._entries.pop(key, None)  # the garbage collector, or another thread, may have been here
-        owner = entry.owner() if entry is not None and entry.owner is not None else None
-        if owner is not None:
-            holdings_of(owner).get(self, {}).pop(key, None)
+        owner = None if entry is None or entry[1] is None else entry[1]()
+        if entry is not None and (entry[1] is None or owner is not None):
+            self._home(owner).pop(key, None)
+
+    def _home(self, owner: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = self._held if owner is None else holdings_of(owner).setdefault(self, {})
+        return found
 
 
 class _Box(Generic[Value]):
@@ -78,24 +79,10 @@ class _Box(Generic[Value]):
         self.value = value
 
 
-class _Entry(Generic[Value]):
-    """Where the value of a key is: held here, or by `owner`."""
-
-    __slots__ = ("box", "owner", "strong")
-
-    def __init__(
-        self,
-        box: weakref.ref[_Box[Value]],
-        owner: weakref.ref[Any] | None,
-        strong: _Box[Value] | None,
-    ) -> None:
-        self.box, self.owner, self.strong = box, owner, strong
-
-
 def _forget(kept: weakref.ref[Kept[Any]], key: Hashable, box: weakref.ref[Any]) -> None:
     table = kept()
     entry = table._entries.get(key) if table is not None else None
-    if table is not None and entry is not None and entry.box is box:
+    if table is not None and entry is not None and entry[0] is box:
         table._entries.pop(key, None)
 
 

@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from ..autodiff.tape import any_open
 from ..tensor import ACTIVE
 from . import reasons
 from .arguments import ARRAYS, arrays_among, names_of, numbers_in, shapes_of
-from .call import Recorded
-from .environment import Observer
 from .guard import MISS
 from .record import Record
 from .replay import Replay
-from .statistics import Statistics
-from .tree import Structure, flatten
-from .variant import Compile, Variant
+from .traced import Traced
+from .tree import flatten
+from .variant import Variant
 from .variants import Variants
 
 
-class Matching(ABC):
+class Matching(Traced):
     """A traced function whose body is run, and matched, op by op."""
-
-    __name__: str
-    __wrapped__: Callable[..., Any]
-    imperative: bool
-    symbolic_shape: bool
-    _variants: dict[tuple[bool, tuple[bool, ...]], Variants]
-    _compiler: Compile
-    _lock: AbstractContextManager[Any]
-    _skips: bool
-    _statistics: Statistics
-
-    @abstractmethod
-    def _record(
-        self, args: Any, kwargs: Any, leaves: list[Any], arrangement: Structure, observer: Observer | None
-    ) -> Recorded:
-        """Run the body, and record it."""
 
     def _call_with_body(self, args: Any, kwargs: Any, variants: Variants) -> Any:
         result = self._follow(args, kwargs, variants)
@@ -77,8 +56,7 @@ class Matching(ABC):
                 session.abandon(another)
                 raise
             raise
-        if session.left:
-            variants.departs = True
+        variants.departs = variants.departs or session.left
         variants.keep(shapes, Variant(session.record, self._compiler) if session.left else session.variant)
         if session.reason is not None:
             self._statistics.again(session.reason)

@@ -1,30 +1,17 @@
-"""Arrays among the arguments, as mgb's own code sees them while a call is recorded."""
+"""Arrays among the arguments, as ops and mgb's own code are given them while a call is recorded."""
 
 from __future__ import annotations
 
 import math
 import operator
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from types import FrameType
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-_PACKAGE = Path(__file__).parent.parent
-#: Code that hands arrays on to ops and asks for no length.
-_HANDS_ON = frozenset(
-    str(_PACKAGE / name)
-    for name in (
-        "apply.py", "ops/operators.py", "ops/numpy_protocol.py", "ops/declare.py", "tensor/tensor.py",
-        "jit/recording.py", "jit/inputs.py", "jit/environment/hooks.py",
-    )
-)  # fmt: skip
-
 
 class Measured(np.ndarray[Any, Any]):
-    """A view of an array whose lengths are followed; what NumPy makes of it has plain ones.
+    """A view of an array whose lengths are followed; what NumPy makes of it is made of the array.
 
     Attributes
     ----------
@@ -54,6 +41,17 @@ class Measured(np.ndarray[Any, Any]):
     def __len__(self) -> int:
         return operator.index(self.shape[0])
 
+    def __getitem__(self, key: Any) -> Any:
+        return self.view(np.ndarray)[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.view(np.ndarray))
+
+    def __array_ufunc__(self, ufunc: Any, method: Any, *args: Any, **options: Any) -> Any:
+        if "out" in options:
+            options["out"] = tuple(map(given, options["out"]))
+        return super().__array_ufunc__(ufunc, method, *map(given, args), **options)
+
 
 def given(value: Any) -> Any:
     """What the user knows of a value: of a view the array."""
@@ -68,13 +66,3 @@ def with_views(value: Any, views: Sequence[tuple[Any, Measured]]) -> Any:
         parts = [with_views(part, views) for part in value]
         return value if all(map(operator.is_, parts, value)) else type(value)(parts)
     return value
-
-
-def is_handed_on() -> bool:
-    """Has the body given an op its operand, with nobody in between who may have asked for a length?"""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (file := frame.f_code.co_filename).startswith(str(_PACKAGE)):
-        if file not in _HANDS_ON:
-            return False
-        frame = frame.f_back
-    return True

@@ -7,13 +7,14 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..apply import follow
-from ..scalars import SCALARS, Scalar, Whole, computed, known
+from ..scalars import FOLLOWED, SCALARS, Scalar, Whole, are_numbers, computed, fixed, plain
 from ..tensor import Tensor
 from .guard import Guard, Guards
 from .source import Held, Scope, Source, short
@@ -76,9 +77,21 @@ class Computed(Source):
 
     def __str__(self) -> str:
         parts = [text.split("`")[1] if "`" in (text := str(part)) else text for part in self.of]
-        sign = _SIGNS.get(self.function)
+        sign = _SIGNS.get(unwrap(self.function))
         name = self.function.__name__
         return f"`{f' {sign} '.join(parts)}`" if sign else f"`{name}({', '.join(parts)})`"
+
+
+@functools.cache
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` for numbers of NumPy's; what NumPy may tell in another way is an error."""
+
+    @functools.wraps(function)
+    def call(*given: Any) -> Any:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            return function(*given)
+
+    return call
 
 
 class Numbers:
@@ -108,14 +121,25 @@ class Numbers:
         """Where the numbers are found that are not computed."""
         return (source for source in self._made if not isinstance(source, Computed))
 
-    def computed(self, function: Callable[..., Any], given: tuple[Any, ...], value: Any) -> Any:
-        source = Computed(function, self._parts(given))
-        if function in _OF_ANY_TYPE:
-            self._guards.add(Guard(source, "type", Held(type(value))))
-        return self._of(source, value)
-
-    def decided(self, function: Callable[..., Any], given: tuple[Any, ...], outcome: bool) -> None:
-        self._guards.add(Guard(Computed(function, self._parts(given)), "same", outcome))
+    def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        given = tuple([g if type(g) in SCALARS and g.follower is self else fixed(g) for g in given])
+        here = tuple(map(plain, given))
+        if any(isinstance(number, np.generic) for number in here):
+            function = checked(function)
+        try:
+            value = function(*here)
+        except Exception:  # it comes again, as it comes without us
+            return unwrap(function)(*fixed(given))
+        source = Computed(function, tuple([g.path if type(g) in SCALARS else _Constant(g) for g in given]))
+        if type(value) in (bool, np.bool_):
+            self._guards.add(Guard(source, "same", value))
+        elif type(value) in FOLLOWED:
+            if unwrap(function) in _OF_ANY_TYPE:
+                self._guards.add(Guard(source, "type", Held(type(value))))
+            return self._of(source, value)
+        else:
+            fixed(given)
+        return value
 
     def fix(self, number: Scalar) -> None:
         self._guards.add(Guard(number.path, "same", number.value))
@@ -126,10 +150,6 @@ class Numbers:
             self._made[source] = kind(self, source, value)
         return self._made[source]
 
-    @staticmethod
-    def _parts(given: tuple[Any, ...]) -> tuple[Source, ...]:
-        return tuple([g.path if type(g) in SCALARS else _Constant(g) for g in given])
-
 
 def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
     """What makes the call ``function(*args)``, if numbers are followed through it."""
@@ -139,6 +159,8 @@ def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return None
     if function is type and len(args) == 1:
         return functools.partial(type, args[0].value)
+    if isinstance(function, np.ufunc):
+        return functools.partial(computed, function, args) if are_numbers(args) else None
     is_of_numbers = isinstance(function, Hashable) and function in _OF_NUMBERS
     if not is_of_numbers or not all(type(a) in (int, float, bool) or type(a) in SCALARS for a in args):
         return None
@@ -151,28 +173,3 @@ def tensor_of(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
     is_exact = made.dtype in (dtypes.float32, dtypes.float64) or type(number) is Whole
     follow(made, number) if is_exact else number.fixed()
     return made
-
-
-def all_fixed(value: Any) -> Any:
-    """`value` with plain numbers for those that are followed, in containers, which stay the same, as well."""
-    return _all_fixed(value, set())
-
-
-def _all_fixed(value: Any, seen: set[int]) -> Any:
-    kind = type(value)
-    if kind in SCALARS:
-        return known(value)
-    if isinstance(value, slice):
-        return slice(*[known(part) for part in (value.start, value.stop, value.step)])
-    if id(value) in seen or not isinstance(value, tuple | list | dict):
-        return value
-    seen.add(id(value))
-    if isinstance(value, tuple):
-        parts = [_all_fixed(part, seen) for part in value]
-        if all(map(operator.is_, parts, value)):
-            return value
-        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
-    for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        if (plain := _all_fixed(part, seen)) is not part:
-            value[key] = plain
-    return value

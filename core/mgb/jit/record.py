@@ -68,6 +68,8 @@ class Literal:
 
     def at(self, at: At) -> Literal:
         """The constant for other lengths."""
+        if self.size is None:
+            return self
         value = at(self.size)
         array = np.array(plain(value), self.array.dtype)
         return Literal(array, plain(value), None, self.device, value if type(value) is Size else None)

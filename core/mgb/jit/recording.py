@@ -15,8 +15,8 @@ from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..ir import Op, Spec
 from ..optimizer import Optimizer
-from ..scalars import Scalar, all_known
-from ..sizes import Size, plain
+from ..scalars import SCALARS, Scalar, Size, mapped, plain
+from ..sizes import but_lengths
 from ..tensor import Tensor, place, wrap
 from .arguments import numbers_in
 from .belongings import Belongings
@@ -95,7 +95,7 @@ class Recording(CallSession):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
-        params = all_known(params) if self.observer is not None and self.observer.changing.numbers else params
+        params = mapped(but_lengths, params)
         spec = self.record.step(op, self._refs(op, inputs), params).spec
         if not self.policy.runs:
             out = place(self, index, spec)
@@ -313,7 +313,7 @@ class Recording(CallSession):
         for leaf in leaves:
             if isinstance(leaf, Tensor) and self.provenance.is_own(leaf) and id(leaf) not in given:
                 new[id(leaf)] = wrap(leaf._data, leaf._device)
-            elif isinstance(leaf, Scalar):
+            elif type(leaf) in SCALARS:
                 new[id(leaf)] = leaf.value
         return structure.build(iter([new.get(id(leaf), plain(leaf)) for leaf in leaves]))
 

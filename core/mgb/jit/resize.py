@@ -9,13 +9,12 @@ from typing import Any
 from .. import forking
 from ..executor import Program
 from ..executor.collector import resting
-from ..executor.resized import spec_at
-from ..forking import cached_property
-from ..ir import Node, Spec, input_node
-from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, key
+from ..executor.resized import Resizer, spec_at
+from ..ir import input_node
+from ..sizes import At, Lengths, Sizes, checker, fixed
 from ..tensor import Tensor
 from .arguments import ARRAYS
-from .record import Ends, Entry, Given, Literal, Record, Ref
+from .record import Ends, Entry, Given, Literal, Record
 
 #: One for each axis of the arguments of a call, in order.
 Values = tuple[int, ...]
@@ -155,35 +154,26 @@ class SizedRecord:
 
     def record(self, values: Sequence[Any]) -> Record:
         """The record for arguments of these lengths, which may be sizes as well."""
-        at = self.at(values)
-        specs = [spec_at(spec, at) for spec in self._dependent.specs]
-        nodes: dict[Node, Node] = {}
-        externals, entries = list(self._record.externals), list(self._record.entries)
+        at, old = self.at(values), self._record
+        copies = Resizer(at)
         with resting():
-            for place, node, number in self._dependent.externals:
-                nodes[node] = new = Node(node.op, (), node.params, specs[number], node.source)
-                externals[place] = replace(externals[place], node=new)
-            for place, node, which, is_parametric in self._dependent.entries:
-                old = entries[place]
-                params = at(old.params) if is_parametric else old.params
-                spec = node.spec if which is None else specs[which]
-                inputs, args = tuple([nodes.get(i, i) for i in node.inputs]), old.args
-                if place in self._dependent.numbers:
-                    args = tuple([_literal_at(ref, at) for ref in args])
-                    pairs = zip(args, inputs, strict=True)
-                    inputs = tuple([self._record.node(r) if isinstance(r, Literal) else i for r, i in pairs])
-                nodes[node] = new = Node(node.op, inputs, params, spec, node.source)
-                entries[place] = Entry(old.op, args, params, new, old.source)
-        statics = dict.fromkeys(self._record.statics)
+            externals = [replace(e, node=copies.node(e.node)) for e in old.externals]
+            entries = [self._entry(entry, at, copies) for entry in old.entries]
         return replace(
-            self._record,
-            entries=entries, externals=externals, statics=statics, sized=self, lengths=tuple(values),
-            ends=_ends_at(self._record.ends, at),
+            old,
+            entries=entries, externals=externals, statics=dict.fromkeys(old.statics), sized=self,
+            lengths=tuple(values), ends=_ends_at(old.ends, at),
         )  # fmt: skip
 
-    @cached_property
-    def _dependent(self) -> _Dependent:
-        return _Dependent(self._record)
+    def _entry(self, entry: Entry, at: At, copies: Resizer) -> Entry:
+        if entry.node is None:
+            return entry
+        args = tuple([ref.at(at) if isinstance(ref, Literal) else ref for ref in entry.args])
+        for was, ref, node in zip(entry.args, args, entry.node.inputs, strict=False):
+            if isinstance(ref, Literal) and ref is not was:
+                copies.put(node, self._record.node(ref))
+        node = copies.node(entry.node)
+        return entry if node is entry.node else replace(entry, args=args, params=dict(node.params), node=node)
 
 
 def _ends_at(ends: Ends | None, at: At) -> Ends | None:
@@ -191,55 +181,3 @@ def _ends_at(ends: Ends | None, at: At) -> Ends | None:
         return None
     structure, results = ends
     return structure, tuple([result.at(at) if isinstance(result, Given) else result for result in results])
-
-
-def _literal_at(ref: Ref, at: At) -> Ref:
-    return ref.at(at) if isinstance(ref, Literal) and ref.size is not None else ref
-
-
-class _Dependent:
-    """What differs with the lengths in a record.
-
-    Attributes
-    ----------
-    specs : list of Spec
-        With sizes; each once.
-    externals : list of (int, Node, int)
-        Of the externals that have such a type: the place, the node, and which type.
-    entries : list of (int, Node, int or None, bool)
-        Likewise those of entries and of what is made of them; and do parameters hold sizes?
-    numbers : set of int
-        The places of entries that have a length among their operands.
-    """
-
-    def __init__(self, record: Record) -> None:
-        self.specs: list[Spec] = []
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        self.externals: list[tuple[int, Node, int]] = []
-        self.entries: list[tuple[int, Node, int | None, bool]] = []
-        self.numbers: set[int] = set()
-        found: set[Node] = set()
-        for place, external in enumerate(record.externals):
-            if (which := self._which(external.node.spec)) is not None:
-                self.externals.append((place, external.node, which))
-                found.add(external.node)
-        for place, entry in enumerate(record.entries):
-            node = entry.node
-            if node is None:
-                continue
-            which, is_parametric = self._which(node.spec), is_sized(entry.params)
-            if any(isinstance(ref, Literal) and ref.size is not None for ref in entry.args):
-                self.numbers.add(place)
-            is_parametric = is_parametric or place in self.numbers
-            if which is not None or is_parametric or not found.isdisjoint(node.inputs):
-                self.entries.append((place, node, which, is_parametric))
-                found.add(node)
-
-    def _which(self, spec: Spec) -> int | None:
-        if not is_sized(spec.shape):
-            return None
-        known = (key(spec.shape), spec.dtype, spec.device)
-        if known not in self._numbers:
-            self._numbers[known] = len(self.specs)
-            self.specs.append(spec)
-        return self._numbers[known]

@@ -23,7 +23,7 @@ R = TypeVar("R")
 _NOT_BEGUN: Sequence[Any] = (None,)
 
 
-class CallSession(Session):
+class CallSession(Session[Tensor]):
     """One call of a traced function.
 
     Attributes

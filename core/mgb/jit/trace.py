@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Mapping
+import os
+from dataclasses import replace
 from typing import Any
 
-from .. import config, forking
-from ..autodiff.tape import any_open
-from ..errors import TraceInputError
-from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
-from ..ir import Graph
+from ..errors import ExportError
 from ..tensor import active_trace
-from . import reasons
-from .ahead import AheadOfTime
-from .arguments import arrays_among, check_tensors, key_of, names_of, pattern_of, shapes_of
-from .binding import Bindable
+from .argument_specs import names_of_tensors, parameters_of, stand_ins
+from .arguments import arrays_among, check_tensors, key_of, pattern_of, shapes_of
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
-from .captured import Captured
-from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
-from .dump import Dumpable
-from .environment import Observer
+from .captured import Captured, check_pure, graph_of
+from .dump import dump
+from .environment import Impurity, Observer
 from .guard import MISS
-from .inspection import Inspectable
-from .kept import Kept, compiler_of
 from .matching import Matching
 from .policy import Policy
-from .profiling import History, Profilable
-from .record import Record
 from .recording import Recording
 from .source import Source, beginning_of
-from .specializations import Specializations
-from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
 from .variants import Impure, Variants
@@ -45,7 +31,7 @@ _KINDS = 32
 _IMPURE = 256
 
 
-class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
+class trace(Matching):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
@@ -116,89 +102,22 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         Both ways to save memory at once.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if not args and "function" not in kwargs:
-            return functools.partial(cls, **kwargs)
-        return super().__new__(cls)
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        symbolic: bool = False,
-        capture_as_const: bool = False,
-        record_only: bool = False,
-        sublinear_memory_config: SublinearMemoryConfig | None = None,
-        dtr_config: DTRConfig | None = None,
-        profiling: bool = False,
-        opt_level: int = 3,
-        graph_opt_config: GraphOptimizationConfig | None = None,
-        symbolic_shape: bool = False,
-        run_body: bool | None = None,
-        without_host: bool = False,
-        imperative: bool = False,
-        fast_math: bool = False,
-        backend: str | None = None,
-        cuda_graph: bool | None = None,
-        **unknown: Any,
-    ) -> None:
-        if unknown:
-            raise TraceInputError(f"{type(self).__name__} has no option {next(iter(unknown))!r}")
-        given = locals()
-        settings = {name: given[name] for name in trace.__init__.__kwdefaults__ or ()}
-        check_options(type(self).__name__, settings)
-        super().__init__(function, settings)
-        fuses = graph_opt_config or GraphOptimizationConfig()
-        self.options = Options(
-            opt_level=opt_level,
-            fuse_reduce=fuses.jit_fuse_reduce,
-            fuse_dimshuffle=fuses.jit_fuse_dimshuffle,
-            fast_math=fast_math,
-            backend=backend,
-            memory=memory_config(sublinear_memory_config, dtr_config),
-            profiling=profiling,
-            launch_graph=cuda_graph,
-        )
-        self.symbolic = symbolic or record_only
-        self.capture_as_const = capture_as_const or record_only
-        self.record_only = record_only
-        self.run_body = which_calls_run(type(self).__name__, run_body, without_host)
-        self.imperative = imperative
-        self.symbolic_shape = symbolic_shape
-        self._statistics = Statistics()
-        self._history = History() if profiling else None
-        #: By whether a tape of the caller looks on, and by which arguments are NumPy's.
-        self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
-        self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
-        self._calls = Specializations()
-        self._impure: Kept[Impure] = Kept()
-        self._compiler = compiler_of(self, self.options)
-        self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
-        self._lock = forking.lock()
+    _captured: Captured | None = None  # what `dump` writes, of the latest call that was recorded
+    _impurity: Impurity | None = None  # why nothing was captured
 
     # calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if active_trace() is not None:
-            return self.__wrapped__(*args, **kwargs)
-        self._statistics.calls += 1
-        taped = any_open()
-        if self._plain is not None and not kwargs and not taped:
-            result = self._plain(args)
-            if result is not MISS:
-                return result
-        if self._watch is not None:
-            return self._watch.call(self._call, taped, args, kwargs)
-        return self._call(taped, args, kwargs)
-
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
-        if self.capture_as_const:
-            check_tensors(args)
+        self._check_arguments(args)
         if self.record_only:
             return self._call_record_only(args, kwargs, self._variants_of(taped, args, kwargs))
         if taped or not self._skips:
             return self._call_with_body(args, kwargs, self._variants_of(taped, args, kwargs))
         return self._call_skipping(args, kwargs)
+
+    def _check_arguments(self, args: tuple[Any, ...]) -> None:
+        if self.capture_as_const:
+            check_tensors(args)
 
     def _variants_of(self, taped: bool, args: Any, kwargs: Any) -> Variants:
         key = taped, arrays_among(args, kwargs)
@@ -211,65 +130,27 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         return found
 
     def _call_record_only(self, args: Any, kwargs: Any, variants: Variants) -> Any:
-        result, variant = self._note(args, kwargs)
-        variants.keep(shapes_of(args, kwargs), variant)
+        recorded = self._noted(args, kwargs, flatten((args, kwargs))[0])
+        variants.keep(shapes_of(args, kwargs), recorded.variant)
         self._statistics.recorded()
-        return result
+        return recorded.result
 
     # the body is skipped
 
-    def _call_skipping(self, args: Any, kwargs: Any) -> Any:
-        leaves, structure = flatten((args, kwargs))
-        key = key_of(leaves, structure)
-        result = self._served(key, leaves, args, kwargs)
-        if result is not MISS:
-            return result
-        with self._lock:
-            result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
-            if result is MISS:
-                result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
-            if result is MISS:
-                reason = self._reason_of(key, leaves, args, kwargs)
-                if self._is_run(key, reason):
-                    return self.__wrapped__(*args, **kwargs)
-                observer = self._observer_after(key, leaves, reason)
-                recorded = self._record(args, kwargs, leaves, structure, observer)
-                self._keep(key, leaves, shapes_of(args, kwargs), recorded)
-                if reason is not None and recorded.call is not None:
-                    self._statistics.again(reason)
-                result = recorded.result
+    def _matched(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
+        impure = self._impure.get(pattern_of(key))
+        if impure is None or impure.is_due():
+            return MISS
+        result = self._follow(args, kwargs, impure.variants)
+        if result is MISS and not impure.may_record():
+            self._statistics.body_runs += 1
+            result = self.__wrapped__(*args, **kwargs)
+        impure.calls += result is not MISS
         return result
 
-    def _is_run(self, key: tuple[Any, ...], reason: str | None) -> bool:
-        """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""
-        often = self._calls.has_ever_new(key, self._statistics.calls) if self.run_body is None else 0
-        if often == 1:
-            self._statistics.again(f"the body of {self.__name__} runs at each call: {reason}")
-        self._statistics.body_runs += often > 0
-        return often > 0
-
-    def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        """The result by what was recorded for `key`, or `MISS`."""
-        for call in self._calls.of(key):
-            result = call.run(leaves)
-            if result is not MISS:
-                if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
-                    self._plain = self._watched(call.run)
-                return result
-        impure = self._impure.get(pattern_of(key))
-        if impure is not None and not impure.is_due():
-            result = self._follow(args, kwargs, impure.variants)
-            if result is MISS and not impure.may_record():
-                self._statistics.body_runs += 1
-                result = self.__wrapped__(*args, **kwargs)
-            impure.calls += result is not MISS
-            return result
-        return MISS
-
     def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
-        """Keep what was recorded, for calls like it."""
+        super()._keep(key, leaves, shapes, recorded)
         if recorded.call is not None:
-            self._calls.keep(key, recorded.call, leaves)
             return
         self._calls.drop(key)
         pattern = pattern_of(key)
@@ -279,28 +160,9 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
         self._impure.keep(pattern, impure, leaves, _IMPURE)
 
-    def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
-        """Why no recorded call serves arguments with `key`; None if there is none yet."""
-        alike = self._calls.of(key)
-        if alike:
-            return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
-        known = self._calls.keys()
-        return reasons.of_keys(self.__name__, known, key, names_of(args, kwargs)) if known else None
-
     # recording
 
-    def _session(
-        self, args: Any, kwargs: Any, leaves: list[Any], policy: Policy, observer: Observer | None
-    ) -> Recording:
-        names = names_of(args, kwargs)
-        instance = self._is_method_of()
-        return Recording(leaves, policy, names=names, observer=observer, instance=instance)
-
-    def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
-        return Observer(leaves, self.run_body is False, self._instance is not None, follows)
-
     def _observer_after(self, key: tuple[Any, ...], leaves: list[Any], reason: str | None) -> Observer:
-        """What watches a call that nothing serves, for the `reason`."""
         follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
         observer = self._observer(leaves, follows)
         impure = self._impure.get(pattern_of(key)) or Impure(leaves)
@@ -311,10 +173,6 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         if impure.unsettled is not None:
             observer.impure(impure.unsettled, place=beginning_of(self.__wrapped__))
         return observer
-
-    def _policy(self, freezes: bool) -> Policy:
-        """How a call is only noted."""
-        return Policy(freezes=freezes, symbolic_shape=self.symbolic_shape)
 
     def _record(
         self, args: Any, kwargs: Any, leaves: list[Any], arrangement: Structure, observer: Observer | None
@@ -328,7 +186,7 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
             follows=not self.symbolic_shape and not self.capture_as_const,
         )
         observer = observer or Observer(leaves, False, self._instance is not None)
-        session = self._session(args, kwargs, leaves, policy, observer)
+        session = self._session(args, kwargs, leaves, policy, observer=observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1
         return session.watch_over(self._recorded, session, args, kwargs)
@@ -338,7 +196,12 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         leaves = session.leaves
         box = [run_body(session, self._body_with(args), kwargs)]
         box.append(with_numbers(box.pop(), decide=session.is_pure))
-        variant = self._closed(session, close(session, box[0]))
+        variant = Variant(close(session, box[0]), self._compiler)
+        if self.symbolic:
+            for number in range(len(variant.segments)):
+                session.run_segment(variant, number)
+        session.settle()
+        self._statistics.recorded()
         if variant.record.ends is not None:
             self._captured = Captured.of(args, kwargs, variant.record)
         if session.is_pure:
@@ -352,39 +215,123 @@ class trace(Bindable, Inspectable, Dumpable, Profilable, AheadOfTime, Matching):
         self._impurity = next(iter(impurities), None)
         return Recorded(with_numbers(box.pop(), decide=False), variant, None, impurities)
 
-    def _closed(self, session: Recording, record: Record) -> Variant:
-        variant = Variant(record, self._compiler)
-        if self.symbolic:
-            for number in range(len(variant.segments)):
-                session.run_segment(variant, number)
-        session.settle()
-        self._statistics.recorded()
-        return variant
-
-    def _note(self, args: Any, kwargs: Any) -> tuple[Any, Variant]:
-        """Record one call and run nothing of it; its result has no values."""
-        leaves, _ = flatten((args, kwargs))
-        policy = self._policy(freezes=self.capture_as_const)
-        session = self._session(args, kwargs, leaves, policy, None)
+    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        session = self._session(args, kwargs, leaves, self._policy(), observer=observer)
         result = note(session, self._body_with(args), kwargs)
+        session.check_changes()
         if self.record_only and session.record.ends is not None:
             self._captured = Captured.of(args, kwargs, session.record)
-        return result, Variant(session.record, self._compiler)
+        variant = Variant(session.record, self._compiler)
+        call = CompiledCall(variant, leaves) if session.is_pure else None
+        return Recorded(result, variant, call, () if observer is None else observer.impurities)
 
     # looking at it
 
     def variants(self) -> list[Variant]:
-        """Every recorded variant, oldest first."""
         kept = [*list(self._variants.values()), *(impure.variants for impure in self._impure.values())]
         matched = [variant for variants in kept for variant in variants]
         return matched + [call.variant for call in self._calls]
 
-    def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
-        """Record one call without running its ops: the body runs, no Tensor outside is changed."""
-        return self._note(args, kwargs)[1]
+    # ahead of time, and files
 
-    def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
-        options = self._compile_options
-        return self._tell_compiled(
-            self._statistics.compiled(lambda: compile_program(graph, options, updates))
-        )
+    dump = dump
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Record and compile a call without running its ops; the next one like it compiles nothing.
+
+        The body runs, as it does when a call is recorded, on Tensors without values. No Tensor outside is
+        changed.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What the function takes. For a Tensor its type does: a Tensor of that type, a `Spec`, or a text
+            such as ``"f32[64,784]"``.
+
+        Raises
+        ------
+        ArgumentSpecError
+            A text that is no type.
+        SymbolicReadError
+            The body looks at values, which only a call that runs has.
+        ExportError
+            The trace only records, or this is called inside another one.
+        """
+        if self.record_only:
+            raise ExportError(
+                f"{self.__name__} only records: trace it without record_only=True to compile it"
+            )
+        _check_outside()
+        args, kwargs = stand_ins((args, kwargs))
+        self._check_arguments(args)
+        leaves, structure = flatten((args, kwargs))
+        shapes = shapes_of(args, kwargs)
+        with self._lock:
+            recorded = self._noted(args, kwargs, leaves, self._observer(leaves) if self._skips else None)
+            for number, segment in enumerate(recorded.variant.segments):
+                if segment.outputs:
+                    recorded.variant.program(number)
+            self._statistics.recorded()
+            if self._skips:
+                self._keep(key_of(leaves, structure), leaves, shapes, recorded)
+            else:
+                self._variants_of(False, args, kwargs).keep(shapes, recorded.variant)
+
+    def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.
+
+        Tensors from outside, such as Parameters, become constants with the values that they have now. Shapes
+        are those of the arguments. A processor that lacks what this one has, or another version of mgb, makes
+        it compile again. The file holds machine code: load only files that you trust.
+
+        Parameters
+        ----------
+        path : path
+            A file there is replaced in one go, or stays as it was.
+        *args, **kwargs
+            As for `compile`. Left out, they are those of the latest call that was recorded, if the trace has
+            ``capture_as_const=True``. Arguments that are not Tensors are frozen too.
+
+        Raises
+        ------
+        ExportError
+            Nothing says what the arguments are, or a parameter of an op is nothing that a file can hold.
+        DumpTrainingError, DumpStateError, DumpOutputError
+            The function changes Tensors outside, looks at values, or returns something else than Tensors in a
+            flat container: what `dump` refuses too.
+        """
+        from .exported import write
+
+        captured, names = self._to_export(args, kwargs)
+        check_pure(captured.record)
+        graph, ends = graph_of(captured, names, None, 1)
+        write(path, self.__name__, graph, ends, self._compile(graph, {}), self.options)
+
+    def _to_dump(self) -> Captured | None:
+        """What `dump` writes."""
+        return self._captured
+
+    def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
+        if not args and not kwargs:
+            if self.capture_as_const and self._captured is not None:
+                return self._captured, None
+            if parameters_of(self.__wrapped__):
+                raise ExportError(
+                    f"say the types of the arguments of {self.__name__}, as in export(path, 'f32[64,784]')"
+                )
+        args, kwargs = stand_ins((args, kwargs))
+        _check_outside()
+        policy = replace(self._policy(), freezes=True)
+        session = self._session(args, kwargs, flatten((args, kwargs))[0], policy)
+        note(session, self._body_with(args), kwargs)
+        if session.record.ends is None:
+            raise ExportError(
+                f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
+                "compute it with ops"
+            )
+        return Captured.of(args, kwargs, session.record), list(names_of_tensors(self.__wrapped__, args))
+
+
+def _check_outside() -> None:
+    if active_trace() is not None:
+        raise ExportError("a function is compiled or exported outside of any trace: call it there")

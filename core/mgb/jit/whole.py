@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..apply import caller
 from ..autodiff.stretch import recording
 from ..errors import (
     CallerTapeError,
-    ExportError,
     HeldConstantError,
     SymbolicReadError,
     TraceError,
@@ -18,18 +18,17 @@ from ..errors import (
     UnknownInputError,
 )
 from ..ir import Spec
-from ..tensor import Tensor, active_trace
-from .argument_specs import stand_ins
-from .arguments import key_of, names_of, shapes_of
+from ..tensor import Tensor
 from .belongings import Belongings
 from .call import CompiledCall, Recorded
 from .capture import note
 from .captured import Captured
+from .environment import Observer
 from .guard import MISS
-from .policy import Policy
 from .recording import Recording
 from .source import Grad, Source, found_at
 from .trace import trace
+from .traced import Traced
 from .tree import flatten
 from .variant import Variant
 
@@ -141,7 +140,8 @@ class xla_trace(trace):
                 f"{name} compiles the whole function, and opt_level={self.options.opt_level} compiles "
                 "nothing: leave it out, or use @trace"
             )
-        self._given: tuple[Any, Any] | None = None  # of the latest call that was recorded, Specs for Tensors
+        self._skips = True
+        self._given: tuple[Any, Any] | None = None  # of the latest call that was noted, Specs for Tensors
 
     # calling
 
@@ -150,30 +150,14 @@ class xla_trace(trace):
             self._check_tapes(flatten((args, kwargs))[0])
         return self._call_skipping(args, kwargs)
 
-    def _call_skipping(self, args: Any, kwargs: Any) -> Any:
-        leaves, structure = flatten((args, kwargs))
-        key = key_of(leaves, structure)
-        result = self._served(key, leaves, args, kwargs)
-        if result is MISS:
-            with self._lock:
-                result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
-                if result is MISS:
-                    result = self._record_call(key, leaves, args, kwargs)
-        assert result is not MISS, "a call that was just recorded does not serve its own arguments"
-        return result
+    def _check_arguments(self, args: tuple[Any, ...]) -> None:
+        pass
 
-    def _record_call(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        """Record a call, compile it if no other did the same, say why, and run it."""
-        reason = self._reason_of(key, leaves, args, kwargs)
-        call = self._noted_call(args, kwargs, leaves, self._calls.follows(key, leaves))
-        if call.variant.record.changes is None:
-            self._keep(key, leaves, shapes_of(args, kwargs), Recorded(None, call.variant, call))
-        result = call.run(leaves)
-        if reason is not None and call.variant.programs:
+    def _tell(self, reason: str, recorded: Recorded) -> None:
+        if recorded.variant.programs:
             self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
-        elif reason is not None:
-            self._statistics.again(reason)
-        return result
+        else:
+            super()._tell(reason, recorded)
 
     def _check_tapes(self, leaves: Sequence[Any]) -> None:
         """Refuse to lose a gradient that the caller's tapes would want."""
@@ -188,62 +172,17 @@ class xla_trace(trace):
     def _belongings(self, leaves: Sequence[Any]) -> Belongings:
         return Belongings(leaves, self._is_method_of())
 
-    def _noted_call(
-        self, args: Any, kwargs: Any, leaves: list[Any], follows: frozenset[Source] = frozenset()
-    ) -> CompiledCall:
-        call = CompiledCall(self._noted(args, kwargs, leaves, follows), leaves)
-        self._statistics.body_runs += 1
-        self._statistics.recorded()
-        self._given = _without_values(args, kwargs)
-        return call
+    #: Nothing runs while a call is recorded.
+    _record, _observer_after = Traced._record, Traced._observer_after
 
-    def _noted(
-        self, args: Any, kwargs: Any, leaves: list[Any], follows: frozenset[Source] = frozenset()
-    ) -> Variant:
-        """One call, of which nothing is run."""
-        session = Recording(
-            leaves,
-            Policy(freezes=self.capture_as_const, refused=_refused),
-            names=names_of(args, kwargs),
-            observer=self._observer(leaves, follows),
-            instance=self._is_method_of(),
-            belongings=self._belongings(leaves),
-        )
+    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        policy = replace(self._policy(), refused=_refused)
+        watch = {"observer": observer or self._observer(leaves), "belongings": self._belongings(leaves)}
+        session = self._session(args, kwargs, leaves, policy, **watch)
         note(session, self._body_with(args), kwargs, check=_check_known)
-        return Variant(session.record, self._compiler)
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Record and compile a call without running it; the next one like it compiles nothing.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            What the function takes. For a Tensor its type does: a Tensor of that type, a `Spec`, or a text
-            such as ``"f32[64,784]"``.
-
-        Raises
-        ------
-        ArgumentSpecError
-            A text that is no type.
-        ExportError
-            This is called inside a trace.
-        """
-        if active_trace() is not None:
-            raise ExportError(f"{self.__name__} is compiled outside of any trace: call compile there")
-        args, kwargs = stand_ins((args, kwargs))
-        leaves, structure = flatten((args, kwargs))
-        with self._lock:
-            call = self._noted_call(args, kwargs, leaves)
-            call.prepare()
-            self._keep(
-                key_of(leaves, structure), leaves, shapes_of(args, kwargs), Recorded(None, call.variant, call)
-            )
-
-    # looking at it
-
-    def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
-        """Record one call; the body runs, no Tensor outside is changed."""
-        return self._noted(args, kwargs, flatten((args, kwargs))[0])
+        self._given = _without_values(args, kwargs)
+        variant = Variant(session.record, self._compiler)
+        return Recorded(MISS, variant, CompiledCall(variant, leaves))
 
     # files: Tensors that are not arguments themselves are constants there, with the values that they have now
 
@@ -252,10 +191,8 @@ class xla_trace(trace):
             args, kwargs = self._given
         return super()._to_export(args, kwargs)
 
-    def _checked(self) -> Captured:
-        if self.capture_as_const and self._given is not None:
-            self._captured = self._to_export((), {})[0]
-        return super()._checked()
+    def _to_dump(self) -> Captured | None:
+        return self._to_export((), {})[0] if self._given is not None else None
 
 
 def _without_values(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:

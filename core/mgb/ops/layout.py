@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..apply import apply
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
-from ..sizes import broadcast, count
+from ..sizes import broadcast, count, same_shape
 from ..tensor import Tensor
-from .declare import SAME, declare
+from .declare import OPS, SAME, declare
 
 Shape = tuple[int, ...]
 
@@ -57,10 +58,14 @@ def _broadcast_infer(x: Spec, shape: Shape) -> Spec:
     return Spec(shape, x.dtype)
 
 
-def _broadcast_grad(g: Tensor, _y: Spec, _x: Spec, shape: Shape) -> tuple[Tensor]:
-    from .reduce import sum_to  # sums and broadcasts are each other's gradients
-
-    return (sum_to(g, _x.shape),)
+def sum_to(g: Tensor, shape: Shape) -> Tensor:
+    """Undo a broadcast: sum `g` over the axes along which `shape` was stretched."""
+    if same_shape(g.shape, shape):
+        return g
+    lead = g.ndim - len(shape)
+    axis = tuple(i for i, d in enumerate(g.shape) if i < lead or (d != 1 and shape[i - lead] == 1))
+    total = OPS["reduce_sum"]  # by its name: sums and broadcasts are each other's gradients
+    return reshape(apply(total, g, axis=axis) if axis else g, shape=shape)
 
 
 #: ``broadcast_to(x, shape=)``.
@@ -70,7 +75,7 @@ broadcast_to = declare(
         Kind.LAYOUT,
         _broadcast_infer,
         lambda x, shape: np.broadcast_to(x, shape),
-        _broadcast_grad,
+        lambda g, _y, _x, shape: (sum_to(g, _x.shape),),
     )
 )
 

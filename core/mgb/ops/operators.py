@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..apply import apply, tensors
 from ..errors import ConversionError
-from ..scalars import known
+from ..scalars import fixed
 from ..tensor import Tensor
 from . import elementwise, integers
 from . import primitives as p
@@ -98,7 +98,7 @@ def power(a: Any, b: Any) -> Tensor:
     if type(b) is float or _is_float(a) or _is_float(b):
         return apply(POW, a, b)
     if type(b) is not int:
-        b = known(b)  # it decides which ops these are
+        b = fixed(b)  # it decides which ops these are
     return integers.whole_power(a, b) if type(b) is int else apply(INTEGER_POWER, a, b)
 
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from .. import dtypes
 from ..ir import Kind, Op, Spec
-from ..sizes import same_shape
 from ..tensor import Tensor
 from .declare import INTEGER, NUMERIC, SAME, Typing, declare
-from .layout import broadcast_to, reshape
+from .layout import broadcast_to
 from .primitives import cast, eq, maximum, where
 
 Axes = tuple[int, ...]
@@ -138,12 +137,3 @@ def _prod_grad(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
     return g * where(
         is_zero, where(eq(zeros, 1), others, 0), where(eq(zeros, 0), y / where(is_zero, 1, x), 0)
     )
-
-
-def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Undo a broadcast: sum `g` over the axes along which `shape` was stretched."""
-    if same_shape(g.shape, shape):
-        return g
-    lead = g.ndim - len(shape)
-    axis = tuple(i for i, d in enumerate(g.shape) if i < lead or (d != 1 and shape[i - lead] == 1))
-    return reshape(reduce_sum(g, axis=axis) if axis else g, shape=shape)

@@ -1,22 +1,22 @@
 """Lengths of axes that are followed, and what was decided by them."""
 
+from ..scalars import Size, fixed, plain
 from .holders import settled
 from .lengths import (
     At,
     Lengths,
     about,
     broadcast,
+    but_lengths,
     checker,
     count,
-    fixed,
     indices,
     is_sized,
     key,
-    plain,
     same_shape,
     whole,
 )
-from .size import Size, Sizes
+from .size import Sizes
 
 __all__ = [
     "At",
@@ -25,6 +25,7 @@ __all__ = [
     "Sizes",
     "about",
     "broadcast",
+    "but_lengths",
     "checker",
     "count",
     "fixed",

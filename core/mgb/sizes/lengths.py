@@ -7,7 +7,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .size import Size, Sizes, Terms, text
+from ..scalars import Scalar, Size, fixed, mapped
+from .size import Sizes, Terms, text
 
 #: What gives values without sizes: `plain`, or a `Lengths`.
 At = Callable[[Any], Any]
@@ -34,22 +35,15 @@ class Lengths:
 
     def __call__(self, value: Any) -> Any:
         """`value` with other lengths: a size, or a tuple or mapping that may hold some."""
-        kind = type(value)
-        if kind is Size:
-            if value.sizes is not self._sizes:
-                return value.value  # of another recording, which is over
-            known = self._known.get(id(value))
-            if known is None:
-                known = self._known[id(value)] = self._of(value.terms)
-            return known
-        if kind is tuple:
-            return tuple([self(v) if type(v) in _HOLDING else v for v in value])
-        if kind is dict:
-            return {k: self(v) if type(v) in _HOLDING else v for k, v in value.items()}
-        return value
+        return mapped(self._at, value)
 
-
-_HOLDING = frozenset({Size, tuple, dict})
+    def _at(self, size: Size) -> Any:
+        if size.follower is not self._sizes:
+            return size.value  # of another recording, which is over
+        known = self._known.get(id(size))
+        if known is None:
+            known = self._known[id(size)] = self._of(size.path)
+        return known
 
 
 def checker(sizes: Sizes) -> Callable[[Sequence[int]], bool]:
@@ -76,37 +70,19 @@ def checker(sizes: Sizes) -> Callable[[Sequence[int]], bool]:
 def is_sized(value: Any) -> bool:
     """Is it a size, or a tuple or mapping that holds one?"""
     kind = type(value)
-    if kind is Size:
-        return True
-    if kind is tuple:
-        return any(type(v) in _HOLDING and is_sized(v) for v in value)
-    return kind is dict and any(type(v) in _HOLDING and is_sized(v) for v in value.values())
+    if kind is tuple or kind is dict:
+        return any(map(is_sized, value if kind is tuple else value.values()))
+    return kind is Size
 
 
-def _mapped(rule: Callable[[Size], Any], value: Any) -> Any:
-    kind = type(value)
-    if kind is Size:
-        return rule(value)
-    if kind is tuple:
-        return tuple([_mapped(rule, v) if type(v) in _HOLDING else v for v in value])
-    if kind is dict:
-        return {k: _mapped(rule, v) if type(v) in _HOLDING else v for k, v in value.items()}
-    return value
-
-
-def plain(value: Any) -> Any:
-    """`value` with the numbers that its sizes stand for; notes nothing."""
-    return _mapped(operator.attrgetter("value"), value)
-
-
-def fixed(value: Any) -> Any:
-    """As `plain`; the numbers are guards from now on."""
-    return _mapped(Size.fixed, value)
+def but_lengths(number: Scalar) -> Any:
+    """A number that is followed, fixed unless it is a length."""
+    return number if type(number) is Size else number.fixed()
 
 
 def about(number: Any) -> Any:
     """`number`, for a decision about costs alone, which then holds for lengths that are near."""
-    return number.sizes.judge(number.terms) if type(number) is Size else number
+    return number.follower.judge(number.path) if type(number) is Size else number
 
 
 def count(start: Any, stop: Any, step: Any) -> Any:
@@ -144,7 +120,7 @@ def _clipped(place: Any, default: Any, length: Any) -> Any:
 
 def key(shape: Sequence[Any]) -> tuple[Any, ...]:
     """A key for a dict; equal keys mean equal shapes, whatever the lengths, and others may be equal too."""
-    return tuple([d.terms if type(d) is Size else d for d in shape])
+    return tuple([d.path if type(d) is Size else d for d in shape])
 
 
 def same_shape(one: Sequence[Any], other: Sequence[Any]) -> bool:

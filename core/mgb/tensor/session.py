@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from .. import config
 from ..ir import Op, Spec
 from ..scalars import Scalar
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
-
 P = ParamSpec("P")
 R = TypeVar("R")
+#: What stands for a value: `Tensor`, which needs all of this to be there.
+Value = TypeVar("Value")
 
 
-class Session:
+class Session(Generic[Value]):
     """What `apply` and `Tensor` speak to: a trace that records or replays, a graph being built, waiting ops.
 
     Each overrides the hooks that concern it; here they do nothing.
@@ -30,9 +29,9 @@ class Session:
     replays = False
 
     #: What gives the type of a Tensor with lengths that are followed; None: shapes are plain.
-    spec_of: Callable[[Tensor], Spec] | None = None
+    spec_of: Callable[[Value], Spec] | None = None
 
-    def shape_of(self, tensor: Tensor) -> Tensor:
+    def shape_of(self, tensor: Value) -> Value:
         """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
         raise NotImplementedError
 
@@ -40,43 +39,43 @@ class Session:
         """`value`, which is no Tensor, as code that asks for lengths which are followed is given it."""
         return value
 
-    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Value | None:
         """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
         return None
 
-    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+    def step(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any]) -> Value:
         """Record or match one op on exact inputs."""
         raise NotImplementedError
 
-    def read(self, tensor: Tensor) -> Any:
+    def read(self, tensor: Value) -> Any:
         """The array of `tensor`, a place in this session, whose value is wanted inside the body."""
         raise NotImplementedError
 
-    def shapes_follow(self, tensor: Tensor) -> None:
+    def shapes_follow(self, tensor: Value) -> None:
         """Told that the value of `tensor`, a place in this trace, is about to be read for a shape."""
 
-    def seen(self, tensor: Tensor) -> None:
+    def seen(self, tensor: Value) -> None:
         """Told that the value of `tensor`, which is no place in this trace, is wanted inside the body."""
 
-    def adopt(self, alias: Tensor, original: Tensor) -> None:
+    def adopt(self, alias: Value, original: Value) -> None:
         """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
 
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
+    def rebound(self, tensor: Value, value: Value) -> None:
         """Told that `tensor` is about to take the value of another Tensor, a place in this trace or none."""
 
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+    def touched_grad(self, tensor: Value, reads: bool) -> None:
         """Told that the ``grad`` of `tensor` is about to be read, or else replaced."""
 
-    def watched(self, tensor: Tensor) -> None:
+    def watched(self, tensor: Value) -> None:
         """Told that a gradient tape wants the gradient of `tensor` from now on."""
 
-    def created(self, tensor: Tensor, data: Any) -> None:
+    def created(self, tensor: Value, data: Any) -> None:
         """Told of a Tensor, or of a constant beside Tensors, that was made of `data` inside the body."""
 
-    def live(self, tensor: Tensor, source: Callable[[], float]) -> None:
+    def live(self, tensor: Value, source: Callable[[], float]) -> None:
         """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
 
-    def follows(self, tensor: Tensor, number: Scalar) -> bool:
+    def follows(self, tensor: Value, number: Scalar) -> bool:
         """Told that the constant `tensor` was made of `number`; is it to be made anew at every call?"""
         return False
 
@@ -96,7 +95,7 @@ class Ambient:
         Returns that session; `mgb`, which puts the parts together, gives it.
     """
 
-    make: Callable[[], Session]
+    make: Callable[[], Session[Any]]
 
     def __getattr__(self, name: str) -> Any:
         value = self.__dict__[name] = getattr(Ambient.make(), name)
@@ -106,10 +105,10 @@ class Ambient:
 _default: Any = Ambient() if config.AUTO.on() else None
 
 #: The session of this context: a trace that records or replays, `mgb.jit.auto`, or None.
-ACTIVE: ContextVar[Session | None] = ContextVar("mgb_active_trace", default=_default)
+ACTIVE: ContextVar[Session[Any] | None] = ContextVar("mgb_active_trace", default=_default)
 
 
-def run_in(session: Session | None, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """``function(*args, **kwargs)`` with `session` as the active one.
 
     Whatever ends the call, a signal between two bytecodes too, the session of before is active again: once it
@@ -126,7 +125,7 @@ def run_in(session: Session | None, function: Callable[P, R], *args: P.args, **k
     return result
 
 
-def active_trace() -> Session | None:
+def active_trace() -> Session[Any] | None:
     """The trace that records or replays in this context; else what `mgb.jit.auto` deferred is computed."""
     session = ACTIVE.get()
     if session is None or session.replays:

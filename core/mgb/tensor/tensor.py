@@ -60,7 +60,7 @@ class Tensor:
     _data: Any
     _device: str
     _index: int
-    _session: Session | None
+    _session: Session[Tensor] | None
     _spec: Spec | None
     _tape: dict[Any, Any] | None
     _grad: Tensor | None
@@ -120,7 +120,7 @@ class Tensor:
             if session.spec_of is not None:
                 return session.spec_of(self).shape
             if session.symbolic_shape and not _called_by_mgb() and self.ndim:
-                return session.shape_of(self)  # type: ignore[return-value]
+                return session.shape_of(self)  # type: ignore[no-any-return]
         return self._data.shape if self._data is not None else self.spec.shape  # as below, without a call
 
     @property
@@ -383,7 +383,7 @@ def wrap(array: Any, device: str) -> Tensor:
     return tensor
 
 
-def place(session: Session, index: int, spec: Spec) -> Tensor:
+def place(session: Session[Tensor], index: int, spec: Spec) -> Tensor:
     """A Tensor that stands for step `index` of a trace and has no value yet."""
     tensor = Tensor.__new__(Tensor)
     tensor._data = tensor._tape = tensor._grad = None

@@ -18,13 +18,14 @@ from functools import partial
 from mgb.codegen import Pass
 from mgb.ir import CONST, Node
 from mgb_native.folds import held, wide
-from mgb_native.frame import Buffer, Frame, Operand
+from mgb_native.frame import Frame, Operand
 
 from .body import Body, element
 from .builder import SCALAR, Carried, Lanes
 from .casts import convert
-from .given import ARGUMENTS, Given
+from .given import ARGUMENTS
 from .lanes import Access, Names, Nodes, Value
+from .reaching import Reaching
 from .units import Units
 from .words import across, fold_step, nothing
 
@@ -37,7 +38,7 @@ def module(frame: Frame, vector: int) -> str:
     return Nest(frame, vector if frame.inner is not None else 0).text()
 
 
-class Nest(Given):
+class Nest(Reaching):
     """The loops of one kernel."""
 
     def __init__(self, frame: Frame, vector: int) -> None:
@@ -132,29 +133,6 @@ class Nest(Given):
         wanted = self.op(f"arith.andi {begun}, {open_} : i1")
         self.when(wanted, lambda: self.chunks(k, part, rows, width))
 
-    def places(self, index: str, kind: str, first: int = 0) -> list[str]:
-        """Split `index` into its places along the loops of a kind, "kept" or "folded", from `first` out."""
-        count, at = self.frame.loops[kind], self.frame.lengths_at[kind]
-        names = []
-        for axis in range(first, count - 1):
-            length = self.slot(at + axis)
-            names.append(self.rem(index, length))
-            index = self.div(index, length)
-        return [*names, index][: count - first]
-
-    def moved(self, start: str, slots: Iterable[int], places: Iterable[str]) -> str:
-        """`start`, moved to `places` by the strides in `slots`."""
-        for at, place in zip(slots, places, strict=False):
-            start = self.add(start, self.mul(place, self.slot(at)))
-        return start
-
-    def lined_up(self, o: Operand, start: str, count: str) -> str:
-        """Where the `count` elements that an input has at `start` lie side by side."""
-        if not o.moves or o.is_iota or o.is_output:
-            return start
-        buffer = self.buffer(self.buffer_of("g", o.node))
-        return self.op(self.functions.lined_up(o.itemsize, buffer, start, self.slot(o.at), count))
-
     def row_addresses(self, row: str) -> tuple[dict[Operand, str], str, list[str]]:
         """Where each operand has its row, the columns of it, and its places along the kept loops."""
         index, column, width = row, "", ""
@@ -171,21 +149,6 @@ class Nest(Given):
                 start = self.moved(start, [o.at], [column])
             rows[o] = self.lined_up(o, start, width) if o.node in self.frame.schedule.row_reads else start
         return rows, width, places
-
-    def ask(self, wanted: str, at: dict[Operand, str], away: str, count: str) -> None:
-        """Where a slot of the plan is not 0, have `count` elements of a later row on their way from memory.
-
-        They are `away` rows from those at `at`.
-        """
-
-        def ask() -> None:
-            for o, address in at.items():
-                later = self.moved(address, self.frame.strides_at(o, "kept"), [away])
-                size = self.mul(count, self.index(o.itemsize))
-                self.line(self.functions.call("mgb_ask", later, size))
-
-        if at:
-            self.when(self.compare("ne", self.slot(wanted), self.index(0)), ask)
 
     def tile(self, row: str, place: str, rows: dict[Operand, str], tiles: list[str]) -> list[str]:
         """Lay out rows that lie across cache lines, as many together as share a line."""
@@ -213,22 +176,6 @@ class Nest(Given):
             laid = self.add(self.buffer(self.buffer_of("g", o.node)), laid)
             rows[o] = self.select(self.compare("ne", self.slot(step), self.index(0)), laid, rows[o])
         return tiles
-
-    # elements
-
-    def access(self, o: Operand, address: str) -> Access | None:
-        """How a loop reaches an operand at `address`; an ``iota`` is no memory."""
-        return None if o.is_iota else Access(self.view(o.dtype, address), o.dtype, o.moves)
-
-    def element(self, o: Operand, access: Access | None, address: str, i: str, lanes: Lanes) -> Value:
-        """The value of an operand at turn `i`."""
-        if access is None:
-            return self.iota(o.dtype, address, i, o.moves, lanes)
-        return self.load(access, i, lanes)
-
-    def at_buffer(self, b: Buffer, address: str = "") -> Access:
-        """How a loop reaches a buffer, from `address` on or from its start."""
-        return Access(self.view(b.dtype, address or self.buffer(b)), b.dtype)
 
     # passes
 
@@ -334,12 +281,6 @@ class Nest(Given):
 
         self.loop(self.index(0), self.slot("chunks"), self.index(1), [], chunk)
 
-    def fold_into(self, access: Access, f: Node, i: str, value: str, lanes: Lanes) -> None:
-        """Fold an element into what memory has."""
-        total = self.load(access, i, lanes).name
-        total = fold_step(Body(self, lanes), f, total, value, held(f))
-        self.store(access, i, Value(total, lanes.count), lanes)
-
     def row_values(self, nodes: Iterable[Node], rows: dict[Operand, str], width: str) -> None:
         """Values of which a row has one; where the lanes are columns, there is one in each."""
         nodes = [v for v in nodes if v not in self.row_names and v.op is not CONST]
@@ -357,28 +298,6 @@ class Nest(Given):
                 return ()
 
             self.over(width, self.width(nodes), [], turn)
-
-    def lane_reads(
-        self, nodes: Iterable[Node], ends: Iterable[Node], rows: dict[Operand, str]
-    ) -> Callable[[str, Lanes], Names]:
-        """The row values that a loop over columns reads, as a function of the turn."""
-        nodes = list(nodes)
-        wanted = dict.fromkeys((*(i for v in nodes if v.op.name != "extent" for i in v.inputs), *ends))
-        found: dict[Node, Callable[[str, Lanes], Value]] = {}
-        for v in wanted:
-            if v in self.row_names or v in nodes or (v.op is CONST and v not in self.frame.source_of):
-                continue
-            if v in self.frame.source_of and not self.is_full(v):
-                o = self.frame.source_of[v]
-                found[v] = partial(self.element, o, self.access(o, rows[o]), rows[o])
-            elif not self.is_full(v):
-                b = next(b for b in self.frame.buffers if b.node is v and b.name[0] in "tr")
-                found[v] = partial(self.load, self.at_buffer(b))
-        return lambda i, lanes: {v: read(i, lanes) for v, read in found.items()}
-
-    def is_full(self, node: Node) -> bool:
-        """Whether there is a value for each element of a row."""
-        return self.frame.flat or any(self.frame.span[node][a] for a in self.frame.schedule.reduced)
 
     def row_stores(self, rows: dict[Operand, str], width: str) -> None:
         """Write the outputs of which a row has one element."""

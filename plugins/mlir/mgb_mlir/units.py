@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mgb.codegen import Pass
 from mgb.ir import CONST, Node
@@ -13,10 +12,8 @@ from mgb_native.frame import Operand
 from .body import Body
 from .builder import SCALAR, Carried, Lanes
 from .lanes import Access, Names, Value, Width
+from .reaching import Reaching
 from .words import fold_step, nothing
-
-if TYPE_CHECKING:
-    from .nest import Nest
 
 Bases = dict[Operand, str]
 
@@ -26,7 +23,7 @@ class Units:
 
     Parameters
     ----------
-    nest : Nest
+    nest : Reaching
         What is written to.
     k : int
         The number of the pass.
@@ -43,7 +40,7 @@ class Units:
 
     def __init__(
         self,
-        nest: Nest,
+        nest: Reaching,
         k: int,
         part: Pass,
         rows: Bases,

@@ -118,10 +118,10 @@ class auto(ContextDecorator):
 
 
 #: For each `auto` that this context is in: the session of before, and whether that was replaced.
-_outer: ContextVar[tuple[tuple[Session | None, bool], ...]] = ContextVar("mgb_auto_outer", default=())
+_outer: ContextVar[tuple[tuple[Session[Tensor] | None, bool], ...]] = ContextVar("mgb_auto_outer", default=())
 
 
-class AutoSession(Session):
+class AutoSession(Session[Tensor]):
     """The session of every `auto` with the same settings; it hands each thread's ops to a `Stream`.
 
     Parameters

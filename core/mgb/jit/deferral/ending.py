@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...apply import evaluate
 from ...errors import AutoWarning, MgbError
 from ...executor import Options, Program, compile_program
 from ..record import Literal
 from ..variant import cut_out
-
-if TYPE_CHECKING:
-    from .links import Link
-    from .operands import Ref
+from .link import Link
+from .operands import Ref
 
 #: The results that were computed by the number of the op, and why others could not be.
 Outcome = tuple[dict[int, Any], dict[int, BaseException]]

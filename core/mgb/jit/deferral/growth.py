@@ -12,7 +12,7 @@ from ...ir import Node, Op, Spec, const_node, input_node
 from ...tensor import Session, Tensor
 from ...tracing import make_node
 from ..record import Literal
-from .links import Link
+from .link import Link
 from .operands import INEXACT, Ref, Varying, as_it_is_now, is_number, same_bits
 
 
@@ -21,11 +21,11 @@ class Growth:
 
     Parameters
     ----------
-    session : Session
+    session : Session[Tensor]
         Tensors of it stand for ops of the sequence.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[Tensor]) -> None:
         self._session = session
         self._sequence: list[Link] = []
         self._numbers: dict[int, int] = {}  # of external inputs, by the id of their array

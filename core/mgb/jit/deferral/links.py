@@ -1,14 +1,12 @@
-"""What `auto` remembers: the sequences of ops that it saw, as a tree whose links lead from op to op."""
+"""What `auto` remembers: where sequences of ops ended, and how their results are computed."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
-from ...ir import Node, Op, Spec
 from .ending import Ending
-from .operands import Ref
+from .link import NOTHING, Link
 
 #: At most so many links may end sequences, and so many ops may lie on the ways to them, those shared by
 #: several counted for each. An op takes about a kilobyte.
@@ -18,111 +16,28 @@ _MOST_ENDS, _MOST_OPS = 256, 1 << 16
 _SETS = 4
 
 
-class _Nothing:
-    op = None
+def ending_at(link: Link, wanted: frozenset[int]) -> Ending:
+    """How to compute the results `wanted` of the sequence that ends with `link`."""
+    found: Ending | None = link.endings.get(wanted)
+    if found is not None:
+        return found
+    if link.varied or len(link.endings) == _SETS:
+        return _common_ending(link, wanted)
+    link.endings[wanted] = new = Ending(link.sequence(), wanted)
+    return new
 
 
-#: What comes after a link that nothing came after.
-NOTHING: Any = _Nothing()
-
-
-class Link:
-    """One op after all those before it: it stands for the sequence that ends with it.
-
-    Attributes
-    ----------
-    op, params, args
-        As in a recorded `Entry`; the root, which begins all sequences, has none.
-    node : Node or None
-        With the nodes it reads, the graph of the sequence.
-    index : int
-        The number of ops before it; -1 for the root.
-    feeds : tuple of Node
-        The external inputs that it is the first to read.
-    fed : int
-        How many external inputs the sequence has.
-    nbytes : int
-        Their size.
-    next : Link or NOTHING
-        What came after it last time.
-    children : list of Link
-        All that ever came after it.
-    endings : dict
-        For sets of results that were alive where the sequence ended: how to compute them.
-    """
-
-    __slots__ = (
-        "args",
-        "arity",
-        "children",
-        "endings",
-        "fed",
-        "feeds",
-        "index",
-        "nbytes",
-        "next",
-        "node",
-        "op",
-        "params",
-        "parent",
-        "spec",
-        "varied",
-    )
-
-    def __init__(
-        self,
-        parent: Link | None = None,
-        op: Op | None = None,
-        params: dict[str, Any] | None = None,
-        args: tuple[Ref, ...] = (),
-        node: Node | None = None,
-        feeds: tuple[Node, ...] = (),
-    ) -> None:
-        self.parent, self.op, self.params, self.args, self.node = parent, op, params, args, node
-        self.feeds = feeds
-        self.arity = len(args)
-        self.spec: Spec | None = node.spec if node is not None else None
-        self.index: int = -1 if parent is None else parent.index + 1
-        self.fed: int = len(feeds) + (0 if parent is None else parent.fed)
-        self.nbytes: int = sum(n.spec.nbytes for n in feeds) + (0 if parent is None else parent.nbytes)
-        self.children: list[Link] = []
-        self.endings: dict[frozenset[int], Ending] = {}
-        self.varied = False
-        self.next = NOTHING
-
-    def add(self, child: Link) -> Link:
-        """Let `child` come after this link."""
-        self.children.append(child)
-        self.next = child
-        return child
-
-    def sequence(self) -> list[Link]:
-        """The ops from the first to this one."""
-        links, link = [], self
-        while link.parent is not None:
-            links.append(link)
-            link = link.parent
-        return links[::-1]
-
-    def ending(self, wanted: frozenset[int]) -> Ending:
-        """How to compute the results `wanted`."""
-        found = self.endings.get(wanted)
-        if found is not None:
-            return found
-        if self.varied or len(self.endings) == _SETS:
-            return self._common_ending(wanted)
-        self.endings[wanted] = new = Ending(self.sequence(), wanted)
-        return new
-
-    def _common_ending(self, wanted: frozenset[int]) -> Ending:
-        """One for every set there was: what lives on is another thing each time, as with cyclic garbage."""
-        self.varied = True
-        for outputs, ending in self.endings.items():
-            if wanted <= outputs and len(self.endings) == 1:
-                return ending
-        outputs = wanted.union(*self.endings)
-        self.endings = {outputs: Ending(self.sequence(), outputs)}
-        return self.endings[outputs]
+def _common_ending(link: Link, wanted: frozenset[int]) -> Ending:
+    """One for every set there was: what lives on is another thing each time, as with cyclic garbage."""
+    link.varied = True
+    known: Ending
+    for outputs, known in link.endings.items():
+        if wanted <= outputs and len(link.endings) == 1:
+            return known
+    outputs = wanted.union(*link.endings)
+    new = Ending(link.sequence(), outputs)
+    link.endings = {outputs: new}
+    return new
 
 
 class Ends:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from .links import Link, crossing
+from .link import Link
+from .links import crossing
 
 
 def period_of(sequence: Sequence[Link]) -> tuple[int, int] | None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ...tensor import Session, Tensor
-
-if TYPE_CHECKING:
-    from .stream import Stream
 
 #: A Tensor that took a new value, what it had before (an op's result by its number, an external input by its
 #: number from -1 down, or another array), and after which op.
 Rebound = tuple[weakref.ref[Tensor], Any, int]
 
 
-class Failed(Session):
+class Failed(Session[Tensor]):
     """The session of a Tensor whose op raised when it was computed."""
 
     def __init__(self, error: BaseException) -> None:
@@ -33,7 +30,7 @@ def without_fed(rebound: Sequence[Rebound], fed: Sequence[Any]) -> list[Rebound]
     return [(r, numbers.get(id(b), b) if not isinstance(b, int) else b, at) for r, b, at in rebound]
 
 
-def updates(session: Stream, rebound: Iterable[Rebound]) -> dict[int, int]:
+def updates(session: Session[Tensor], rebound: Iterable[Rebound]) -> dict[int, int]:
     """From the ops whose results are new values of Tensors to the external inputs that held the old ones."""
     found = {}
     for reference, before, _ in rebound:
@@ -43,7 +40,7 @@ def updates(session: Stream, rebound: Iterable[Rebound]) -> dict[int, int]:
     return found
 
 
-def undo(session: Stream, rebound: Sequence[Rebound], failed: int, values: dict[int, Any]) -> None:
+def undo(session: Session[Tensor], rebound: Sequence[Rebound], failed: int, values: dict[int, Any]) -> None:
     """Give Tensors that were rebound after the op `failed` their values of before: eager code stops there."""
     for reference, before, at in reversed(rebound):
         tensor = reference()
@@ -58,7 +55,10 @@ def undo(session: Stream, rebound: Sequence[Rebound], failed: int, values: dict[
 
 
 def hand_over(
-    session: Stream, tensors: Sequence[Tensor], values: dict[int, Any], errors: dict[int, BaseException]
+    session: Session[Tensor],
+    tensors: Sequence[Tensor],
+    values: dict[int, Any],
+    errors: dict[int, BaseException],
 ) -> None:
     """Give the Tensors that stand for ops of `session` their values, or what raises instead."""
     for tensor in tensors:

@@ -18,7 +18,8 @@ from ...tensor import Session, Tensor, place, run_in, wrap
 from ..record import Literal
 from .ending import Ending, Outcome, order, run_one_by_one
 from .growth import Growth
-from .links import Ends, Link
+from .link import Link
+from .links import Ends, ending_at
 from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .period import period_of
 from .results import Rebound, hand_over, undo, updates, without_fed
@@ -57,7 +58,7 @@ class Counts:
     programs: int = 0
 
 
-class Stream(Session):
+class Stream(Session[Tensor]):
     """A session that only notes ops, until a value is wanted.
 
     It follows the tree of the sequences that it has seen, from link to link. Where an op is the one that came
@@ -357,7 +358,7 @@ class Stream(Session):
 
     def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
         """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""
-        ending = at.ending(frozenset([t._index for t in alive]))
+        ending = ending_at(at, frozenset([t._index for t in alive]))
         if ending.program is None and ending.runs >= self._settings.after:
             ending.compile(self._settings.options, updates(self, rebound))
             self.counts.programs += ending.program is not None

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ...scalars import known as fixed
-from ...sizes import Size
+from ...scalars import fixed
 from ...tensor import Tensor
 from .. import numbers
 from ..guard import _SINGLE, PLAIN, is_plain
 from ..measured import given
 from ..source import Held, Item, Object
-from . import attributes, calls, followed, known, operands, reads
+from . import attributes, calls, known, operands, reads
 from .builtin_calls import text
 from .value_hooks import HOOKS, QUIET, hook, number, reading, see, stored, told
 from .watch import WATCHING, Watch
@@ -87,7 +86,7 @@ def _truth(watch: Watch, value: Any) -> None:
 def identical(left: Any, right: Any) -> bool:
     """``left is right``"""
     if type(left) not in _SINGLE and type(right) not in _SINGLE:
-        left, right = fixed(left), fixed(right)
+        left, right = (v.fixed() if type(v) in known.FOLLOWED else v for v in (left, right))
     see(_identical, left, right)
     return left is right
 
@@ -173,22 +172,19 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return functools.partial(function, *args, **kwargs)
     frame = id(sys._getframe(1))
     watch.pending.pop(frame, None)
-    if watch.changing.numbers:
-        computed = numbers.computed_by(function, args, kwargs)
-        if computed is not None:
-            return computed
-        if not followed.takes(watch, function):
-            args, kwargs = numbers.all_fixed(args), numbers.all_fixed(kwargs)
-    if followed.is_plain_class(function):
+    computed = numbers.computed_by(function, args, kwargs)
+    if computed is not None:
+        return computed
+    if operands.is_plain_class(function):
         made = watch.see(_construct, function, args, kwargs, frame)
         if made is not None:
             return made
     watch.changing.begin()
     then = watch.see(calls.called, function, list(args), kwargs)
-    watch.changing.expect(followed.asked_by(function, args))
+    watch.changing.expect(operands.asked_by(function, args))
     if then is not None:
         watch.pending[frame] = then
-    args, kwargs = operands.given_to(function, args, kwargs)
+    args, kwargs = operands.given_to(watch, function, args, kwargs)
     return functools.partial(function, *args, **kwargs)
 
 
@@ -202,7 +198,7 @@ def called(value: Any) -> Any:
         return then.finish(value)
     if then is not None and type(value) is not Tensor and type(value) not in known.FOLLOWED:
         see(lambda watch: then(value))
-    return int if value is Size else number(value)  # as everything that is asked of a length says
+    return number(value)
 
 
 @hook

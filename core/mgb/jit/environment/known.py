@@ -29,7 +29,6 @@ import numpy as np
 
 from ...module import Module
 from ...scalars import SCALARS
-from ...sizes import Size
 from ...tensor import Tensor
 
 
@@ -173,7 +172,7 @@ NOTES = _words("name format _name _format")
 MISSING: Any = object()
 
 #: What stands for a number.
-FOLLOWED = frozenset({Size, *SCALARS})
+FOLLOWED = SCALARS
 
 
 def namespace(thing: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What calls are given in which lengths are followed: to each callee what it can take."""
+"""What calls are given while numbers and lengths are followed: to each callee what it can take."""
 
 from __future__ import annotations
 
@@ -8,28 +8,53 @@ import itertools
 import math
 import operator
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
-from ...sizes import Size, settled
-from ...tensor import ACTIVE
-from .known import is_heap, is_library, is_library_code, is_trusted
+import numpy as np
 
-#: Builtins that compute with what they are given, or only hand it on; by id, for some callables have no hash.
-_FOLLOWING = {
+from ...scalars import SCALARS, Scalar
+from ...sizes import but_lengths, settled
+from ...tensor import ACTIVE, Tensor
+from ..binding import Bindable
+from . import known
+from .watch import Watch
+
+#: Functions in C that ask numbers to compute or compare, as operators do, or only hand them on; by id, for
+#: some callables have no hash.
+_BY_PROTOCOL = {
     id(function): function
     for function in (
         *(getattr(builtins, name) for name in (
-            "abs all any dict divmod enumerate filter frozenset isinstance iter len list map max min next "
-            "range reversed set slice sorted sum tuple type zip"
+            "abs all any dict divmod enumerate filter frozenset isinstance iter len list map "
+            "max min next range reversed round set slice sorted sum tuple type zip"
         ).split()),
         math.prod, functools.reduce, functools.partial,
         *(value for name, value in vars(operator).items() if callable(value) and name[:1] != "_"),
         *(value for value in vars(itertools).values() if isinstance(value, type)),
     )
 }  # fmt: skip
-#: Whose methods only hold what they are given.
+#: What holds what it is given, and the methods that put it there.
 _HOLDERS = (list, dict, set, tuple)
+_FILLING = frozenset({"add", "append", "insert", "extend", "setdefault", "update"})
+
+
+def is_plain_class(function: Any) -> bool:
+    """A user's class whose instances are made and then given to `__init__`, as `type` does it."""
+    return (
+        isinstance(function, type)
+        and type(function).__call__ is type.__call__
+        and known.is_heap(function)
+        and known.is_users(known.lookup(function, "__init__")[0])
+    )
+
+
+def asked_by(function: Any, args: Any) -> Any:
+    """The attribute or key that a call reads, which does nothing else; MISSING: it does."""
+    if function is getattr and len(args) > 1:
+        return args[1]
+    is_get = type(function) is BuiltinFunctionType and isinstance(function.__self__, dict)
+    return args[0] if is_get and function.__name__ in ("get", "__getitem__") and args else known.MISSING
 
 
 def measured(value: Any) -> Any:
@@ -38,33 +63,49 @@ def measured(value: Any) -> Any:
     return value if session is None else session.measured(value)
 
 
+def plain(value: Any, rule: Callable[[Scalar], Any] = but_lengths) -> Any:
+    """`value` with `rule(number)` for what is followed, in containers too."""
+    kind = type(value)  # what it says of its class may be code of a user's
+    holds = kind in SCALARS or issubclass(kind, (*_HOLDERS, slice))
+    return settled(value, rule, 4) if holds else value
+
+
 def given_to(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    watch: Watch, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments for a call of `function`: for code that knows no sizes they are integers."""
-    if str(getattr(function, "__module__", None)).partition(".")[0] == "mgb":
-        rule: Callable[[Any], Any] = measured
-    elif _follows(function):
+    """The arguments for a call of `function`: plain numbers for code that asks them for nothing."""
+    callee = _callee(function)
+    rule: Callable[[Any], Any] = functools.partial(plain, rule=Scalar.fixed)
+    if _is_operator(callee) and any(issubclass(type(value), Tensor) for value in args):
+        rule = measured
+    elif _takes(watch, callee):
         return args, kwargs
-    else:
-        rule = _fixed
+    elif known.top_of(callee) == "mgb":
+        rule = measured if known.is_elementwise(callee) else lambda value: measured(plain(value))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
 
 
-def _fixed(value: Any) -> Any:
-    return settled(value, Size.fixed, 3) if type(value) in (Size, *_HOLDERS) else value
+def _callee(function: Any) -> Any:
+    """The function or class that runs when `function` is called."""
+    if isinstance(function, (MethodType, functools.partial, Bindable)):
+        inner = {MethodType: "__func__", functools.partial: "func"}.get(type(function), "__wrapped__")
+        return _callee(getattr(function, inner))
+    if isinstance(function, (FunctionType, type, np.ufunc, *known.IN_C)):
+        return function
+    return known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
 
 
-def _follows(function: Any) -> bool:
-    """May it be given sizes?"""
-    if isinstance(function, functools.partial):
-        return _follows(function.func)
-    if isinstance(function, MethodType):
-        return _follows(function.__func__)
-    if isinstance(function, FunctionType):
-        return not (is_trusted(function.__code__) or is_library_code(function.__code__))
-    if isinstance(function, type):
-        return id(function) in _FOLLOWING or (is_heap(function) and not is_library(function.__module__))
-    if is_heap(type(function)):
-        return True
-    return id(function) in _FOLLOWING or isinstance(getattr(function, "__self__", None), _HOLDERS)
+def _is_operator(callee: Any) -> bool:
+    return isinstance(callee, np.ufunc) or callee is divmod or known.top_of(callee) == "_operator"
+
+
+def _takes(watch: Watch, callee: Any) -> bool:
+    """Does it ask numbers for what it wants of them, and keeps none where it stays?"""
+    if isinstance(callee, FunctionType):
+        return known.is_users(callee) and not known.is_library_code(callee.__code__)
+    if isinstance(callee, type) and known.is_heap(callee):
+        return not known.is_library(callee.__module__)
+    owner = getattr(callee, "__self__", None)
+    if isinstance(owner, _HOLDERS):
+        return callee.__name__ not in _FILLING or watch.is_made(owner)
+    return id(callee) in _BY_PROTOCOL

@@ -53,6 +53,13 @@ _ASKED_BY_C = frozenset(
     "__format__ __bytes__".split()
 )
 
+#: Methods that an operator gives the other operand.
+_OPERATOR_METHODS = frozenset(
+    {f"__{r}{name[1:]}__" for name in _OPERATORS.values() for r in ("", "r", "i")}.union(
+        *_COMPARISONS.values()
+    )
+)
+
 #: Comparisons that a hook makes, and whether it is them or their opposite.
 _SINGLE_COMPARISONS: dict[type[ast.cmpop], tuple[str, bool]] = {
     ast.In: ("contains", True),
@@ -95,8 +102,21 @@ class Transformer(ast.NodeTransformer):
             if node.args.kwarg is not None:  # its dict is made by the call
                 first = int(_is_text(node.body[0]) and len(node.body) > 1)
                 node.body.insert(first, self._made(node.body[first], node.args.kwarg.arg))
+            if node.name in _OPERATOR_METHODS:
+                node.body = [*self._operands(node), *node.body]
         self._is_asked_by_c = outer
         self._names.scopes.pop()
+
+    def _operands(self, node: Any) -> list[Any]:
+        """What an operator gave a user's method becomes what the user gave the operator."""
+        names = [ast.Name(arg.arg, ast.Load()) for arg in (*node.args.posonlyargs, *node.args.args)[1:]]
+        return [
+            _at(
+                ast.Assign([ast.Name(name.id, ast.Store())], self._hook(node.body[0], "itself", name)),
+                node.body[0],
+            )
+            for name in names
+        ]
 
     # names
 
@@ -312,7 +332,7 @@ class Transformer(ast.NodeTransformer):
         value, name = self._thing(node.value), self._names.mangled(node.attr)
         if not isinstance(node.ctx, ast.Load):
             return self._place(node, "field", value, name)
-        hook = "measured" if node.attr == "shape" else "attribute"
+        hook = "measured" if node.attr in ("shape", "size") else "attribute"
         node.value = self._hook(node.value, hook, value, name)
         return self._hook(node, "number", node)
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
-from .. import numbers
 from ..guard import PLAIN
+from ..measured import given
 from ..source import Item
 from . import attributes, calls, known, operands, reads
 from .builtin_calls import SPECIAL
 from .watch import WATCHING, Watch
 
 #: The hooks by their names in `transform`.
-HOOKS: dict[str, Callable[..., Any]] = {"slice": slice}
+HOOKS: dict[str, Callable[..., Any]] = {"slice": slice, "itself": given}
 
 #: Types of values of which there is nothing to know.
 QUIET = frozenset({*PLAIN, Tensor, *known.FOLLOWED})
@@ -86,7 +86,7 @@ def number(value: Any) -> Any:
 def stored(value: Any) -> Any:
     """It is stored next, where it may stay: no number in it is followed any more."""
     watch = WATCHING.watch
-    return value if watch is None or watch.busy or not watch.changing.numbers else numbers.all_fixed(value)
+    return value if watch is None or watch.busy else operands.plain(value)
 
 
 @hook
@@ -99,8 +99,8 @@ def attribute(thing: Any, asked: str) -> Any:
 
 @hook
 def measured(thing: Any, asked: str) -> Any:
-    """The shape of this is read next; lengths of an array that the call was given are followed."""
-    seen = operands.measured(thing)
+    """The shape or size of this is read next; lengths of an array that the call was given are followed."""
+    seen = operands.measured(thing) if type(thing) is np.ndarray else thing
     return attribute(thing, asked) if seen is thing else seen
 
 
@@ -198,9 +198,15 @@ def contains(key: Any, thing: Any) -> bool:
     return key in thing
 
 
-@told("operand")
-def operand(watch: Watch, value: Any, *methods: str) -> None:
-    """An operator takes this next, which may call these methods of it."""
+@hook
+def operand(value: Any, *methods: str) -> Any:
+    """An operator takes this next, which may call these methods of it; a Tensor may ask for lengths."""
+    if type(value) not in QUIET:
+        see(_operand, value, *methods)
+    return operands.measured(value) if type(value) is np.ndarray else value
+
+
+def _operand(watch: Watch, value: Any, *methods: str) -> None:
     if known.top_of(type(value)) == "decimal":
         watch.impure("computes with a Decimal, which a context decides")
     attributes.special(watch, value, *methods)
@@ -225,7 +231,7 @@ def _in_place(operation: str, thing: Any) -> Any:
 
 
 def _augmented(watch: Watch, thing: Any, operation: str) -> None:
-    operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
+    _operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
     if isinstance(thing, _CHANGED):
         watch.wrote(thing, "the contents")
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ... import forking
 from ...apply import recording_tapes
-from ...autodiff.function import Output
+from ...autodiff.function import attach_call
+from ...autodiff.stretch import recording
 from ...autodiff.tape import Tape
 from ...errors import PartialTapeError, ShapeError
 from ...executor import Program
+from ...forking import cached_property
 from ...ir import Spec
 from ...ops.primitives import cast
 from ...tensor import Tensor, wrap
@@ -23,7 +25,7 @@ from .cut import without
 from .record import Backward, Noted, pattern_of, seeing
 
 
-class PartialCall:
+class PartialCall(CompiledCall):
     """What one call did, compiled: results by the forward program, gradients by the backward one.
 
     Parameters
@@ -32,48 +34,43 @@ class PartialCall:
     leaves : sequence
         The flattened arguments.
     compile : callable
-        Makes the programs: the forward one now, a backward one when gradients arrive first.
+        Makes the programs: the forward one at the first run, a backward one when gradients arrive first.
     watched : callable
         Makes a function of one that somebody may want to look on at.
 
     Attributes
     ----------
-    variant : Variant
-        Of the forward pass.
     way_back : WayBack or None
     """
 
     def __init__(
         self, noted: Noted, leaves: Sequence[Any], compile: Compile, watched: Callable[[Any], Any]
     ) -> None:
-        self.variant = Variant(noted.record, compile)
+        super().__init__(Variant(noted.record, compile), leaves)
         self.way_back = WayBack(noted.backward, compile, watched) if noted.backward is not None else None
-        self._forward = CompiledCall(self.variant, leaves)
         self._noted = noted
         self._tensors = reader_of(noted.holders)
         self._outside = reader_of([None if isinstance(end, int) else end for end in noted.ends])
 
-    def run(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> Any:
-        """The result for the flattened arguments `leaves`, or `MISS` when this is not their call.
-
-        Parameters
-        ----------
-        leaves : sequence
-        tapes : sequence of Tape
-            Those that record.
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """``run(leaves)``: the result, or `MISS` when they are not those of this call.
 
         Raises
         ------
         PartialTapeError
-            Several see the call.
+            Several tapes see the call.
         """
+        return partial(self._run, self._written())
+
+    def _run(self, forward: Callable[[Sequence[Any]], Any], leaves: Sequence[Any]) -> Any:
         noted = self._noted
         tensors = self._tensors(leaves)
-        tape = seeing(tensors, tapes)
+        tape = seeing(tensors, recording())
         if pattern_of(tensors, tape) != noted.pattern:
             return MISS
         sources = self._sources(tensors, tape)
-        values = self._forward.run(leaves)
+        values = forward(leaves)
         if values is MISS:
             return MISS
         if tape is not None and self.way_back is not None:
@@ -82,10 +79,10 @@ class PartialCall:
             self.way_back.attach(tape, sources, ends, [t._data for t in values[noted.count :]])
         return noted.structure.build(iter(values[: noted.count]))
 
-    def wants_as_noted(self, leaves: Sequence[Any], tapes: Sequence[Tape]) -> bool:
+    def wants_as_noted(self, leaves: Sequence[Any]) -> bool:
         """Whether the same Tensors want gradients as in the call that was noted."""
         tensors = self._tensors(leaves)
-        return pattern_of(tensors, seeing(tensors, tapes)) == self._noted.pattern
+        return pattern_of(tensors, seeing(tensors, recording())) == self._noted.pattern
 
     def _sources(self, tensors: Sequence[Tensor | None], tape: Tape | None) -> tuple[Any, ...]:
         """Where those of `tensors` that have a gradient come from on `tape`; the call may rebind them."""
@@ -119,10 +116,15 @@ class WayBack:
         self, tape: Tape, sources: tuple[Any, ...], ends: Sequence[Tensor | None], saved: list[Any]
     ) -> None:
         """Let `tape` find the way from `ends` back to `sources`, its nodes."""
-        call = _Call(self, sources, saved)
-        for place, end in enumerate(ends):
-            if end is not None:
-                tape.attach(end, Output(call, place))
+        attach_call(tape, sources, ends, partial(self._pulled, saved))
+
+    def _pulled(self, saved: list[Any], grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
+        if recording_tapes(grads.values()):
+            raise PartialTapeError(
+                "derivatives of higher order not supported in partial trace: the gradient of a result is "
+                "recorded by an outer GradManager; leave the decorator off this function"
+            )
+        return self.gradients(grads, saved)
 
     def _gradients(self, arrived: Mapping[int, Tensor], saved: list[Any]) -> list[Tensor | None]:
         """The gradient of each source, None where nothing arrives.
@@ -171,30 +173,6 @@ class _Way:
     program: Program
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-
-
-class _Call:
-    """A call as a tape remembers it; its gradient is ``{place of an end: gradient}``."""
-
-    __slots__ = ("__weakref__", "_saved", "_way_back", "inputs")
-
-    def __init__(self, way_back: WayBack, inputs: tuple[Any, ...], saved: list[Any]) -> None:
-        self.inputs, self._way_back, self._saved = inputs, way_back, saved
-
-    merge = staticmethod(operator.or_)
-
-    def pull(self, grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
-        """The gradient of each input."""
-        if recording_tapes(grads.values()):
-            raise PartialTapeError(
-                "derivatives of higher order not supported in partial trace: the gradient of a result is "
-                "recorded by an outer GradManager; leave the decorator off this function"
-            )
-        return self._way_back.gradients(grads, self._saved)
-
-    def clear(self) -> None:
-        """Let go of what was kept."""
-        self.inputs, self._saved = (), []
 
 
 def _array(gradient: Tensor, spec: Spec) -> Any:

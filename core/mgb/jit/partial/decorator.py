@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ... import forking
-from ...autodiff.stretch import recording
 from ...errors import TraceInputError
-from ...executor import Program, compile_program
-from ...ir import Graph
-from ...tensor import active_trace
-from .. import reasons
-from ..arguments import key_of, names_of
-from ..binding import Bindable
+from ...executor import Program
+from ..call import Recorded
 from ..environment import Observer
 from ..explain import explain, explain_program
 from ..guard import MISS
-from ..inspection import Inspectable
-from ..kept import compiler_of
-from ..policy import Policy
-from ..profiling.profilable import Profilable
-from ..recording import Recording
-from ..source import Source
-from ..specializations import Specializations
-from ..statistics import Statistics
-from ..trace import trace
+from ..traced import Traced
 from ..tree import flatten
 from ..variant import Variant
 from .call import PartialCall
-from .record import Noted, noted, refused
+from .record import noted, refused
 
 #: Options of `trace` that mean nothing when a call is only ever noted, and its gradient is wanted.
-_REFUSED = frozenset({"symbolic", "record_only", "imperative"})
+_REFUSED = ("symbolic", "record_only", "imperative")
 
 
-class partial_trace(Bindable, Inspectable, Profilable):
+class partial_trace(Traced):
     """Decorator for the part of a training step that is static, such as a network in a step that is not.
 
     Its forward pass and its backward pass are compiled, each as one program; what is around it stays eager.
@@ -93,11 +79,6 @@ class partial_trace(Bindable, Inspectable, Profilable):
     Tensor([ 3., 12.], device=xpux:0)
     """
 
-    def __new__(cls, func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-        if func is None:
-            return functools.partial(cls, **kwargs)
-        return super().__new__(cls)
-
     def __init__(
         self,
         func: Callable[..., Any],
@@ -111,104 +92,30 @@ class partial_trace(Bindable, Inspectable, Profilable):
             raise TraceInputError(
                 "partial_trace always skips the body: leave without_host out, or use @trace on the whole step"
             )
-        for name in _REFUSED.intersection(trace_options):
-            raise TraceInputError(f"partial_trace has no option {name!r}: use @trace for that")
-        settings = {"backend": backend, "trace_gmcallback": trace_gmcallback, **trace_options}
-        super().__init__(func, settings)
-        like = trace(
-            func, backend=None if backend == "default" else backend, without_host=True, **trace_options
-        )
-        self.options, self._history = like.options, like._history
-        self.capture_as_const, self.symbolic_shape = like.capture_as_const, like.symbolic_shape
-        self._statistics = Statistics()
-        self._calls = Specializations()
-        self._compiler = compiler_of(self, self.options)
-        self._lock = forking.lock()
+        for name in _REFUSED:
+            if name in trace_options:
+                raise TraceInputError(f"partial_trace has no option {name!r}: use @trace for that")
+        chosen = None if backend == "default" else backend
+        super().__init__(func, backend=chosen, without_host=True, **trace_options)
 
     # calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if active_trace() is not None:
-            return self.__wrapped__(*args, **kwargs)
-        self._statistics.calls += 1
-        return self._watched(self._call)(args, kwargs)
+    _serves_taped = True
 
-    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        leaves, structure = flatten((args, kwargs))
-        key = key_of(leaves, structure)
-        result = self._served(key, leaves)
-        if result is not MISS:
-            return result
-        with self._lock:
-            result = self._served(key, leaves)  # another thread may have been faster
-            if result is MISS:
-                reason = self._reason_of(key, leaves, args, kwargs)
-                call = self._compiled(leaves, args, kwargs, self._calls.follows(key, leaves))
-                if call.variant.record.changes is None:
-                    self._calls.keep(key, call, leaves)
-                self._statistics.body_runs += 1
-                self._statistics.recorded()
-                if reason is not None:
-                    self._statistics.again(reason)
-                result = call.run(leaves, recording())
-        assert result is not MISS, "a call that was just noted does not serve its own arguments"
-        return result
-
-    def _served(self, key: tuple[Any, ...], leaves: Sequence[Any]) -> Any:
-        """The result by what was noted for `key`, or `MISS`."""
-        tapes = recording()
-        for call in self._calls.of(key):
-            result = call.run(leaves, tapes)
-            if result is not MISS:
-                return result
-        return MISS
-
-    def _compiled(
-        self,
-        leaves: list[Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        follows: frozenset[Source] = frozenset(),
-    ) -> PartialCall:
-        return PartialCall(self._note(leaves, args, kwargs, follows), leaves, self._compiler, self._watched)
-
-    def _note(
-        self,
-        leaves: list[Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        follows: frozenset[Source] = frozenset(),
-    ) -> Noted:
-        session = Recording(
-            leaves,
-            Policy(symbolic_shape=self.symbolic_shape, refused=refused),
-            names=names_of(args, kwargs),
-            observer=Observer(leaves, True, self._instance is not None, follows),
-            instance=self._is_method_of(),
-        )
+    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        observer = observer or self._observer(leaves)
+        policy = replace(self._policy(), freezes=False, refused=refused)
+        session = self._session(args, kwargs, leaves, policy, observer=observer)
         modules = [value for value in leaves if hasattr(value, "forward")]
-        return noted(session, self._body_with(args), kwargs, modules)
+        found = noted(session, self._body_with(args), kwargs, modules)
+        call = PartialCall(found, leaves, self._compiler, self._watched)
+        return Recorded(MISS, call.variant, call)
 
-    def _reason_of(
-        self, key: tuple[Any, ...], leaves: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> str | None:
-        """Why no noted call serves arguments with `key`; None if there is none yet."""
-        if not self._calls:
-            return None
-        known = self._calls.of(key)
-        if not known:
-            return reasons.of_keys(self.__name__, self._calls.keys(), key, names_of(args, kwargs))
-        tapes = recording()
-        alike = [call for call in known if call.wants_as_noted(leaves, tapes)]
-        if not alike:
+    def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
+        same = [call for call in alike if call.wants_as_noted(leaves)]
+        if not same:
             return f"other tensors want gradients of {self.__name__} than before"
-        return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
-
-    def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
-        options = self._compile_options
-        return self._tell_compiled(
-            self._statistics.compiled(lambda: compile_program(graph, options, updates))
-        )
+        return super()._reason_of_miss(same, leaves)
 
     # looking at it
 
@@ -216,18 +123,13 @@ class partial_trace(Bindable, Inspectable, Profilable):
         """The forward pass of every noted call, oldest first."""
         return [call.variant for call in self._calls]
 
-    def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
-        """Note one call; the body runs, no Tensor outside is changed. The forward pass of it."""
-        leaves, _ = flatten((args, kwargs))
-        return Variant(self._note(leaves, args, kwargs).record, self._compiler)
-
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Every stage of both programs of one call as text, the way back for all results; nothing is run."""
-        leaves, _ = flatten((args, kwargs))
-        call = self._compiled(leaves, args, kwargs)
-        forward = explain(call.variant)
+        call = self._noted(args, kwargs, flatten((args, kwargs))[0]).call
+        assert isinstance(call, PartialCall)
         back = call.way_back.program() if call.way_back is not None else None
-        return f"{forward}\n\n{explain_program('the way back', back) if back else 'no gradient is wanted'}"
+        way_back = explain_program("the way back", back) if back else "no gradient is wanted"
+        return f"{explain(call.variant)}\n\n{way_back}"
 
     def programs(self) -> list[Program]:
         """Everything that was compiled so far, forward passes first."""

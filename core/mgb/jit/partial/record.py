@@ -85,14 +85,14 @@ class Noted:
 
 def seeing(tensors: Iterable[Tensor | None], tapes: Iterable[Tape]) -> Tape | None:
     """The one of `tapes` that sees some of `tensors`."""
-    seen = {tape for t in tensors if t is not None and t._tape for tape in t._tape}
+    seen = {tape for t in tensors if isinstance(t, Tensor) and t._tape for tape in t._tape}
     return the_only([tape for tape in tapes if tape in seen])
 
 
 def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int | None, ...]:
     """For each of `tensors` the first one with the same node on `tape`; None: the tape does not see it."""
     first: dict[Any, int] = {}
-    nodes = (t._tape.get(tape) if t is not None and t._tape else None for t in tensors)
+    nodes = (t._tape.get(tape) if isinstance(t, Tensor) and t._tape else None for t in tensors)
     return tuple([None if n is None else first.setdefault(n, place) for place, n in enumerate(nodes)])
 
 
@@ -130,7 +130,6 @@ class _Gradients:
 
     Attributes
     ----------
-    tape : Tape or None
     ends : tuple
     arriving : tuple of int
         The steps that stand for the gradients of `ends`.
@@ -138,7 +137,6 @@ class _Gradients:
         For each node of the tape the ref of its gradient.
     """
 
-    tape: Tape | None
     ends: tuple[int | Source, ...] = ()
     arriving: tuple[int, ...] = ()
     gradients: dict[Any, Ref] = field(default_factory=dict)
@@ -148,13 +146,13 @@ def _pulled(session: Recording, result: Any, stretch: Stretch) -> _Gradients:
     """The gradient of the body; all Tensors of it die here but those that the body keeps."""
     tape = stretch.tape()
     if tape is None:
-        return _Gradients(None)
+        return _Gradients()
     ends = _ends(session, flatten_once(result)[0], tape)
     arriving = [apply(OUTPUT_GRADIENT, y.detach()) for y in ends.values()]
     gradients = stretch.pull(tape, list(ends.values()), arriving)
     found = {node: session.ref(gradient) for node, gradient in gradients.items()}
     stretch.forget()  # what the tape kept alive must not be taken for what the body kept
-    return _Gradients(tape, tuple(ends), tuple([d._index for d in arriving]), found)
+    return _Gradients(tuple(ends), tuple([d._index for d in arriving]), found)
 
 
 def _ends(session: Recording, leaves: Sequence[Any], tape: Tape) -> dict[int | Source, Tensor]:
@@ -182,9 +180,11 @@ def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Note
     assert record.ends is not None
     structure, results = record.ends
     holders = tuple(None if e.converts is not None else e.place for e in record.externals)
-    tensors = [None if place is None else found_at(place, leaves) for place in holders]
-    pattern = pattern_of(tensors, seeing(tensors, recording()))  # even if no op is seen
-    backward = _backward(record, gradients, results, _first_of_each_node(tensors, gradients.tape))
+    tensors: list[Any] = [None if place is None else found_at(place, leaves) for place in holders]
+    tape = seeing(tensors, recording())
+    pattern = pattern_of(tensors, tape)  # even if no op is seen
+    places = {tensors[place]._tape[tape]: place for place in pattern if place is not None}
+    backward = _backward(record, gradients, results, places)
     steps = {ref for ref in (*results, *(b.source for b in record.bindings)) if isinstance(ref, int)}
     steps.update(backward.kept if backward is not None else ())
     required = tuple(sorted(step for step in steps if step >= 0))
@@ -194,15 +194,6 @@ def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Note
     forward = replace(record, entries=[*record.entries[:-1], end], ends=(flat, (*results, *kept)))
     ends = gradients.ends if backward is not None else ()
     return Noted(forward, structure, len(results), holders, pattern, ends, backward)
-
-
-def _first_of_each_node(tensors: Iterable[Tensor | None], tape: Tape | None) -> dict[Any, int]:
-    """The first external of each node of `tape`."""
-    first: dict[Any, int] = {}
-    for place, tensor in enumerate(tensors):
-        if tensor is not None and tensor._tape and tape in tensor._tape:
-            first.setdefault(tensor._tape[tape], place)
-    return first
 
 
 def _backward(

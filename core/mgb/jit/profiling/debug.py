@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TextIO
 
 from ... import config, forking
 from ...errors import DebugLevelError
 from ...executor import Program
-from ...executor.profile import CallProfile, Run
-from ...executor.profile_bandwidth import copy_bandwidth
+from ...executor.profile import CallProfile
+from .report import rows_of
 from .table import bytes_text, time_text
 
 #: Lines go to stderr unless this logger has handlers already.
@@ -44,7 +45,7 @@ class Ladder:
         """A call has returned."""
         lines = [self._call_line(call)]
         if self._level >= STEPS:
-            lines += [line for run in call.runs for line in _step_lines(run)]
+            lines += _step_lines(call)
         logger.debug("%s", "\n".join(lines))
 
     def compiled(self, program: Program) -> None:
@@ -73,15 +74,13 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def _step_lines(run: Run) -> Iterator[str]:
-    for number, (span, cost) in enumerate(zip(run.spans, run.program.costs, strict=True)):
-        seconds = max(span.end - span.kern, 1) / 1e9
-        line = f"  step {number}: {cost.name} by {cost.by}: {time_text(seconds)}"
-        if cost.nbytes:
-            speed = cost.nbytes / seconds
-            device = run.program.calls[number].writes[0].spec.device
-            line += f", {bytes_text(cost.nbytes)}, {speed / 1e9:.2f} GB/s"
-            line += f", {speed / copy_bandwidth(device):.0%} of copy"
+def _step_lines(call: CallProfile) -> Iterator[str]:
+    alone = (replace(call, runs=[run]) for run in call.runs)
+    for row in (row.as_dict() for run in alone for row in rows_of([run])):
+        line = f"  step {row['id']}: {row['name']} by {row['by']}: {time_text(row['time']['median'])}"
+        if moved := row["bytes_read"] + row["bytes_written"]:
+            line += f", {bytes_text(moved)}, {row['gb_per_second']:.2f} GB/s"
+            line += f", {row['fraction_of_copy']:.0%} of copy"
         yield line
 
 

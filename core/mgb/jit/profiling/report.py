@@ -25,7 +25,7 @@ class Row:
         Which of the programs, in the order in which they first ran.
     call : Call
     cost : Cost
-    spans : list of Span
+    spans : tuple of Span
         One for each run, in order.
     """
 
@@ -33,17 +33,7 @@ class Row:
     program: int
     call: Call
     cost: Cost
-    spans: list[Span]
-
-    @property
-    def seconds(self) -> list[float]:
-        """In the kernel, for each run."""
-        return [(span.end - span.kern) / 1e9 for span in self.spans]
-
-    @property
-    def prepare(self) -> list[float]:
-        """Before the kernel, for each run."""
-        return [(span.kern - span.start) / 1e9 for span in self.spans]
+    spans: tuple[Span, ...]
 
     @property
     def device(self) -> str:
@@ -51,33 +41,35 @@ class Row:
         return self.call.writes[0].spec.device
 
     @property
-    def bytes_per_second(self) -> float:
-        """In the median run."""
-        return self.cost.nbytes / max(statistics.median(self.seconds), 1e-9)
+    def type(self) -> str:
+        """The op, or who made the kernel."""
+        return self.cost.name if self.call.kernel is None else f"kernel of {self.cost.by}"
 
     @property
-    def fraction_of_copy(self) -> float:
-        """Of what the machine copies at best; more than 1 is possible in a cache."""
-        return self.bytes_per_second / copy_bandwidth(self.device)
+    def origin(self) -> dict[str, Any]:
+        """The ops in it, and their lines."""
+        return {"ops": list(self.cost.ops), "sources": list(self.cost.sources)}
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands among the ``kernels`` of a profile."""
+        """As it stands among the ``kernels`` of a profile; speeds are those of the median run."""
+        seconds = [(span.end - span.kern) / 1e9 for span in self.spans]
+        median = max(statistics.median(seconds), 1e-9)
+        speed = self.cost.nbytes / median
         return {
             "id": self.id,
             "name": self.cost.name,
             "by": self.cost.by,
             "program": self.program,
-            "ops": list(self.cost.ops),
-            "sources": list(self.cost.sources),
+            **self.origin,
             "calls": len(self.spans),
-            "time": _summary(self.seconds),
-            "prepare": _summary(self.prepare),
+            "time": _summary(seconds),
+            "prepare": _summary([(span.kern - span.start) / 1e9 for span in self.spans]),
             "bytes_read": self.cost.bytes_read,
             "bytes_written": self.cost.bytes_written,
-            "gb_per_second": self.bytes_per_second / 1e9,
-            "fraction_of_copy": self.fraction_of_copy,
+            "gb_per_second": speed / 1e9,
+            "fraction_of_copy": speed / copy_bandwidth(self.device),  # more than 1 is possible in a cache
             "flops": self.cost.flops,
-            "gflop_per_second": self.cost.flops / max(statistics.median(self.seconds), 1e-9) / 1e9,
+            "gflop_per_second": self.cost.flops / median / 1e9,
         }
 
 
@@ -102,19 +94,20 @@ def warm(calls: Iterable[CallProfile]) -> list[CallProfile]:
     return kept
 
 
+def numbers_of(runs: Iterable[Run]) -> dict[Measured, int]:
+    """The programs that ran, numbered in the order in which they first did."""
+    return {program: n for n, program in enumerate(dict.fromkeys(run.program for run in runs))}
+
+
 def rows_of(calls: Iterable[CallProfile]) -> list[Row]:
     """A row for each call of each program that ran, in the order in which they first ran."""
-    rows: dict[tuple[Measured, int], Row] = {}
-    programs: dict[Measured, int] = {}
-    for run in (run for call in calls for run in call.runs):
-        program = run.program
-        number = programs.setdefault(program, len(programs))
-        for place, span in enumerate(run.spans):
-            key = (program, place)
-            if key not in rows:
-                rows[key] = Row(str(len(rows)), number, program.calls[place], program.costs[place], [])
-            rows[key].spans.append(span)
-    return list(rows.values())
+    runs = [run for call in calls for run in call.runs]
+    rows: list[Row] = []
+    for program, number in numbers_of(runs).items():
+        spans = zip(*(run.spans for run in runs if run.program is program), strict=True)
+        for call, cost, times in zip(program.calls, program.costs, spans, strict=True):
+            rows.append(Row(str(len(rows)), number, call, cost, times))
+    return rows
 
 
 def report(calls: Sequence[CallProfile]) -> dict[str, Any]:
@@ -134,7 +127,7 @@ def report(calls: Sequence[CallProfile]) -> dict[str, Any]:
         "profiler": {
             **times,
             "opr_footprint": {row.id: _footprint(row) for row in rows},
-            "opr_internal_pf": {row.id: _inside(row) for row in rows},
+            "opr_internal_pf": {row.id: {**row.origin, "steps": len(row.call.steps)} for row in rows},
         },
         "kernels": [row.as_dict() for row in rows],
         "calls": len(calls),
@@ -149,20 +142,12 @@ def _since_start(run: Run) -> list[dict[str, float]]:
 
 def _footprint(row: Row) -> dict[str, Any]:
     return {
-        "type": _type(row),
+        "type": row.type,
         "computation": row.cost.flops,
         "memory": row.cost.nbytes,
         "in_shapes": [list(n.spec.shape) for n in row.call.reads],
         "out_shapes": [list(n.spec.shape) for n in row.call.writes],
     }
-
-
-def _inside(row: Row) -> dict[str, Any]:
-    return {"ops": list(row.cost.ops), "sources": list(row.cost.sources), "steps": len(row.call.steps)}
-
-
-def _type(row: Row) -> str:
-    return row.cost.name if row.call.kernel is None else f"kernel of {row.cost.by}"
 
 
 def _graph(programs: Sequence[Measured], rows: Mapping[Call, Row]) -> dict[str, Any]:
@@ -184,7 +169,7 @@ def _operator(row: Row, ids: Mapping[Node, str]) -> dict[str, Any]:
         "node_type": "operator",
         "id": row.id,
         "name": row.cost.name,
-        "type": _type(row),
+        "type": row.type,
         "program": row.program,
         "input": [ids[n] for n in row.call.reads],
         "output": [ids[n] for n in row.call.writes],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...executor.profile import CallProfile
-from .report import Row, rows_of
+from .report import rows_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +36,7 @@ class ProfileTable:
 
     def __init__(self, name: str, calls: Sequence[CallProfile]) -> None:
         self._name, self._calls = name, calls
-        self._rows = sorted(rows_of(calls), key=lambda row: -sum(row.seconds))
+        self._rows = sorted((row.as_dict() for row in rows_of(calls)), key=lambda row: -row["time"]["total"])
         self._whole = sum(call.seconds for call in calls)
 
     def __rich__(self) -> Table:
@@ -63,44 +63,38 @@ class ProfileTable:
         return f"{self._name}: {len(self._calls)} calls, median {time_text(median)}"
 
     def _caption(self) -> str:
-        kernels = sum(sum(row.seconds) for row in self._rows)
-        prepare = sum(sum(row.prepare) for row in self._rows)
+        kernels, prepare = (sum(row[part]["total"] for row in self._rows) for part in ("time", "prepare"))
         parts = {"steps": kernels, "preparing them": prepare, "Python": self._whole - kernels - prepare}
         return ", ".join(f"{name} {part / self._whole:.1%}" for name, part in parts.items())
 
 
-def _cells(row: Row, whole: float) -> list[str]:
+def _cells(row: dict[str, Any], whole: float) -> list[str]:
     from rich.markup import escape
 
-    moves = row.cost.nbytes > 0
-    median = statistics.median(row.seconds)
-    gflops = row.cost.flops / max(median, 1e-9) / 1e9
+    time, moved = row["time"], row["bytes_read"] + row["bytes_written"]
+    speeds = [bytes_text(moved), f"{row['gb_per_second']:.2f}", f"{row['fraction_of_copy']:.0%}"]
     return [
-        escape(row.cost.name),
-        row.cost.by,
-        str(len(row.spans)),
-        time_text(median),
-        time_text(sum(row.seconds)),
-        f"{sum(row.seconds) / whole:.1%}",
-        bytes_text(row.cost.nbytes) if moves else "-",
-        f"{row.bytes_per_second / 1e9:.2f}" if moves else "-",
-        f"{row.fraction_of_copy:.0%}" if moves else "-",
-        f"{gflops:.2f}" if row.cost.flops else "-",
-        escape(PurePath(row.cost.sources[0]).name if row.cost.sources else ""),
+        escape(row["name"]),
+        row["by"],
+        str(row["calls"]),
+        time_text(time["median"]),
+        time_text(time["total"]),
+        f"{time['total'] / whole:.1%}",
+        *(speeds if moved else "---"),
+        f"{row['gflop_per_second']:.2f}" if row["flops"] else "-",
+        escape(PurePath(row["sources"][0]).name if row["sources"] else ""),
     ]
 
 
 def time_text(seconds: float) -> str:
     """``12.3 us``: three digits and the unit that suits them."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
+    return _in_units(seconds, (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))) or f"{seconds * 1e9:.0f} ns"
 
 
 def bytes_text(count: int) -> str:
     """``1.5 MB``, in powers of 1000 as bandwidths are."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count} B"
+    return _in_units(count, (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))) or f"{count} B"
+
+
+def _in_units(value: float, units: Iterable[tuple[str, float]]) -> str | None:
+    return next((f"{value / unit:.3g} {name}" for name, unit in units if value >= unit), None)

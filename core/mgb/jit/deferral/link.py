@@ -1,0 +1,95 @@
+"""The sequences of ops that `auto` saw, as a tree whose links lead from op to op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import Node, Op, Spec
+from .operands import Ref
+
+
+class _Nothing:
+    op = None
+
+
+#: What comes after a link that nothing came after.
+NOTHING: Any = _Nothing()
+
+
+class Link:
+    """One op after all those before it: it stands for the sequence that ends with it.
+
+    Attributes
+    ----------
+    op, params, args
+        As in a recorded `Entry`; the root, which begins all sequences, has none.
+    node : Node or None
+        With the nodes it reads, the graph of the sequence.
+    index : int
+        The number of ops before it; -1 for the root.
+    feeds : tuple of Node
+        The external inputs that it is the first to read.
+    fed : int
+        How many external inputs the sequence has.
+    nbytes : int
+        Their size.
+    next : Link or NOTHING
+        What came after it last time.
+    children : list of Link
+        All that ever came after it.
+    endings : dict
+        For sets of results that were alive where the sequence ended the `Ending` that computes them.
+    """
+
+    __slots__ = (
+        "args",
+        "arity",
+        "children",
+        "endings",
+        "fed",
+        "feeds",
+        "index",
+        "nbytes",
+        "next",
+        "node",
+        "op",
+        "params",
+        "parent",
+        "spec",
+        "varied",
+    )
+
+    def __init__(
+        self,
+        parent: Link | None = None,
+        op: Op | None = None,
+        params: dict[str, Any] | None = None,
+        args: tuple[Ref, ...] = (),
+        node: Node | None = None,
+        feeds: tuple[Node, ...] = (),
+    ) -> None:
+        self.parent, self.op, self.params, self.args, self.node = parent, op, params, args, node
+        self.feeds = feeds
+        self.arity = len(args)
+        self.spec: Spec | None = node.spec if node is not None else None
+        self.index: int = -1 if parent is None else parent.index + 1
+        self.fed: int = len(feeds) + (0 if parent is None else parent.fed)
+        self.nbytes: int = sum(n.spec.nbytes for n in feeds) + (0 if parent is None else parent.nbytes)
+        self.children: list[Link] = []
+        self.endings: dict[frozenset[int], Any] = {}
+        self.varied = False
+        self.next = NOTHING
+
+    def add(self, child: Link) -> Link:
+        """Let `child` come after this link."""
+        self.children.append(child)
+        self.next = child
+        return child
+
+    def sequence(self) -> list[Link]:
+        """The ops from the first to this one."""
+        links, link = [], self
+        while link.parent is not None:
+            links.append(link)
+            link = link.parent
+        return links[::-1]

@@ -1,0 +1,294 @@
+"""What `trace`, `xla_trace` and `partial_trace` share: a call is recorded, and others like it are served."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .. import config, forking
+from ..autodiff.tape import any_open
+from ..errors import TraceInputError
+from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
+from ..forking import cached_property
+from ..ir import Graph
+from ..tensor import active_trace
+from . import reasons
+from .arguments import key_of, names_of, shapes_of
+from .binding import Bindable
+from .call import Recorded
+from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
+from .environment import Observer
+from .explain import explain
+from .guard import MISS
+from .kept import Kept, compiler_of
+from .policy import Policy
+from .profiling import History, Watch, get_profile, profile_table, reset_profile, save_profile, watch_of
+from .recording import Recording
+from .source import Source
+from .specializations import Specializations
+from .statistics import Statistics
+from .tree import Structure, flatten
+from .variant import Variant
+from .variants import Impure, Variants
+
+
+class Traced(Bindable, ABC):
+    """A function that is recorded, and compiled for the calls that follow.
+
+    Parameters
+    ----------
+    function : callable
+    **options
+        As for `trace`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        symbolic: bool = False,
+        capture_as_const: bool = False,
+        record_only: bool = False,
+        sublinear_memory_config: SublinearMemoryConfig | None = None,
+        dtr_config: DTRConfig | None = None,
+        profiling: bool = False,
+        opt_level: int = 3,
+        graph_opt_config: GraphOptimizationConfig | None = None,
+        symbolic_shape: bool = False,
+        run_body: bool | None = None,
+        without_host: bool = False,
+        imperative: bool = False,
+        fast_math: bool = False,
+        backend: str | None = None,
+        cuda_graph: bool | None = None,
+        **unknown: Any,
+    ) -> None:
+        owner = type(self).__name__
+        if unknown:
+            raise TraceInputError(f"{owner} has no option {next(iter(unknown))!r}")
+        check_options(owner, locals())
+        super().__init__(function)
+        fuses = graph_opt_config or GraphOptimizationConfig()
+        self.options = Options(
+            opt_level=opt_level,
+            fuse_reduce=fuses.jit_fuse_reduce,
+            fuse_dimshuffle=fuses.jit_fuse_dimshuffle,
+            fast_math=fast_math,
+            backend=backend,
+            memory=memory_config(sublinear_memory_config, dtr_config),
+            profiling=profiling,
+            launch_graph=cuda_graph,
+        )
+        self.symbolic = symbolic or record_only
+        self.capture_as_const = capture_as_const or record_only
+        self.record_only = record_only
+        self.run_body = which_calls_run(owner, run_body, without_host)
+        self.imperative = imperative
+        self.symbolic_shape = symbolic_shape
+        self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
+        self._statistics = Statistics()
+        self._history = History() if profiling else None
+        self._calls = Specializations()
+        self._compiler = compiler_of(self, self.options)
+        self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
+        self._lock = forking.lock()
+        #: Where the body runs: by whether a tape of the caller looks on, and by which arguments are NumPy's.
+        self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
+        self._impure: Kept[Impure] = Kept()
+
+    # calling
+
+    #: Are calls that a tape of the caller sees served as others?
+    _serves_taped = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if active_trace() is not None:
+            return self.__wrapped__(*args, **kwargs)
+        self._statistics.calls += 1
+        taped = any_open()
+        if self._plain is not None and not kwargs and (not taped or self._serves_taped):
+            result = self._plain(args)
+            if result is not MISS:
+                return result
+        if self._watch is not None:
+            return self._watch.call(self._call, taped, args, kwargs)
+        return self._call(taped, args, kwargs)
+
+    def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
+        """The result of a call, which tapes of the caller may see."""
+        return self._call_skipping(args, kwargs)
+
+    def _call_skipping(self, args: Any, kwargs: Any) -> Any:
+        leaves, structure = flatten((args, kwargs))
+        key = key_of(leaves, structure)
+        result = self._served(key, leaves, args, kwargs)
+        if result is not MISS:
+            return result
+        with self._lock:
+            result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
+            if result is MISS:
+                result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
+            if result is MISS:
+                result = self._call_new(key, leaves, structure, args, kwargs)
+        assert result is not MISS, "a call that was just recorded does not serve its own arguments"
+        return result
+
+    def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        """The result by what was recorded for `key`, or `MISS`."""
+        for call in self._calls.of(key):
+            result = call.run(leaves)
+            if result is not MISS:
+                if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
+                    self._plain = self._watched(call.run)
+                return result
+        return self._matched(key, args, kwargs)
+
+    def _matched(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
+        """The result of a body that runs, and is matched against what was recorded for `key`, or `MISS`."""
+        return MISS
+
+    def _call_new(
+        self, key: tuple[Any, ...], leaves: list[Any], structure: Structure, args: Any, kwargs: Any
+    ) -> Any:
+        """Record a call, keep what serves others like it, and say why none did."""
+        reason = self._reason_of(key, leaves, args, kwargs)
+        if self._is_run(key, reason):
+            return self.__wrapped__(*args, **kwargs)
+        recorded = self._record(args, kwargs, leaves, structure, self._observer_after(key, leaves, reason))
+        self._keep(key, leaves, shapes_of(args, kwargs), recorded)
+        result = recorded.result
+        if recorded.call is not None and result is MISS:  # it was only noted
+            result = recorded.call.run(leaves)
+        if recorded.call is not None and reason is not None:
+            self._tell(reason, recorded)
+        return result
+
+    def _is_run(self, key: tuple[Any, ...], reason: str | None) -> bool:
+        """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""
+        often = self._calls.has_ever_new(key, self._statistics.calls) if self.run_body is None else 0
+        if often == 1:
+            self._statistics.again(f"the body of {self.__name__} runs at each call: {reason}")
+        self._statistics.body_runs += often > 0
+        return often > 0
+
+    def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
+        """Keep what was recorded, for calls like it."""
+        if recorded.call is not None and recorded.variant.record.changes is None:
+            self._calls.keep(key, recorded.call, leaves)
+
+    def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
+        """Why no recorded call serves arguments with `key`; None if there is none yet."""
+        alike = self._calls.of(key)
+        if alike:
+            return self._reason_of_miss(alike, leaves)
+        known = self._calls.keys()
+        return reasons.of_keys(self.__name__, known, key, names_of(args, kwargs)) if known else None
+
+    def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
+        """Why no call of those `alike` serves arguments of their types."""
+        return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
+
+    def _tell(self, reason: str, recorded: Recorded) -> None:
+        """A call was `recorded` for a `reason`."""
+        self._statistics.again(reason)
+
+    # recording
+
+    def _record(
+        self, args: Any, kwargs: Any, leaves: list[Any], arrangement: Structure, observer: Observer | None
+    ) -> Recorded:
+        """What a call gives, and what serves others like it."""
+        self._statistics.body_runs += 1
+        recorded = self._noted(args, kwargs, leaves, observer)
+        self._statistics.recorded()
+        return recorded
+
+    @abstractmethod
+    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        """What serves calls with these arguments; nothing runs but the body."""
+
+    def _policy(self) -> Policy:
+        """How a call is only noted."""
+        return Policy(freezes=self.capture_as_const, symbolic_shape=self.symbolic_shape)
+
+    def _session(self, args: Any, kwargs: Any, leaves: list[Any], policy: Policy, **others: Any) -> Recording:
+        names, instance = names_of(args, kwargs), self._is_method_of()
+        return Recording(leaves, policy, names=names, instance=instance, **others)
+
+    def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
+        return Observer(leaves, self.run_body is False, self._instance is not None, follows)
+
+    def _observer_after(self, key: tuple[Any, ...], leaves: list[Any], reason: str | None) -> Observer:
+        """What watches a call that nothing serves, for the `reason`."""
+        return self._observer(leaves, self._calls.follows(key, leaves))
+
+    def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
+        watch = self._watch
+        options = self.options if watch is None else replace(self.options, profiling=True)
+        program = self._statistics.compiled(lambda: compile_program(graph, options, updates))
+        if watch is not None:
+            watch.compiled(program)
+        return program
+
+    # looking at it
+
+    @abstractmethod
+    def variants(self) -> list[Variant]:
+        """Every recorded variant, oldest first."""
+
+    def dry_run(self, *args: Any, **kwargs: Any) -> Variant:
+        """Record one call without running its ops: the body runs, no Tensor outside is changed."""
+        return self._noted(args, kwargs, flatten((args, kwargs))[0]).variant
+
+    def programs(self) -> list[Program]:
+        """Everything that was compiled so far, variant by variant."""
+        return [program for variant in self.variants() for program in variant.programs]
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Every stage of one call as text: recorded, simplified, groups, kernels, memory; nothing is run."""
+        return explain(self.dry_run(*args, **kwargs))
+
+    @property
+    def backend(self) -> str:
+        """The backends that compiled something, in order; empty before the first compiled call."""
+        names = [name for program in self.programs() for name in program.backends]
+        return ", ".join(dict.fromkeys(names))
+
+    @property
+    def graph(self) -> Graph | None:
+        """What was recorded first, before any rewriting; None before the first call."""
+        variants = self.variants()
+        return variants[0].graph(variants[0].segments[-1])[0] if variants else None
+
+    def stats(self) -> dict[str, Any]:
+        """What this function has cost so far.
+
+        Returns
+        -------
+        dict
+            ``calls``; ``body_runs``, at the other calls the body was skipped; ``records`` of the body;
+            ``variants`` of them, which differ in shapes; compiled ``programs``; ``compile_seconds``,
+            simplifying and planning included; for its kernels ``kernel_compiles``, ``kernel_memory_hits`` and
+            ``kernel_disk_hits``; and ``reasons``, why it was recorded or compiled again, or why its body runs
+            at each call, the latest last. The logger ``mgb.jit`` has them at INFO.
+        """
+        counts = {"variants": len(self.variants()), "programs": len(self.programs())}
+        return {**self._statistics.as_dict(), **counts}
+
+    # who looks on
+
+    @cached_property
+    def _watch(self) -> Watch | None:
+        """Asked for once, at the first call."""
+        return watch_of(self.__name__, self._statistics, self._history)
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, or where somebody looks on, what tells of its calls too."""
+        watch = self._watch
+        return function if watch is None else lambda *args: watch.call(function, *args)
+
+    get_profile, profile_table = get_profile, profile_table
+    save_profile, reset_profile = save_profile, reset_profile
