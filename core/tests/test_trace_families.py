@@ -138,7 +138,7 @@ def test_lengths_that_decide_the_ops_are_recorded_at_once() -> None:
 
     @matched
     def step(x: Tensor) -> Tensor:
-        calls.append(x.shape)
+        calls.append(1)
         with manager:
             manager.backward((weight * x).sum())
         gradient, weight.grad = weight.grad, None

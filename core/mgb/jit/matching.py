@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from ..autodiff.tape import any_open
 from ..tensor import ACTIVE
 from . import reasons
-from .arguments import ARRAYS, arrays_among, names_of, numbers_in, shapes_of
+from .arguments import ARRAYS, arrays_among, names_of, shapes_of
 from .guard import MISS
-from .record import Record
 from .replay import Replay
 from .traced import Traced
 from .tree import flatten
@@ -33,12 +31,10 @@ class Matching(Traced):
     def _follow(self, args: Any, kwargs: Any, variants: Variants) -> Any:
         """The result of the body, matched against what was recorded; `MISS` where that is none."""
         shapes = shapes_of(args, kwargs)
-        others = variants.of(shapes, args, kwargs)
-        variant = next(others, None)
+        variant = variants.first(shapes, args, kwargs)
         if variant is None:
             return MISS
-        explained = functools.partial(_is_explained, args, kwargs) if self._skips else None
-        session = Replay(variant, others, explained, self.imperative, variants.departs)
+        session = Replay(variant, variants, (shapes, args, kwargs), self._skips, self.imperative)
         session.symbolic_shape = self.symbolic_shape
         self._statistics.body_runs += 1
         before = ACTIVE.get()
@@ -56,8 +52,11 @@ class Matching(Traced):
                 session.abandon(another)
                 raise
             raise
-        variants.departs = variants.departs or session.left
-        variants.keep(shapes, Variant(session.record, self._compiler) if session.left else session.variant)
+        if session.left:
+            variants.departs = True
+            variants.keep(shapes, Variant(session.record, self._compiler))
+        else:
+            variants.keep(shapes, session.variant)
         if session.reason is not None:
             self._statistics.again(session.reason)
         return result
@@ -88,15 +87,3 @@ class Matching(Traced):
         if reason is not None:
             self._statistics.again(reason)
         return recorded.result
-
-
-def _is_explained(args: Any, kwargs: Any, record: Record) -> bool:
-    """Is something else outside, or another number among the arguments, than the body of `record` found?"""
-    leaves, arrangement = flatten((args, kwargs))
-    return (
-        not record.is_observed  # since tapes of the caller looked on
-        or record.is_unknown
-        or arrangement != record.arrangement
-        or numbers_in(leaves) != record.numbers
-        or record.guards.why(leaves) is not None
-    )

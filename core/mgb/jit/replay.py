@@ -14,12 +14,14 @@ from ..apply import record as tell_tapes
 from ..errors import TraceError, TraceMismatchError
 from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place
+from .arguments import numbers_in
 from .reasons import of_constant, of_parameter, of_shape, remedy
 from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
 from .session import CallSession
 from .source import Held, Object
-from .tree import flatten_once
+from .tree import flatten, flatten_once
 from .variant import Variant
+from .variants import Variants
 
 #: Of a call that keeps track of every Tensor: the steps it keeps track of.
 _EVERY = range(1 << 62)
@@ -61,14 +63,14 @@ class Replay(CallSession):
     Parameters
     ----------
     variant : Variant
-    others : iterator of Variant
-        Those that the call may turn out to be one of.
-    explained : callable or None
-        Has something changed that the body of a record found outside?
+    variants : Variants
+        What is known of such calls: it may turn out to be another one of these.
+    call : tuple
+        What is given to `Variants.of`.
+    explains : bool
+        May what the body found outside explain that it does other ops?
     imperative : bool
         Match, and run each op eagerly.
-    watches : bool
-        Keep track of every Tensor from the beginning: the call may well depart.
 
     Attributes
     ----------
@@ -80,26 +82,28 @@ class Replay(CallSession):
 
     left = False
     reason: str | None = None
+    _others: Iterator[Variant] | None = None  # those that were not tried yet
     _cursor = 0
     _segment = 0
     _looked = False  # has the body seen a value? Then parameters may follow from it
     _given: tuple[Op, tuple[Any, ...]] | None = None  # what the op to come was called with
+    _unchanged: tuple[Any, ...] = ()  # holds arrays that no program may overwrite: see `owned_alone`
 
     def __init__(
         self,
         variant: Variant,
-        others: Iterator[Variant],
-        explained: Callable[[Record], bool] | None,
+        variants: Variants,
+        call: tuple[Any, Any, Any],
+        explains: bool,
         imperative: bool,
-        watches: bool,
     ) -> None:
         super().__init__(variant.record)
-        self.variant, self._others, self._explained = variant, others, explained
+        self.variant, self._variants, self._call = variant, variants, call
+        self._explains = explains
         self._imperative = imperative
-        self._kept = _EVERY if imperative or watches else variant.kept
+        self._kept = _EVERY if imperative or variants.departs else variant.kept
         self._entries, self._specs = variant.record.entries, variant.specs
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
-        self._unchanged: list[tuple[Any, ...]] = []  # arrays that no program may overwrite: see `owned_alone`
 
     # the Session protocol
 
@@ -232,9 +236,9 @@ class Replay(CallSession):
     def _run_to_cut(self) -> None:
         self._looked = True
         if not self._imperative:
-            keeps = self._explained is not None and self._entries[self._cursor].op is not END
+            keeps = self._explains and self._entries[self._cursor].op is not END
             if keeps:
-                self._unchanged.append(tuple(self.fed))
+                self._unchanged = (*self._unchanged, tuple(self.fed))
             self.run_segment(self.variant, self._segment, keeps)
         self._segment += 1
         self._cursor += 1
@@ -359,14 +363,14 @@ class Replay(CallSession):
         departure = differs(self._entries[self._cursor], *given)
         if departure is None:
             return True
-        first = self.variant
+        first, self._others = self.variant, self._others or self._variants.of(*self._call)
         for other in self._others:
             if self._agrees(other):
                 self._take(other)
                 if differs(self._entries[self._cursor], *given) is None:
                     return True
         self._take(first)
-        explained = self._explained is not None and self._explained(self.record)
+        explained = self._explains and self._is_explained()
         if not explained and not departure.may:
             raise departure.error
         self.reason = self.reason or departure.reason
@@ -375,6 +379,18 @@ class Replay(CallSession):
             return False
         self._take(first.with_input(self._cursor, departure.number))
         return self._follows(differs, *given)
+
+    def _is_explained(self) -> bool:
+        """Is something else outside, or another number among the arguments, than the recorded body found?"""
+        record = self.record
+        leaves, arrangement = flatten(self._call[1:])
+        return (
+            not record.is_observed  # since tapes of the caller looked on
+            or record.is_unknown
+            or arrangement != record.arrangement
+            or numbers_in(leaves) != record.numbers
+            or record.guards.why(leaves) is not None
+        )
 
     def _agrees(self, other: Variant) -> bool:
         """Has the call done what `other` says, and can the values be had that are wanted there later?"""

@@ -57,6 +57,13 @@ class Variants:
         """The sets of shapes of arguments that are known, the oldest first."""
         return list(self._kept)
 
+    def first(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Variant | None:
+        """The first of `of`, if there is one."""
+        kept = self._kept.get(shapes)
+        if kept and kept[0].finds(args, kwargs):
+            return kept[0]
+        return next(self.of(shapes, args, kwargs), None)
+
     def of(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Variant]:
         """Those that a call with arguments of `shapes` may follow, as it finds what they found."""
         kept = self._kept.get(shapes, ())
