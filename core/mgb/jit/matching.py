@@ -56,7 +56,7 @@ class Matching(Traced):
             variants.departs = True
             variants.keep(shapes, Variant(session.record, self._compiler))
         else:
-            variants.keep(shapes, session.variant)
+            variants.keep(shapes, session.variant, session.replaced)
         if session.reason is not None:
             self._statistics.again(session.reason)
         return result

@@ -76,11 +76,14 @@ class Replay(CallSession):
     ----------
     left : bool
         Has the call departed? Then `record` is its own.
+    replaced : Variant or None
+        What `variant` serves instead of, as a number became an input.
     reason : str or None
         Why there is another variant after the call than before.
     """
 
     left = False
+    replaced: Variant | None = None
     reason: str | None = None
     _others: Iterator[Variant] | None = None  # those that were not tried yet
     _cursor = 0
@@ -377,6 +380,7 @@ class Replay(CallSession):
         if not explained or departure.number is None:
             self._depart()
             return False
+        self.replaced = self.replaced or first
         self._take(first.with_input(self._cursor, departure.number))
         return self._follows(differs, *given)
 

@@ -77,14 +77,15 @@ class Variants:
                 if resized is not None and resized.finds(args, kwargs):
                     yield resized
 
-    def keep(self, shapes: Shapes, variant: Variant) -> None:
-        """Add what a call with arguments of `shapes` did: the next one like it follows that first."""
+    def keep(self, shapes: Shapes, variant: Variant, instead: Variant | None = None) -> None:
+        """Add what a call with arguments of `shapes` did, `instead` of another: the next follows it first."""
         kept = self._kept.get(shapes, ())
         if kept and kept[0] is variant:
             return
         most = most_like(variant)
         with self._lock:
-            others = (other for other in self._kept.pop(shapes, ()) if not _is_same(other, variant))
+            kept = self._kept.pop(shapes, ())
+            others = (other for other in kept if other is not instead and not _is_same(other, variant))
             self._kept[shapes] = (variant, *others)[:most]
             while sum(map(len, self._kept.values())) > most:
                 del self._kept[next(iter(self._kept))]
