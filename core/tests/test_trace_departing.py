@@ -145,3 +145,14 @@ def test_what_is_made_of_numbers_that_the_body_reads_stays_compiled() -> None:
     assert (
         stats["records"] == 1 and len(stats["reasons"]) == 2 and "it is an input now" in stats["reasons"][1]
     )
+
+
+def test_a_value_that_is_returned_may_be_read_again_and_again() -> None:
+    @trace
+    def doubled(x: Tensor) -> Tensor:
+        y = x * 2.0
+        np.testing.assert_array_equal(y.numpy(), y.numpy())
+        return y
+
+    for number in range(4):
+        np.testing.assert_array_equal(doubled(tensor([1.0, number])).numpy(), [2.0, 2.0 * number])

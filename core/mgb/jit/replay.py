@@ -188,7 +188,7 @@ class Replay(CallSession):
         if step in self.record.statics:
             return self.record.static_value(step)
         if self._follows(self._differs_in_read, step):
-            if self._entries[self._cursor].required == (step,):
+            if self._is_read(self._entries[self._cursor], step):
                 self._run_to_cut()
             return self.values[step]
         if self.paused:
@@ -314,9 +314,13 @@ class Replay(CallSession):
         return replace(departure, reason=reason + "; it is an input now", number=position)
 
     def _differs_in_read(self, entry: Entry, step: int) -> _Departure | None:
-        if step in self.values or (entry.op is READ and entry.required == (step,) and not self.paused):
+        if step in self.values or (self._is_read(entry, step) and not self.paused):
             return None
         return self._departure("value unreadable", f"the value of step {step} was read")
+
+    @staticmethod
+    def _is_read(entry: Entry, step: int) -> bool:
+        return entry.op is READ and entry.required == (step,)
 
     def _differs_in_cut(self, entry: Entry, op: Op, result: Any = None) -> _Departure | None:
         """Is `entry` no cut of this kind, or was a value that is returned now dead when it was recorded?"""
