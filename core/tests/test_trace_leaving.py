@@ -106,28 +106,27 @@ def test_families_do_not_mix_dtypes() -> None:
         np.testing.assert_array_equal(found.numpy(), 2 * x.numpy())
 
 
-def test_a_tensor_outside_that_stays_of_another_rank_is_recorded() -> None:
-    weights, records = [counting(2, 3)], []
+def test_a_tensor_outside_may_be_of_another_rank() -> None:
+    weights = [counting(2, 3)]
     traced = trace(lambda x: (weights[0] * 2.0).sum() * x, run_body=True)
     for weight in (counting(2, 3), *[tensor(3.0)] * 4, *[counting(2, 3)] * 4):
         weights[0] = weight
         assert traced(tensor([2.0])).item() == 4 * weight.numpy().sum()
-        records.append(traced.stats()["records"])
-    assert records == [1, 1, 1, 2, 2, 2, 2, 3, 3]
-    assert "calls of <lambda> with Tensors of recorded shapes did other ops" in traced.stats()["reasons"]
+    (reason,) = traced.stats()["reasons"]
+    assert reason.startswith("the tensor used at ") and reason.endswith("has shape (), recorded were (2, 3)")
+    assert [len(variant.programs) for variant in traced.variants()] == [1, 1], "both are compiled"
 
 
-def test_lengths_that_are_always_new_find_the_ops_of_the_nearest() -> None:
+def test_lengths_that_are_always_new_find_the_ops_that_are_done_for_them() -> None:
     traced = trace(lambda x: x * 2.0 if x.shape[0] < 100 else x + 1.0, run_body=True)
     for length in range(1, 30):
         for x in (counting(length), counting(length + 100)):
             expected = x.numpy() * 2 if x.shape[0] < 100 else x.numpy() + 1
             np.testing.assert_array_equal(traced(x).numpy(), expected)
-    left = 58 - len(traced.variants())
-    assert (traced.stats()["records"], left) == (2, 1)
+    assert (traced.stats()["records"], len(traced.variants())) == (2, 58)
 
 
-def test_variants_of_all_families_together_are_bounded() -> None:
+def test_variants_are_bounded_and_what_was_recorded_still_serves_lengths_that_are_forgotten() -> None:
     @trace(run_body=True)
     def traced(x: Tensor) -> Tensor:
         return x * 2.0 if x.ndim == 1 else x + 1.0 if x.ndim == 2 else x - 1.0
@@ -135,8 +134,9 @@ def test_variants_of_all_families_together_are_bounded() -> None:
     for axes in (1, 2, 3):
         for length in range(1, 140):
             traced(tensor(np.zeros((length, *(1,) * (axes - 1)), np.float32)))
-    counts = [sum(len(v.record.signature[0].shape) == n for v in traced.variants()) for n in (1, 2, 3)]
-    assert sum(counts) == 256 and min(counts) > 50
+    assert len(traced.variants()) == 256
+    np.testing.assert_array_equal(traced(counting(7)).numpy(), counting(7).numpy() * 2)
+    assert traced.stats()["records"] == 3
 
 
 def test_a_body_that_must_run_keeps_none_of_its_arguments() -> None:

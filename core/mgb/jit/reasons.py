@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ..ir import Spec
-from .record import Entry, External, Record
+from .record import Entry, External, Literal, Record
 from .source import Grad, Identity
 from .tree import Structure
 
@@ -44,44 +42,23 @@ _USUAL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first thing in which a replayed call differs from the record, and which it goes on with.
-
-    Attributes
-    ----------
-    entry, params : Entry and mapping
-        The step, as recorded, and the parameters that came.
-    externals : tuple of (External, Spec)
-        The inputs of other shapes, as recorded and as they came; when there are none, parameters differ.
-    numbers : sequence of pairs
-        The numbers among the operands, as recorded and as they came, if these differ.
-    """
-
-    entry: Entry
-    params: Mapping[str, Any]
-    externals: tuple[tuple[External, Spec], ...]
-    numbers: Sequence[tuple[Any, Any]] = ()
-
-
-def of_difference(name: str, difference: Difference) -> str:
-    """Of `difference` in a call of the function `name` with arguments of known shapes."""
-    for external, spec in difference.externals:
-        return _text(
-            f"the tensor used at {external.source}",
-            name,
-            "has shape",
-            f"{spec.shape}",
-            [f"{external.node.spec.shape}"],
-        )
-    entry, params = difference.entry, difference.params
-    for was, now in difference.numbers:
-        return (
-            f"{entry.op.name} at {entry.source} has the number {now}, recorded was {was}; it is an input now"
-        )
+def of_parameter(entry: Entry, params: Mapping[str, Any]) -> str:
+    """Of other parameters of a step."""
     changed = next(key for key, value in params.items() if entry.params.get(key) != value)
     was = entry.params.get(changed)
     return f"{entry.op.name} at {entry.source} has {changed} = {params[changed]}, recorded were {was}"
+
+
+def of_constant(entry: Entry, was: Literal, now: Any) -> str:
+    """Of another constant among the operands of a step, the array `now`."""
+    if was.raw is None or now.ndim:
+        return f"{entry.op.name} at {entry.source} has {Literal(now)}, recorded was {was}"
+    return f"{entry.op.name} at {entry.source} has the number {now.item():.7g}, recorded was {was.raw}"
+
+
+def of_shape(external: External, shape: tuple[int, ...]) -> str:
+    """Of a Tensor outside of another `shape`."""
+    return f"the tensor used at {external.source} has shape {shape}, recorded were {external.node.spec.shape}"
 
 
 def of_found(name: str) -> str:
@@ -93,8 +70,6 @@ def of_shapes(
     name: str, known: Sequence[tuple[Any, ...]], shapes: tuple[Any, ...], names: Sequence[str]
 ) -> str:
     """Why the function `name` has no record for Tensors of `shapes`, under `names`, but for those `known`."""
-    if shapes in known:
-        return f"calls of {name} with Tensors of recorded shapes did other ops"
     alike = [other for other in known if len(other) == len(shapes) and other != shapes]
     if not alike:
         return f"{name} is called with another number of Tensors than recorded"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..apply import caller, evaluate
 from ..fusion import number_node
-from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
+from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node, input_node
 from ..sizes import At, Size, plain
 from ..tensor import Tensor
 from ..tracing import make_node
@@ -121,10 +121,26 @@ class Entry:
         assert self.node is not None
         return self.node.spec
 
+    def is_like(self, other: Entry) -> bool:
+        """Has `other` the same op, wiring, parameters and constants?"""
+        return self is other or (
+            self.op is other.op
+            and self.params == other.params
+            and self.required == other.required
+            and len(self.args) == len(other.args)
+            and all(map(_is_same, self.args, other.args))
+        )
+
     def __str__(self) -> str:
         params = "".join(f", {k}={v}" for k, v in self.params.items())
         names = ", ".join(_show(a) for a in self.args)
         return f"{self.op.name}({names}{params})"
+
+
+def _is_same(one: Ref, other: Ref) -> bool:
+    if isinstance(one, Literal):
+        return isinstance(other, Literal) and one.matches(other.array)
+    return one == other
 
 
 def _show(ref: Ref) -> str:
@@ -307,23 +323,34 @@ class Record:
     lengths: tuple[int, ...] = ()
 
     def begun(self, steps: int) -> Record:
-        """A record that begins with the first `steps` of this one, from the same inputs to the same ends."""
+        """A record that begins with the first `steps` of this one."""
         statics = {step: value for step, value in self.statics.items() if step < steps}
-        return Record(
-            self.entries[:steps],
-            list(self.externals),
-            self.bindings,
-            self.guards,
-            self.is_observed,
-            self.is_unknown,
-            statics=statics,
-            arrangement=self.arrangement,
-            numbers=self.numbers,
-        )
+        return replace(
+            self,
+            entries=self.entries[:steps], externals=list(self.externals), statics=statics,
+            captured=dict(self.captured), bindings=[], ends=None, sized=None, lengths=(),
+        )  # fmt: skip
 
-    def cut(self, entry: Entry) -> None:
-        """Add a cut."""
-        self.entries.append(entry)
+    def with_input(self, step: int, position: int) -> Record:
+        """The record with an input in place of the Python number that is an operand of `step`."""
+        number = self.entries[step].args[position]
+        assert isinstance(number, Literal)
+        node = input_node(Spec((), number.array.dtype, number.device), self.entries[step].source)
+        new = self.begun(step)
+        new.statics, new.bindings = dict(self.statics), self.bindings
+        new.externals.append(External(node, source=node.source, converts=type(number.raw)))
+        for entry in self.entries[step:]:
+            args, old = list(entry.args), entry.node
+            if len(new.entries) == step:
+                args[position] = external_ref(len(self.externals))
+            if old is not None and old.inputs:
+                old = Node(old.op, tuple(map(new.node, args)), old.params, old.spec, old.source)
+            new.entries.append(replace(entry, args=tuple(args), node=old))
+        return new
+
+    def is_cut_out(self, step: int) -> bool:
+        """Does a cut give the value of `step`?"""
+        return any(step in entry.required for entry in self.entries)
 
     def step(self, op: Op, args: tuple[Ref, ...], params: dict[str, Any]) -> Entry:
         """Add a step; `op` refuses operands of these shapes by an error that has the user's line."""

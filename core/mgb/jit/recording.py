@@ -27,7 +27,7 @@ from .inputs import Inputs
 from .module_guards import decisive, guards_of_module, guards_of_trainer, tensors_of
 from .policy import Policy
 from .provenance import Provenance
-from .record import CUTS, END, EXCLUDE, READ, Entry, Given, Literal, Live, Record, Ref
+from .record import CUTS, END, EXCLUDE, READ, Given, Literal, Live, Record, Ref
 from .session import CallSession
 from .source import Argument, Grad
 from .tree import flatten_once
@@ -78,7 +78,6 @@ class Recording(CallSession):
             self.spec_of = self._spec_of
         self._undone = self._saw_outside = False
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
-        self._readable: set[int] = set()
         self._instance = instance
         #: With what they were when the body found them.
         self._modules: dict[int, tuple[Any, Guards, tuple[str, ...]]] = {}
@@ -135,9 +134,9 @@ class Recording(CallSession):
                 "tensor invalid, can not infer value of this tensor under trace(symbolic=True) "
                 f"({caller()}). You can try to use trace(symbolic=False) to avoid this issue."
             )
-        if not self.paused and tensor._index not in self._readable:
+        if not self.paused and not self.record.is_cut_out(tensor._index):
             self.must_run(f"reads the value of {self.entry(tensor._index)}")
-            self._cut(READ, (tensor._index,))
+            self.cut(READ, (tensor._index,))
         return tensor._data
 
     def shapes_follow(self, tensor: Tensor) -> None:
@@ -201,18 +200,14 @@ class Recording(CallSession):
 
     # cuts
 
-    def _cut(self, op: Op, steps: tuple[int, ...]) -> None:
-        self._readable.update(steps)
-        self.record.cut(Entry(op, (), {}, None, caller(), steps))
-
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything alive gets its value."""
         self.must_run("leaves the trace by exclude_from_trace")
-        wanted = tuple(sorted({t._index for t in self.alive()}))
+        wanted = {t._index for t in self.alive()}
         if not self.policy.runs:
             self.evaluate(wanted)
         self.release()
-        self._cut(EXCLUDE, wanted)
+        self.cut(EXCLUDE, wanted)
         self.paused = True
 
     def resume(self) -> None:
@@ -239,7 +234,7 @@ class Recording(CallSession):
             self.must_run("leaves a Tensor that it makes with a grad")
         self._returned.clear()
         self._guard_environment()
-        self._cut(END, tuple(sorted({t._index for t in alive})))
+        self.cut(END, {t._index for t in alive})
         if self.inputs.followed is not None:
             self.spec_of = None
             self.inputs.followed.end(record)

@@ -2,115 +2,144 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from .. import device as devices
+from .. import dtypes
 from ..apply import caller, constant, evaluate
 from ..apply import record as tell_tapes
-from ..errors import TraceMismatchError
+from ..errors import TraceError, TraceMismatchError
 from ..ir import Op, Spec, input_node
-from ..tensor import CONSTANT, Tensor, place, wrap
-from .reasons import Difference, remedy
-from .record import END, EXCLUDE, READ, Entry, External, Literal, Record, Ref, external_ref
+from ..tensor import CONSTANT, Tensor, place
+from .arguments import numbers_in
+from .reasons import of_constant, of_parameter, of_shape, remedy
+from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
 from .session import CallSession
-from .tree import flatten_once
+from .source import Held, Object
+from .tree import flatten, flatten_once
 from .variant import Variant
 from .variants import Variants
 
+#: Of a call that keeps track of every Tensor: the steps it keeps track of.
+_EVERY = range(1 << 62)
 
-class _OtherOps(Exception):
-    """A call with other shapes does other ops than recorded."""
+#: What a call that has departed is matched against: no op is like it.
+_NO_ENTRIES = [Entry(END, (), {}, None, "")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Departure:
+    """The first thing in which a call differs from its record.
+
+    Attributes
+    ----------
+    error : TraceError
+        What it is refused with.
+    reason : str
+        What it differs in, in the user's terms.
+    may : bool
+        May a call do so whatever the body found outside?
+    number : int or None
+        Which operand it is, if it differs in a Python number alone.
+    """
+
+    error: TraceError
+    reason: str
+    may: bool = False
+    number: int | None = None
 
 
 class Replay(CallSession):
     """A session that follows a `Variant`.
 
-    When an input comes with another shape, the rest of the call grows a new record: specs, shape parameters
-    and Python numbers are taken as they come. Where other ops follow from it, the call leaves its record and
-    runs op by op from there on. Otherwise ops and wiring are as recorded, or the call is refused.
+    A call that departs from it goes over to another one that agrees with all so far. Where there is none,
+    what has been computed stands, and the rest is run op by op and recorded, if the call may differ: in
+    parameters after the body has seen a value, in the shape of a Tensor outside, or because what the body
+    found outside is not as it was. In that case another number becomes an input. Else the call is refused.
 
     Parameters
     ----------
     variant : Variant
     variants : Variants
-        Others, which the call may turn out to be one of.
-    regrow : callable
-        Makes the Variant of a record that grows over the segments of `variant`.
+        What is known of such calls: it may turn out to be another one of these.
+    call : tuple
+        What is given to `Variants.of`.
+    explains : bool
+        May what the body found outside explain that it does other ops?
     imperative : bool
         Match, and run each op eagerly.
-    reshaped : bool
-        Are the arguments of other shapes than any known? Parameters and Python numbers may follow from that.
 
     Attributes
     ----------
-    explained : callable, optional
-        Asked where other ops than recorded follow: has something changed that the recorded body read?
-        Then the call leaves its record, without an error.
-    grown : Difference or None
-        Where the call parted with every record there is.
     left : bool
-        Does the call run op by op?
+        Has the call departed? Then `record` is its own.
+    replaced : Variant or None
+        What `variant` serves instead of, as a number became an input.
+    reason : str or None
+        Why there is another variant after the call than before.
     """
 
-    grown: Difference | None = None
-    explained: Callable[[Record], bool] | None = None
+    left = False
+    replaced: Variant | None = None
+    reason: str | None = None
+    _others: Iterator[Variant] | None = None  # those that were not tried yet
     _cursor = 0
     _segment = 0
-    left = False
     _looked = False  # has the body seen a value? Then parameters may follow from it
+    _given: tuple[Op, tuple[Any, ...]] | None = None  # what the op to come was called with
+    _unchanged: tuple[Any, ...] = ()  # holds arrays that no program may overwrite: see `owned_alone`
 
     def __init__(
         self,
         variant: Variant,
         variants: Variants,
-        regrow: Callable[[Record, Variant], Variant],
+        call: tuple[Any, Any, Any],
+        explains: bool,
         imperative: bool,
-        reshaped: bool,
     ) -> None:
         super().__init__(variant.record)
-        self.variant = variant
-        self._variants = variants
-        self._regrow = regrow
-        self._imperative, self.reshaped = imperative, reshaped
-        self._kept = range(len(variant.record.entries)) if imperative or reshaped else variant.kept
-        self._entries = variant.record.entries
-        self._specs = variant.specs
+        self.variant, self._variants, self._call = variant, variants, call
+        self._explains = explains
+        self._imperative = imperative
+        self._kept = _EVERY if imperative or variants.departs else variant.kept
+        self._entries, self._specs = variant.record.entries, variant.specs
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
-        self._unchanged: list[tuple[Any, ...]] = []  # arrays that no program may overwrite: see `owned_alone`
 
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         entry = self._entries[self._cursor]
         refs = entry.args
-        if entry.op is not op or self.grown or len(args) != len(refs) or entry.params != params:
-            return None
-        fed = self.fed
-        tracked = False
-        position = 0
-        for a in args:
-            ref = refs[position]
-            position += 1  # noqa: SIM113 - `zip` and `enumerate` take a tenth of the time of an op
-            if isinstance(a, Tensor):
-                if a._tape:
-                    tracked = True
-                if a._session is self:
-                    if a._index != ref:
-                        return None
-                elif ref.__class__ is not int:
-                    if ref.array is not a._data:  # type: ignore[union-attr]
-                        return None
-                elif ref >= 0 or (
-                    (fed[-1 - ref] is not a._data or a._data is None)
-                    and not self._feeds_as_recorded(-1 - ref, a)
-                ):
-                    return None
-            elif ref.__class__ is int or a is None or not ref.same_scalar(a):  # type: ignore[union-attr]
-                return None
-        return self._taped_result(entry, args) if tracked else self._result(entry)
+        if entry.op is op and len(args) == len(refs) and entry.params == params:
+            fed = self.fed
+            tracked = False
+            position = 0
+            for a in args:
+                ref = refs[position]
+                position += 1  # noqa: SIM113 - `zip` and `enumerate` take a tenth of the time of an op
+                if isinstance(a, Tensor):
+                    if a._tape:
+                        tracked = True
+                    if a._session is self:
+                        if a._index != ref:
+                            break
+                    elif ref.__class__ is not int:
+                        if ref.array is not a._data:  # type: ignore[union-attr]
+                            break
+                    elif ref >= 0 or (
+                        (fed[-1 - ref] is not a._data or a._data is None)
+                        and not self._feeds_as_recorded(-1 - ref, a)
+                    ):
+                        break
+                elif ref.__class__ is int or a is None or not ref.same_scalar(a):  # type: ignore[union-attr]
+                    break
+            else:
+                return self._taped_result(entry, args) if tracked else self._result(entry)
+        self._given = op, args
+        return None
 
     def _taped_result(self, entry: Entry, args: tuple[Any, ...]) -> Tensor | None:
         """The result of `entry`, of which gradient tapes are told; None when they want the body instead."""
@@ -141,44 +170,32 @@ class Replay(CallSession):
         return True
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        try:
-            return self._evaluated(op, inputs, params) if self.left else self._matched(op, inputs, params)
-        except _OtherOps:
-            self._leave()
-            return self._evaluated(op, inputs, params)
-
-    def _matched(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        entry = self._expect(op, inputs)
-        new: dict[int, Spec] = {}  # of external inputs that have another shape than recorded
-        for tensor, ref in zip(inputs, entry.args, strict=True):
-            self._match(tensor, ref, entry, new)
-        if not self.grown and (new or not _agrees(entry, inputs, params)):
-            entry = self._part(entry, inputs, params, new)
-        if self.grown:
-            entry = self._grow(entry, inputs, params, new)
-        return self._result(entry)
+        given, self._given = self._given, None  # which keeps nothing alive
+        if self._follows(self._differs, op, inputs, params):
+            entry = self._entries[self._cursor]
+            for tensor, ref in zip(inputs, entry.args, strict=True):
+                if ref.__class__ is int and ref < 0:
+                    self.fed[-1 - ref] = tensor._data if self.fed[-1 - ref] is None else self.fed[-1 - ref]
+                    self._fed_as[id(self.fed[-1 - ref])] = -1 - ref
+            return self._result(entry)
+        raws = given[1] if given is not None and given[0] is op else ()
+        return self._recorded(op, inputs, params, raws)
 
     def read(self, tensor: Tensor) -> Any:
-        step = tensor._index
-        if self.ended_early:
+        if self._finished or self._failed:
             return self.late(tensor)
+        step = tensor._index
         if step in self.record.statics:
             return self.record.static_value(step)
-        if self._imperative or step in self.values:
-            self._skip_read(step)
+        if self._follows(self._differs_in_read, step):
+            if self._is_read(self._entries[self._cursor], step):
+                self._run_to_cut()
             return self.values[step]
-        if self._finished or (self.paused and not self._may_leave):
-            raise self.unreadable(tensor)
-        entry = self._entries[self._cursor]
-        try:
-            if self.paused or entry.op is not READ or entry.required != (step,):
-                self._mismatch("value unreadable", entry, f"the value of step {step} was read")
-            self._run_to_cut()
-        except _OtherOps:
-            self._leave()
-        if step not in self.values:
-            raise self.unreadable(tensor)
-        return self.values[step]
+        if self.paused:
+            return tensor._data if tensor._session is None else self.late(tensor)
+        if not self.record.is_cut_out(step):
+            self.cut(READ, (step,))
+        return self.value(tensor)
 
     def seen(self, tensor: Tensor) -> None:
         if tensor._index != CONSTANT:
@@ -196,124 +213,139 @@ class Replay(CallSession):
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything that was alive here when recorded gets its value."""
-        if self.left:
-            return
-        entry = self._entries[self._cursor]
-        try:
-            if entry.op is not EXCLUDE:
-                self._mismatch("operator mismatch", entry, "exclude_from_trace")
+        if self._follows(self._differs_in_cut, EXCLUDE):
             self._run_to_cut()
-            self.release()
-            self.paused = True
-        except _OtherOps:
-            self._leave()
+        else:
+            self.cut(EXCLUDE, self._alive_steps())
+        self.release()
+        self.paused = True
 
     def resume(self) -> None:
         """Leave `exclude_from_trace`."""
-        self.paused = self.left
+        self.paused = False
 
     def finish(self, result: Any) -> None:
         """The body is done, with `result`: check that nothing is missing and run what has not run."""
-        entry = self._entries[self._cursor]
-        try:
-            if entry.op is not END:
-                self._mismatch("mismature end", entry, "the end of the function")
-            if not self.left:
-                self._check_returned(result, self.variant.kept)
-                self._run_to_cut()
-        except _OtherOps:
-            self._leave()
+        if self._follows(self._differs_in_cut, END, result):
+            self._run_to_cut()
+        else:
+            self.cut(END, self._alive_steps())
+            for reference, old in self._replaced:
+                tensor = reference()
+                if tensor is not None and tensor._session is self and isinstance(old, int) and old < 0:
+                    self.record.bindings.append(Binding(tensor._index, Object(Held(tensor)), -1 - old))
         self.settle()
-
-    def _check_returned(self, result: Any, kept: frozenset[int]) -> None:
-        """Refuse to return a value that was dead at the end of the recorded call."""
-        if isinstance(result, Tensor):
-            if result._index not in kept and result._session is self:
-                if result._index not in self.record.statics and not self._may_leave:
-                    raise self.unreadable(result)
-        elif result is not None:
-            for leaf in flatten_once(result)[0]:
-                if isinstance(leaf, Tensor):
-                    self._check_returned(leaf, kept)
 
     def _run_to_cut(self) -> None:
         self._looked = True
-        if self.grown:
-            self.record.cut(self._entries[self._cursor])
         if not self._imperative:
-            keeps = self._may_leave and self._entries[self._cursor].op is not END
+            keeps = self._explains and self._entries[self._cursor].op is not END
             if keeps:
-                self._unchanged.append(tuple(self.fed))
+                self._unchanged = (*self._unchanged, tuple(self.fed))
             self.run_segment(self.variant, self._segment, keeps)
         self._segment += 1
         self._cursor += 1
 
-    def _skip_read(self, step: int) -> None:
-        if self._finished:
-            return
-        entry = self._entries[self._cursor]
-        if entry.op is READ and entry.required == (step,):
-            self._run_to_cut()
-
     # matching
 
-    def _expect(self, op: Op, inputs: Sequence[Tensor]) -> Entry:
-        entry = self._entries[self._cursor]
+    def _differs(
+        self, entry: Entry, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]
+    ) -> _Departure | None:
+        """In what an op differs from the step `entry`."""
         if entry.op is not op:
-            reason = "too many instructions" if entry.op is END else "operator mismatch"
+            mismatch = "too many instructions" if entry.op is END else "operator mismatch"
             promotes = op.name == "cast" and inputs[0]._session is not self  # as it does for another dtype
-            self._mismatch(reason, entry, op.name, about="dtype mismatch" if promotes else reason)
+            return self._departure(mismatch, op.name, about="dtype mismatch" if promotes else mismatch)
         if len(inputs) != len(entry.args):
-            self._mismatch("inputs size mismatch", entry, f"{op.name} of {len(inputs)} operands")
-        return entry
+            return self._departure("inputs size mismatch", f"{op.name} of {len(inputs)} operands")
+        for tensor, ref in zip(inputs, entry.args, strict=True):
+            if (departure := self._differs_in_wiring(tensor, ref)) is not None:
+                return departure
+        if entry.params != params:
+            reason, now = of_parameter(entry, params), f"{op.name} with {params}"
+            return self._departure("operator mismatch", now, reason=reason, may=self._looked)
+        for position, (tensor, ref) in enumerate(zip(inputs, entry.args, strict=True)):
+            if isinstance(ref, Literal) and not ref.matches(tensor._data):
+                return self._differs_in_constant(entry, position, ref, tensor)
+        return None
 
-    def _match(self, tensor: Tensor, ref: Ref, entry: Entry, new: dict[int, Spec]) -> None:
+    def _differs_in_wiring(self, tensor: Tensor, ref: Ref) -> _Departure | None:
+        """Does an operand come from elsewhere than `ref` says, or is it of another type?"""
+        is_inside = not isinstance(ref, Literal) and ref >= 0
+        if tensor._session is self:
+            if tensor._index == ref:
+                return None
+            mismatch = "input id mismatch" if is_inside else "expect external node, got internal"
+            return self._departure(mismatch, f"the result of step {tensor._index}")
+        if tensor._index != CONSTANT:
+            self.check_foreign(tensor)
+        elif is_inside or (isinstance(ref, int) and self.record.externals[-1 - ref].converts is None):
+            return self._departure("operator mismatch", f"the constant {tensor._data}")
         if isinstance(ref, Literal):
-            if tensor._session is self:
-                self._mismatch_internal(tensor, entry)
-            self.check_foreign(tensor)
-        elif tensor._session is self:
-            if ref < 0:
-                self._mismatch_internal(tensor, entry)
-            if tensor._index != ref:
-                self._mismatch("input id mismatch", entry, f"the result of step {tensor._index}")
-        elif tensor._index == CONSTANT and ref < 0 and self.record.externals[-1 - ref].converts is not None:
-            self._feed(-1 - ref, tensor, entry, new)
-        elif tensor._index == CONSTANT:
-            self._mismatch("operator mismatch", entry, f"the constant {tensor._data}")
-        else:
-            self.check_foreign(tensor)
-            if ref >= 0:
-                self._mismatch("expect internal node, got external", entry, "a tensor from outside")
-            self._feed(-1 - ref, tensor, entry, new)
+            return None
+        if is_inside:
+            return self._departure("expect internal node, got external", "a tensor from outside")
+        return self._differs_in_input(-1 - ref, tensor)
 
-    def _mismatch_internal(self, tensor: Tensor, entry: Entry) -> NoReturn:
-        self._mismatch("expect external node, got internal", entry, f"the result of step {tensor._index}")
+    def _differs_in_input(self, number: int, tensor: Tensor) -> _Departure | None:
+        """Is the value of an input another one than before in this call, or of another type than recorded?"""
+        array, known, now = tensor._data, self.fed[number], f"input {number}"
+        if known is not None:
+            if known is array or (tensor._index == CONSTANT and Literal(known).matches(array)):
+                return None
+            return self._departure("input id mismatch", "another tensor than before in its place")
+        shape, dtype, device = self._specs[number]
+        if array.dtype != dtype:
+            return self._departure(f"dtype mismatch: {dtype} vs {array.dtype}", now)
+        if tensor._device != device:
+            return self._departure(f"comp_node mismatch: {device} vs {tensor._device}", now)
+        if array.shape != shape:
+            reason = of_shape(self.record.externals[number], array.shape)
+            return self._departure("operator mismatch", now, reason=reason, may=True)
+        return None
 
-    def _feed(self, number: int, tensor: Tensor, entry: Entry, new: dict[int, Spec]) -> None:
-        array = tensor._data
-        if self.fed[number] is not None:
-            known = self.fed[number]
-            if known is not array and not (tensor._index == CONSTANT and Literal(known).matches(array)):
-                self._mismatch("input id mismatch", entry, "another tensor than before in its place")
-            return
-        external = self.record.externals[number]
-        recorded = external.node.spec
-        if array.dtype != recorded.dtype or tensor._device != recorded.device:
-            self._mismatch_type(external, tensor, entry, f"input {number}")
-        self.fed[number] = array
-        self._fed_as[id(array)] = number
-        if array.shape != recorded.shape:
-            new[number] = Spec(array.shape, array.dtype, tensor._device)
+    def _differs_in_constant(self, entry: Entry, position: int, ref: Literal, tensor: Tensor) -> _Departure:
+        now, reason = str(Literal(tensor._data)), of_constant(entry, ref, tensor._data)
+        about = "arrays not equal" if ref.array.ndim else ""
+        departure = self._departure("tensors not equals", now, reason=reason, about=about)
+        is_number = ref.raw is not None and tensor._data.dtype == ref.array.dtype and not tensor._data.ndim
+        if not is_number or tensor._index != CONSTANT or self._cursor in self.record.statics:
+            return departure
+        return replace(departure, reason=reason + "; it is an input now", number=position)
 
-    def _mismatch_type(self, external: External, tensor: Tensor, entry: Entry, name: str) -> NoReturn:
-        """Another dtype or device does not follow from other shapes, but another Tensor may."""
-        recorded, dtype = external.node.spec, tensor._data.dtype
-        reason = f"dtype mismatch: {recorded.dtype} vs {dtype}"
-        if dtype == recorded.dtype:
-            reason = f"comp_node mismatch: {recorded.device} vs {tensor._device}"
-        same = external.leaf is not None or external.tensor() is tensor
-        self._mismatch(reason, entry, name, always=same)
+    def _differs_in_read(self, entry: Entry, step: int) -> _Departure | None:
+        if step in self.values or (self._is_read(entry, step) and not self.paused):
+            return None
+        return self._departure("value unreadable", f"the value of step {step} was read")
+
+    @staticmethod
+    def _is_read(entry: Entry, step: int) -> bool:
+        return entry.op is READ and entry.required == (step,)
+
+    def _differs_in_cut(self, entry: Entry, op: Op, result: Any = None) -> _Departure | None:
+        """Is `entry` no cut of this kind, or was a value that is returned now dead when it was recorded?"""
+        if entry.op is not op:
+            if op is END:
+                return self._departure("mismature end", "the end of the function")
+            return self._departure("operator mismatch", op.name)
+        if result is not None:
+            for leaf in (result,) if isinstance(result, Tensor) else flatten_once(result)[0]:
+                if isinstance(leaf, Tensor) and leaf._session is self:
+                    if leaf._index not in self.variant.kept and leaf._index not in self.record.statics:
+                        return _Departure(self.unreadable(leaf), f"{self.entry(leaf._index)} is returned now")
+        return None
+
+    def _departure(
+        self, mismatch: str, came: str, *, about: str = "", reason: str = "", may: bool = False
+    ) -> _Departure:
+        entry, line = self._entries[self._cursor], caller()
+        text = (
+            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
+            f"  now: {came}  at {line}\n"
+            f"  remedy: {remedy(about or mismatch)}"
+        )
+        reason = reason or f"{came} at {line} comes where {entry} at {entry.source} was recorded"
+        return _Departure(TraceMismatchError(mismatch, text), reason, may)
 
     def _result(self, entry: Entry) -> Tensor:
         index = self._cursor
@@ -325,138 +357,121 @@ class Replay(CallSession):
                 self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params, out._device)
         return out
 
+    # departing
+
     @property
     def ended_early(self) -> bool:
         return self.left or super().ended_early
 
-    @property
-    def _may_leave(self) -> bool:
-        """May other ops follow than recorded?"""
-        return self.reshaped or self.grown is not None or self.explained is not None
+    def _follows(self, differs: Callable[..., _Departure | None], *given: Any) -> bool:
+        """Does the call follow its variant, or another one, in what comes now? Else it departs."""
+        if self.left:
+            return False
+        departure = differs(self._entries[self._cursor], *given)
+        if departure is None:
+            return True
+        first, self._others = self.variant, self._others or self._variants.of(*self._call)
+        for other in self._others:
+            if self._agrees(other):
+                self._take(other)
+                if differs(self._entries[self._cursor], *given) is None:
+                    return True
+        self._take(first)
+        explained = self._explains and self._is_explained()
+        if not explained and not departure.may:
+            raise departure.error
+        self.reason = self.reason or departure.reason
+        if not explained or departure.number is None:
+            self._depart()
+            return False
+        self.replaced = self.replaced or first
+        self._take(first.with_input(self._cursor, departure.number))
+        return self._follows(differs, *given)
 
-    def _mismatch(
-        self, reason: str, entry: Entry, came: str, *, always: bool = False, about: str | None = None
-    ) -> NoReturn:
-        if self.explained is not None and self.explained(self.record):
-            raise _OtherOps
-        if (self.reshaped or self.grown is not None) and not always:
-            raise _OtherOps
-        raise TraceMismatchError(
-            reason,
-            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
-            f"  now: {came}  at {caller()}\n"
-            f"  remedy: {remedy(about or reason)}",
+    def _is_explained(self) -> bool:
+        """Is something else outside, or another number among the arguments, than the recorded body found?"""
+        record = self.record
+        leaves, arrangement = flatten(self._call[1:])
+        return (
+            not record.is_observed  # since tapes of the caller looked on
+            or record.is_unknown
+            or arrangement != record.arrangement
+            or numbers_in(leaves) != record.numbers
+            or record.guards.why(leaves) is not None
         )
 
-    # other shapes
+    def _agrees(self, other: Variant) -> bool:
+        """Has the call done what `other` says, and can the values be had that are wanted there later?"""
+        steps, entries = self._cursor, other.record.entries
+        return (
+            len(entries) > steps
+            and all(map(Entry.is_like, self._entries[:steps], entries))
+            and all(other.specs[number] == self._specs[number] for number in self._used())
+            and self.lost().isdisjoint(self._missing(other))
+        )
 
-    def _leave(self) -> None:
-        """Give what is kept its value, the rest when it is asked for; what comes now is evaluated at once.
+    def _used(self) -> set[int]:
+        """The inputs of the steps so far."""
+        entries = self.record.entries[: self._cursor]
+        return {-1 - ref for entry in entries for ref in entry.args if isinstance(ref, int) and ref < 0}
+
+    def _missing(self, variant: Variant) -> list[int]:
+        """The steps whose values `variant` wants later, and that no program of this call has given."""
+        return [s for part in variant.segments[: self._segment] for s in part.outputs if s not in self.values]
+
+    def _take(self, variant: Variant) -> None:
+        """Follow `variant` from here on."""
+        self._go_on(variant.record)
+        self.variant, self._entries, self._specs = variant, variant.record.entries, variant.specs
+        self._kept = self._kept if self._kept is _EVERY else variant.kept
+        self.evaluate(self._missing(variant))
+
+    def _go_on(self, record: Record) -> None:
+        """Go on with a record that begins with the same steps: their inputs are fed, and no others."""
+        used = self._used()
+        self.record = record
+        self.fed = [self.fed[n] if n in used else None for n in range(len(record.externals))]
+        self._fed_as = {id(self.fed[number]): number for number in used}
+
+    def _depart(self) -> None:
+        """Record what comes now: what is alive has its value, the rest gets it when it is asked for.
 
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
-        self.values.update((s, self.record.static_value(s)) for s in self.record.statics if s < self._cursor)
-        self.evaluate({t._index for t in self.alive()} - self.lost())
-        self.release()
-        self._cursor = len(self._entries) - 1  # the end, which is no op
-        self.left = self.paused = True
+        if self._kept is not _EVERY:  # the others, which this call did not keep track of
+            self._tensors += [weakref.ref(t) for t in gc.get_referrers(self) if isinstance(t, Tensor)]
+        self.evaluate(self._alive_steps() - self.lost())
+        for tensor in self.alive():
+            tensor._data = self.values.get(tensor._index)
+        self._go_on(self.record.begun(self._cursor))
+        self._entries, self._cursor, self._kept, self.left = _NO_ENTRIES, 0, _EVERY, True
+        if self.paused:
+            self.cut(EXCLUDE, self._alive_steps().union(self.record.entries.pop().required))
+            self.release()
 
-    def _evaluated(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
-        for tensor in inputs:
-            if tensor._session is not self:
-                self.check_foreign(tensor)
-        arrays = [t._data if t._session is None else t._array() for t in inputs]
-        device = params.get("device") or (inputs[0]._device if inputs else devices.default())
-        return wrap(evaluate(op, arrays, params, device), device)
+    def _alive_steps(self) -> set[int]:
+        return {tensor._index for tensor in self.alive()}
 
-    def _part(
-        self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
-    ) -> Entry:
-        """Leave the record at `entry`, for a variant that agrees so far, or else to grow a new one."""
-        numbers = self._other_numbers(entry, inputs) if entry.params == params and not self.reshaped else ()
-        if not new and not self.reshaped and not numbers:
-            self._check_parting(entry, inputs, params)
-        fed = {n: e.node.spec for n, e in enumerate(self.record.externals) if self.fed[n] is not None}
-        found = self._variants.find(
-            self.record, self._cursor, {**fed, **new}, lambda e: _agrees(e, inputs, params)
-        )
-        if found is not None:
-            self.variant, self.record = found, found.record
-            self._entries, self._specs = found.record.entries, found.specs
-            self.fed += [None] * (len(self._specs) - len(self.fed))  # numbers that are inputs there
-            entry = self._entries[self._cursor]
-            for tensor, ref in zip(inputs, entry.args, strict=True):
-                if tensor._index == CONSTANT and not isinstance(ref, Literal):
-                    self._feed(-1 - ref, tensor, entry, {})
-            return entry
-        externals = tuple((self.record.externals[number], spec) for number, spec in new.items())
-        self.grown = Difference(entry, params, externals, numbers)
-        self.record = self.record.begun(self._cursor)
-        self.variant = self._regrow(self.record, self.variant)
-        return entry
+    def _recorded(
+        self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any], given: Sequence[Any]
+    ) -> Tensor:
+        """The result of an op after the departure, which was called with `given`."""
+        raws = given if len(given) == len(inputs) else [None] * len(inputs)
+        entry = self.record.step(op, tuple(map(self._ref, inputs, raws)), params)
+        return self.ran(entry, [t._data if t._data is not None else self.value(t) for t in inputs])
 
-    def _other_numbers(self, entry: Entry, inputs: Sequence[Tensor]) -> Sequence[tuple[Any, Any]]:
-        """Those that were recorded for `entry` and those that came, if numbers alone differ, for a reason."""
-        pairs = [(r, t) for t, r in zip(inputs, entry.args) if isinstance(r, Literal)]
-        others = [(r, t) for r, t in pairs if not r.matches(t._data)]
-        if not all(_is_number_like(r, t) for r, t in others):
-            return ()
-        if self.explained is None or not self.explained(self.record):
-            return ()
-        return [(r.raw, f"{t._data.item():.7g}") for r, t in others]
-
-    def _check_parting(self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
-        """Without other shapes constants must not differ, and parameters may only where a value was seen."""
-        if entry.params == params:
-            pairs = ((t, r) for t, r in zip(inputs, entry.args) if isinstance(r, Literal))
-            other, was = next((t, r) for t, r in pairs if not r.matches(t._data))
-            about = "arrays not equal" if was.array.ndim else None
-            self._mismatch("tensors not equals", entry, str(Literal(other._data)), about=about)
-        if not self._looked:
-            self._mismatch("operator mismatch", entry, f"{entry.op.name} with {params}")
-
-    def _grow(
-        self, entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any], new: Mapping[int, Spec]
-    ) -> Entry:
-        """Record what came in the place of `entry`."""
-        for number, spec in new.items():
-            old = self.record.externals[number]
-            self.record.externals[number] = replace(old, node=input_node(spec, old.source))
-        args = tuple([self._grown_ref(t, r, entry) for t, r in zip(inputs, entry.args, strict=True)])
-        return self.record.step(entry.op, args, params)
-
-    def _grown_ref(self, tensor: Tensor, ref: Ref, entry: Entry) -> Ref:
-        """An operand of what came; a number that is another one becomes an input, unless shapes decide it."""
-        if not isinstance(ref, Literal):
-            return ref
-        array, same = tensor._data, ref.matches(tensor._data)
-        if same or self.explained is None or self.reshaped or not _is_number_like(ref, tensor):
-            return Literal(array, ref.raw if same else None, device=tensor._device)
-        node = input_node(Spec((), array.dtype, tensor._device), entry.source)
-        self.record.externals.append(External(node, source=entry.source, converts=type(ref.raw)))
-        self.fed.append(array)
-        return external_ref(len(self.fed) - 1)
-
-
-def _is_number_like(ref: Literal, tensor: Tensor) -> bool:
-    """Is it another value of a Python number that is an operand?"""
-    array = tensor._data
-    return (
-        ref.raw is not None
-        and tensor._index == CONSTANT
-        and array.dtype == ref.array.dtype
-        and not array.ndim
-    )
-
-
-def _agrees(entry: Entry, inputs: Sequence[Tensor], params: dict[str, Any]) -> bool:
-    """Has `entry` these parameters, and these constants, or inputs of their types, among its operands?"""
-    if entry.params != params or entry.node is None:
-        return False
-    for tensor, ref, node in zip(inputs, entry.args, entry.node.inputs):
-        if isinstance(ref, Literal):
-            if not ref.matches(tensor._data):
-                return False
-        elif tensor._index == CONSTANT and tensor._data.dtype != node.spec.dtype:
-            return False
-    return True
+    def _ref(self, tensor: Tensor, raw: Any) -> Ref:
+        """Where an operand comes from, of which `raw` is the Python number, if it is one."""
+        if tensor._session is self:
+            return tensor._index
+        device = tensor._device
+        if tensor._index == CONSTANT:
+            return Literal(tensor._data, raw if type(raw) in dtypes.WEAK else None, device=device)
+        self.check_foreign(tensor)
+        array, line = tensor._data, caller()
+        if id(array) not in self._fed_as:
+            self._fed_as[id(array)] = len(self.fed)
+            self.fed.append(array)
+            node = input_node(Spec(array.shape, array.dtype, device), line)
+            self.record.externals.append(External(node, source=line))
+        return external_ref(self._fed_as[id(array)])

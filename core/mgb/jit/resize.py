@@ -102,6 +102,10 @@ class SizedRecord:
         self._compiled: dict[Any, tuple[Compiled, ...]] = {}  # by segment, the newest first
         self._lock = forking.lock()
 
+    def with_input(self, step: int, position: int) -> SizedRecord:
+        """The same with an input in place of the Python number that is an operand of `step`."""
+        return SizedRecord(self._record.with_input(step, position), self._sizes, self._ranks)
+
     def values(self, leaves: Sequence[Any]) -> Values | None:
         """The lengths of the arguments of a call, if its body would do with these what was recorded."""
         if ranks_of(leaves) != self._ranks:

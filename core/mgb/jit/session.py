@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
-from ..tensor import Session, Tensor
+from ..ir import Op
+from ..tensor import Session, Tensor, wrap
 from .record import SHAPE, Entry, Literal, Record, external_ref
 
 if TYPE_CHECKING:
@@ -88,27 +89,29 @@ class CallSession(Session[Tensor]):
         return self._failed
 
     def late(self, tensor: Tensor) -> Any:
-        """The value of a Tensor that was in flight when the call ended early: it is computed now.
+        """The value of a Tensor that is in flight after the call: see `value`.
 
         Such a Tensor holds this session, and so what it is made of, as long as it is there.
         """
+        tensor._data, tensor._session, tensor._index = self.value(tensor), None, -1
+        return tensor._data
+
+    def value(self, tensor: Tensor) -> Any:
+        """The value of a Tensor in flight; where the call ended early it is computed now."""
         step = tensor._index
         if step not in self.values:
-            if step in self.lost():
+            if not self.ended_early or step in self.lost():
                 raise self.unreadable(tensor)
             if (value := self.record.static_value(step)) is not None:
                 self.values[step] = value
             else:
                 self.evaluate((step,))
-        tensor._data, tensor._session, tensor._index = self.values[step], None, -1
-        return tensor._data
+        return self.values[step]
 
     def check_foreign(self, tensor: Tensor) -> None:
         """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
         other = tensor._session
         if isinstance(other, CallSession) and (other._finished or other.ended_early):
-            if not other.ended_early:
-                raise other.unreadable(tensor)
             other.late(tensor)
             return
         if other is not None and not other.replays:
@@ -132,7 +135,7 @@ class CallSession(Session[Tensor]):
         for reference in self._tensors:
             tensor = reference()
             if tensor is not None and tensor._session is self:
-                array = self.values.get(tensor._index)
+                array = tensor._data if tensor._data is not None else self.values.get(tensor._index)
                 if array is not None:
                     tensor._data = array
                     tensor._session = tensor._spec = None
@@ -180,6 +183,20 @@ class CallSession(Session[Tensor]):
             else:
                 self._cut_short = True
             raise
+
+    # what is recorded
+
+    def ran(self, entry: Entry, arrays: Sequence[Any]) -> Tensor:
+        """The result of the step that was recorded last, of these operands."""
+        device = entry.spec.device
+        out = wrap(evaluate(entry.op, arrays, entry.params, device), device)
+        out._session, out._index = self, len(self.record.entries) - 1
+        self._tensors.append(weakref.ref(out))
+        return out
+
+    def cut(self, op: Op, steps: Iterable[int]) -> None:
+        """A cut comes here, where the values of `steps` leave the program."""
+        self.record.entries.append(Entry(op, (), {}, None, caller(), tuple(sorted(steps))))
 
     # values without a program
 

@@ -15,16 +15,14 @@ from .capture import close, note, run_body, with_numbers
 from .captured import Captured, check_pure, graph_of
 from .dump import dump
 from .environment import Impurity, Observer
-from .families import Families, Impure
 from .guard import MISS
 from .matching import Matching
 from .policy import Policy
-from .record import Record
 from .recording import Recording
 from .source import Source, beginning_of
-from .traced import Traced
 from .tree import Structure, flatten
 from .variant import Variant
+from .variants import Impure, Variants
 
 #: Sets of arguments that are arrays for which records are kept where the body runs.
 _KINDS = 32
@@ -33,7 +31,7 @@ _KINDS = 32
 _IMPURE = 256
 
 
-class trace(Traced, Matching):
+class trace(Matching):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
@@ -113,25 +111,25 @@ class trace(Traced, Matching):
         self._check_arguments(args)
         if self.record_only:
             recorded = self._noted(args, kwargs, flatten((args, kwargs))[0])
-            self._families_of(taped, args, kwargs).keep(shapes_of(args, kwargs), recorded.variant)
+            self._variants_of(taped, args, kwargs).keep(shapes_of(args, kwargs), recorded.variant)
             self._statistics.recorded()
             return recorded.result
         if taped or not self._skips:
-            return self._call_with_body(args, kwargs, self._families_of(taped, args, kwargs))
+            return self._call_with_body(args, kwargs, self._variants_of(taped, args, kwargs))
         return self._call_skipping(args, kwargs)
 
     def _check_arguments(self, args: tuple[Any, ...]) -> None:
         if self.capture_as_const:
             check_tensors(args)
 
-    def _families_of(self, taped: bool, args: Any, kwargs: Any) -> Families:
+    def _variants_of(self, taped: bool, args: Any, kwargs: Any) -> Variants:
         key = taped, arrays_among(args, kwargs)
-        found = self._families.get(key)
+        found = self._variants.get(key)
         if found is None:
             with self._lock:
-                found = self._families.setdefault(key, Families())
-                while len(self._families) > _KINDS:
-                    del self._families[next(iter(self._families))]
+                found = self._variants.setdefault(key, Variants())
+                while len(self._variants) > _KINDS:
+                    del self._variants[next(iter(self._variants))]
         return found
 
     # the body is skipped
@@ -140,7 +138,7 @@ class trace(Traced, Matching):
         impure = self._impure.get(pattern_of(key))
         if impure is None or impure.is_due():
             return MISS
-        result = self._follow(args, kwargs, impure.families)
+        result = self._follow(args, kwargs, impure.variants)
         if result is MISS and not impure.may_record():
             self._statistics.body_runs += 1
             result = self.__wrapped__(*args, **kwargs)
@@ -154,7 +152,7 @@ class trace(Traced, Matching):
         self._calls.drop(key)
         pattern = pattern_of(key)
         impure = self._impure.get(pattern) or Impure(leaves)
-        impure.families.keep(shapes, recorded.variant)
+        impure.variants.keep(shapes, recorded.variant)
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
         self._impure.keep(pattern, impure, leaves, _IMPURE)
@@ -226,12 +224,9 @@ class trace(Traced, Matching):
     # looking at it
 
     def variants(self) -> list[Variant]:
-        families = [*list(self._families.values()), *(impure.families for impure in self._impure.values())]
-        matched = [variant for family in families for variant in family]
+        kept = [*list(self._variants.values()), *(impure.variants for impure in self._impure.values())]
+        matched = [variant for variants in kept for variant in variants]
         return matched + [call.variant for call in self._calls]
-
-    def _regrown(self, record: Record, base: Variant) -> Variant:
-        return Variant(record, self._compiler, base.segments)
 
     # ahead of time, and files
 
@@ -276,7 +271,7 @@ class trace(Traced, Matching):
             if self._skips:
                 self._keep(key_of(leaves, structure), leaves, shapes, recorded)
             else:
-                self._families_of(False, args, kwargs).keep(shapes, recorded.variant)
+                self._variants_of(False, args, kwargs).keep(shapes, recorded.variant)
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.

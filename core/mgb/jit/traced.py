@@ -22,7 +22,6 @@ from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .environment import Observer
 from .explain import explain
-from .families import Families, Impure
 from .guard import MISS
 from .kept import Kept, compiler_of
 from .policy import Policy
@@ -33,6 +32,7 @@ from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
+from .variants import Impure, Variants
 
 
 class Traced(Bindable, ABC):
@@ -96,7 +96,7 @@ class Traced(Bindable, ABC):
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._lock = forking.lock()
         #: Where the body runs: by whether a tape of the caller looks on, and by which arguments are NumPy's.
-        self._families: dict[tuple[bool, tuple[bool, ...]], Families] = {}
+        self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
         self._impure: Kept[Impure] = Kept()
 
     # calling

@@ -50,9 +50,7 @@ def split(record: Record) -> tuple[Segment, ...]:
 
 
 class Variant:
-    """One record with its programs; all variants of a trace share their segments.
-
-    The record may still grow while its first segments run already.
+    """One record with its programs.
 
     Attributes
     ----------
@@ -64,9 +62,9 @@ class Variant:
         The steps whose values leave their segment. A Tensor of another step never gets a value.
     """
 
-    def __init__(self, record: Record, compile: Compile, segments: tuple[Segment, ...] | None = None) -> None:
+    def __init__(self, record: Record, compile: Compile) -> None:
         self.record = record
-        self._begin(record.guards.of_training(), split(record) if segments is None else segments, compile)
+        self._begin(record.guards.of_training(), split(record), compile)
 
     def _begin(self, found: Guards | None, segments: tuple[Segment, ...], compile: Compile) -> None:
         self.found, self.segments = found, segments
@@ -110,9 +108,16 @@ class Variant:
         values = None if self.sized is None else self.sized.values(leaves)
         return None if self.sized is None or values is None else _Resized(self, self.sized, values)
 
+    def with_input(self, step: int, position: int) -> Variant:
+        """As this one, with an input in place of the Python number that is an operand of `step`."""
+        if self.sized is None:
+            return Variant(self.record.with_input(step, position), self._compile)
+        sized = self.sized.with_input(step, position)
+        return Variant(sized.record(self.values), self._compile)
+
     @cached_property
     def specs(self) -> tuple[tuple[Any, Any, str], ...]:
-        """Shape, dtype and device of each external input, once the record has stopped growing."""
+        """Shape, dtype and device of each external input."""
         return tuple((s.shape, s.dtype, s.device) for s in self.record.signature)
 
     @property

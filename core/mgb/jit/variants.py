@@ -1,18 +1,29 @@
-"""The variants of one recorded sequence, which differ in shapes and in what follows from them."""
+"""What was recorded of calls whose body runs, and which of it a call is to follow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import forking
-from ..ir import Spec
-from .record import Entry, Literal, Record
+from ..tensor import Tensor
+from .environment import Impurity
+from .record import Entry
+from .tree import flatten, is_itself
 from .variant import Variant
 
 #: Variants that are kept, the newest: as many as have `_STEPS` steps together, within bounds. A step takes
 #: about a kilobyte, its share of graphs and programs included.
 _FEWEST, _MOST, _STEPS = 8, 256, 1 << 15
+
+#: Recorded calls whose lengths are followed, that are asked for those of other lengths.
+_RESIZED = 16
+
+#: How often a body that was impure is recorded: at the first call, the second, the fourth, the eighth.
+_ATTEMPTS = 4
+
+#: The shapes of the Tensors among the arguments.
+Shapes = tuple[tuple[int, ...], ...]
 
 
 def most_like(variant: Variant) -> int:
@@ -21,102 +32,117 @@ def most_like(variant: Variant) -> int:
 
 
 class Variants:
-    """Variants of one sequence of ops: all have the same segments. Several threads may use it at once."""
+    """Variants by the shapes of the arguments. Several threads may use it at once.
+
+    Attributes
+    ----------
+    departs : bool
+        Has a call departed from every variant that it could follow?
+    """
+
+    departs = False
 
     def __init__(self) -> None:
-        self._kept: tuple[tuple[tuple[Any, ...], Variant], ...] = ()  # the oldest first
-        self._newest: dict[tuple[Any, ...], Variant] = {}
+        self._kept: dict[Shapes, tuple[Variant, ...]] = {}  # of each the one first that was followed last
+        self._resizable: tuple[Variant, ...] = ()  # the newest first
         self._lock = forking.lock()
 
     def __iter__(self) -> Iterator[Variant]:
-        return (variant for _, variant in self._kept)
+        return (variant for kept in list(self._kept.values()) for variant in reversed(kept))
 
-    def __len__(self) -> int:
-        return len(self._kept)
+    def __bool__(self) -> bool:
+        return bool(self._kept)
 
-    def shapes(self) -> list[tuple[Any, ...]]:
+    def shapes(self) -> list[Shapes]:
         """The sets of shapes of arguments that are known, the oldest first."""
-        return list(dict.fromkeys(shapes for shapes, _ in self._kept))
+        return list(self._kept)
 
-    def newest(self, shapes: tuple[Any, ...]) -> Variant | None:
-        """The newest for arguments of `shapes`."""
-        return self._newest.get(shapes)
+    def first(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Variant | None:
+        """The first of `of`, if there is one."""
+        kept = self._kept.get(shapes)
+        if kept and kept[0].finds(args, kwargs):
+            return kept[0]
+        return next(self.of(shapes, args, kwargs), None)
 
-    def oldest(self) -> Variant:
-        """The oldest of all."""
-        return self._kept[0][1]
+    def of(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Variant]:
+        """Those that a call with arguments of `shapes` may follow, as it finds what they found."""
+        kept = self._kept.get(shapes, ())
+        for variant in kept:
+            if variant.finds(args, kwargs):
+                yield variant
+        known = [variant.sized for variant in kept]
+        for variant in self._resizable:
+            if variant.sized not in known:
+                resized = variant.resized(flatten((args, kwargs))[0])
+                if resized is not None and resized.finds(args, kwargs):
+                    yield resized
 
-    def resized(self, leaves: Sequence[Any]) -> Variant | None:
-        """A variant for arguments of other lengths, made of one that follows lengths."""
-        asked: list[Any] = []
-        for _, variant in self._kept[::-1]:
-            if variant.sized is not None and variant.sized not in asked:
-                asked.append(variant.sized)
-                found = variant.resized(leaves)
-                if found is not None:
-                    return found
-        return None
-
-    def keep(self, shapes: tuple[Any, ...], variant: Variant) -> None:
-        """Add a variant, in place of one that is equal; drop the oldest where there are too many."""
-        record = variant.record
-        specs = dict(enumerate(record.signature))
+    def keep(self, shapes: Shapes, variant: Variant, instead: Variant | None = None) -> None:
+        """Add what a call with arguments of `shapes` did, `instead` of another: the next follows it first."""
+        kept = self._kept.get(shapes, ())
+        if kept and kept[0] is variant:
+            return
+        most = most_like(variant)
         with self._lock:
-            others = [(s, v) for s, v in self._kept if not _begins_like(v.record, record.entries, specs)]
-            kept = (*others, (shapes, variant))[-most_like(variant) :]
-            self._kept, self._newest = kept, dict(kept)
-
-    def drop_oldest(self) -> None:
-        """Forget the oldest of several."""
-        with self._lock:
-            self._kept = self._kept[1:] or self._kept
-            self._newest = dict(self._kept)
-
-    def find(
-        self, record: Record, steps: int, specs: Mapping[int, Spec], fits: Callable[[Entry], bool]
-    ) -> Variant | None:
-        """A variant that a call which began otherwise than recorded agrees with so far.
-
-        Parameters
-        ----------
-        record : Record
-            What the call has followed.
-        steps : int
-            For so many steps.
-        specs : mapping
-            Of the external inputs that were fed, by number.
-        fits : callable
-            Does the step that comes now agree with this one?
-
-        Returns
-        -------
-        Variant or None
-            The newest one that fits.
-        """
-        beginning = record.entries[:steps]
-        for _, variant in self._kept[::-1]:
-            if fits(variant.record.entries[steps]) and _begins_like(variant.record, beginning, specs):
-                return variant
-        return None
+            kept = self._kept.pop(shapes, ())
+            others = (other for other in kept if other is not instead and not _is_same(other, variant))
+            self._kept[shapes] = (variant, *others)[:most]
+            while sum(map(len, self._kept.values())) > most:
+                del self._kept[next(iter(self._kept))]
+            if variant.sized is not None and all(v.sized is not variant.sized for v in self._resizable):
+                self._resizable = (variant, *self._resizable)[:_RESIZED]
 
 
-def _begins_like(record: Record, entries: list[Entry], specs: Mapping[int, Spec]) -> bool:
-    """Has `record` inputs of `specs`, and does it begin with `entries`, of the same ops and wiring?"""
-    externals = record.externals
-    if any(n >= len(externals) or externals[n].node.spec != spec for n, spec in specs.items()):
-        return False
-    return all(mine is other or _same(mine, other) for mine, other in zip(record.entries, entries))
+def _is_same(one: Variant, other: Variant) -> bool:
+    """Do two variants for arguments of the same shapes say the same?"""
+    if one is other or (one.sized is not None and one.sized is other.sized):
+        return True
+    mine, its = one.record.entries, other.record.entries
+    return one.specs == other.specs and len(mine) == len(its) and all(map(Entry.is_like, mine, its))
 
 
-def _same(mine: Entry, other: Entry) -> bool:
-    """Do two entries have the same op, parameters and constants?"""
-    return (
-        mine.op is other.op
-        and mine.params == other.params
-        and len(mine.args) == len(other.args)
-        and all(
-            a is b or (isinstance(a, Literal) and isinstance(b, Literal) and a.matches(b.array))
-            for a, b in zip(mine.args, other.args)
-            if isinstance(a, Literal) or isinstance(b, Literal)
-        )
-    )
+class Impure:
+    """Calls whose body must run at each: those of arguments that are alike but for sizes and numbers.
+
+    What a body writes outside it may write once, as when it makes something at its first call. So it is
+    recorded again a few times, in case it is pure then.
+
+    Attributes
+    ----------
+    variants : Variants
+        What was recorded of such calls.
+    calls : int
+        How many there were.
+    unsettled : str or None
+        What the body finds that is new at each call, in words, if no record serves others for that.
+    """
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.variants = Variants()
+        self.calls = 0
+        held = (leaf for leaf in leaves if not isinstance(leaf, Tensor) and not is_itself(leaf))
+        self._leaves = list(held)  # whose ids stay taken
+        self._attempts = 0
+        self.unsettled: str | None = None
+        self._next = 1
+        self._reasons: frozenset[str] = frozenset()
+
+    def may_record(self) -> bool:
+        """Shall a call that no variant serves be recorded? Less and less, where all do."""
+        if self.unsettled is None:
+            return True
+        due = self.calls >= self._next
+        self._next = 2 * self.calls if due else self._next
+        return due
+
+    def is_due(self) -> bool:
+        """Shall the next call be recorded again?"""
+        return self._attempts < _ATTEMPTS and self.calls + 1 >= 1 << self._attempts
+
+    def found(self, impurities: Sequence[Impurity]) -> bool:
+        """Told why a body that was recorded must run; is that new?"""
+        lasting = not all(impurity.once for impurity in impurities)
+        self.calls += 1
+        self._attempts = _ATTEMPTS if lasting else self._attempts + 1
+        known, self._reasons = self._reasons, self._reasons.union(map(str, impurities))
+        return known != self._reasons

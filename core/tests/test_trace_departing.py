@@ -1,0 +1,158 @@
+"""Bodies that do one of several things, as values decide: judged against eager calls of the same body."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import mgb.functional as F
+import numpy as np
+import pytest
+from mgb import Tensor, tensor
+from mgb.errors import TraceMismatchError
+from mgb.jit import exclude_from_trace, trace, variants
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
+
+
+class State:
+    """What a body changes that does one of several things."""
+
+    def __init__(self) -> None:
+        self.total = tensor(np.zeros(4, np.float32))
+        self.log: list[float] = []
+        self.kept: list[Tensor] = []
+
+    def body(self, x: Tensor, kind: Tensor) -> Tensor:
+        doubled, old = x * 2.0, self.total * 1.0
+        self.total += x
+        which = int(kind)
+        if which == 0:
+            return x + 1.0
+        if which == 1:  # takes values that no other kind needs, made of what was updated since
+            return doubled * old
+        if which == 2:
+            with exclude_from_trace():
+                self.log.append(float(doubled.sum()))
+            self.total += doubled
+            return doubled + self.total
+        if which == 3:
+            self.kept = [doubled, old]
+            return F.topk(self.total, 2)[0]
+        if which == 4:
+            self.total *= 0.5
+            self.log.append(float((old + x).sum()))
+            return old
+        return F.topk(self.total, 3)[0] * float(doubled.sum())
+
+
+def check(found: State, expected: State, results: tuple[Tensor, Tensor]) -> None:
+    np.testing.assert_array_equal(results[0].numpy(), results[1].numpy())
+    np.testing.assert_array_equal(found.total.numpy(), expected.total.numpy())
+    assert found.log == expected.log
+    for one, other in zip(found.kept, expected.kept, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def call(state: State, function: Any, number: int, kind: int) -> Tensor:
+    state.kept = []
+    return function(tensor(np.arange(4, dtype=np.float32) + number), tensor(kind))
+
+
+@pytest.mark.parametrize("order", ["in turn", "in runs", *range(2)])
+def test_each_thing_that_a_body_does_gets_a_program(order: str | int) -> None:
+    kinds = [n % 6 if order == "in turn" else n // 4 for n in range(24)]
+    if isinstance(order, int):
+        random.Random(order).shuffle(kinds)
+    found, expected = State(), State()
+    traced = trace(found.body)
+    for number, kind in enumerate(kinds):
+        check(
+            found, expected, (call(found, traced, number, kind), call(expected, expected.body, number, kind))
+        )
+    stats = traced.stats()
+    assert stats["records"] == 1 and stats["variants"] == 6
+    for kind in [0, 1, 2, 3, 4, 5] * 2:
+        check(found, expected, (call(found, traced, 9, kind), call(expected, expected.body, 9, kind)))
+    again = traced.stats()
+    assert (again["variants"], again["reasons"]) == (6, stats["reasons"])
+    for variant in traced.variants():
+        assert len(variant.programs) == sum(bool(segment.outputs) for segment in variant.segments)
+
+
+def test_a_body_that_fails_after_it_departed_leaves_what_it_did() -> None:
+    total = tensor(np.zeros(3, np.float32))
+
+    @trace
+    def step(x: Tensor, fails: Tensor) -> Tensor:
+        nonlocal total
+        total += x
+        if int(fails):
+            total += x * 2.0
+            raise ValueError
+        return total * 2.0
+
+    x = tensor([1.0, 2.0, 3.0])
+    expected = np.zeros(3, np.float32)
+    for fails in (0, 0, 1, 0, 1, 1, 0):
+        expected += x.numpy() * (3 if fails else 1)
+        if fails:
+            with pytest.raises(ValueError):
+                step(x, tensor(1))
+        else:
+            np.testing.assert_array_equal(step(x, tensor(0)).numpy(), expected * 2)
+        np.testing.assert_array_equal(total.numpy(), expected)
+
+
+def test_parameters_that_are_always_new_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "_MOST", 8)
+    traced = trace(lambda x, k: F.topk(x * 2.0, k)[0], run_body=True)
+    x = tensor(np.arange(30, dtype=np.float32))
+    for k in range(1, 25):
+        np.testing.assert_array_equal(traced(x, tensor(k)).numpy(), np.arange(29, 29 - k, -1) * 2.0)
+    assert traced.stats()["records"] == 1 and len(traced.variants()) == 8
+
+
+def test_other_ops_are_refused_also_where_calls_have_departed() -> None:
+    flag = False
+
+    def body(x: Tensor, k: Tensor) -> Tensor:
+        largest = F.topk(x, k)[0]
+        return largest * 2.0 if flag else largest + 1.0
+
+    traced = trace(body, run_body=True)
+    x = tensor([1.0, 3.0, 2.0])
+    for k in (1, 2, 1, 2):
+        np.testing.assert_array_equal(traced(x, tensor(k)).numpy(), np.float32([3, 2])[:k] + 1)
+    flag = True
+    for k in (1, 2):
+        with pytest.raises(TraceMismatchError, match="operator mismatch"):
+            traced(x, tensor(k))
+    flag = False
+    np.testing.assert_array_equal(traced(x, tensor(2)).numpy(), [4.0, 3.0])
+
+
+def test_what_is_made_of_numbers_that_the_body_reads_stays_compiled() -> None:
+    traced = trace(lambda x: (x + 1.0) * float(x.sum()) - float(x.sum()) / 2)
+    for n in range(1, 12):
+        x = np.arange(n, n + 4, dtype=np.float32)
+        total = float(x.sum())
+        np.testing.assert_array_equal(traced(tensor(x)).numpy(), (x + 1) * np.float32(total) - total / 2)
+    stats = traced.stats()
+    assert (
+        stats["records"] == 1 and len(stats["reasons"]) == 2 and "it is an input now" in stats["reasons"][1]
+    )
+
+
+def test_a_value_that_is_returned_may_be_read_again_and_again() -> None:
+    @trace
+    def doubled(x: Tensor) -> Tensor:
+        y = x * 2.0
+        np.testing.assert_array_equal(y.numpy(), y.numpy())
+        return y
+
+    for number in range(4):
+        np.testing.assert_array_equal(doubled(tensor([1.0, number])).numpy(), [2.0, 2.0 * number])
