@@ -221,6 +221,8 @@ def _with(function: Callable[..., Any], given: tuple[Any, ...], other: Any) -> A
     """An operator, whose operand `other` may be anything."""
     if type(other) in _OPERANDS:
         return computed(function, given)
+    if function in (operator.eq, operator.ne) and isinstance(other, str | bytes | None):
+        return function(*map(plain, given))  # whichever number it is
     return function(*map(fixed, given)) if isinstance(other, Number) else NotImplemented
 
 

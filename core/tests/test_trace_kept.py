@@ -267,3 +267,37 @@ def test_the_reason_names_another_network() -> None:
         traced(net, tensor(X))
     (reason,) = traced.stats()["reasons"]
     assert reason.startswith("argument 0 of call is another Sequential than recorded")
+
+
+class Own(np.ndarray):
+    pass
+
+
+def _read_only(array: Any) -> Any:
+    array.flags.writeable = False
+    return array
+
+
+ARRAYS: dict[str, Any] = {
+    "plain": lambda: np.arange(6.0),
+    "in columns": lambda: np.asfortranarray(np.ones((2, 3))),
+    "read-only": lambda: _read_only(np.arange(3)),
+    "masked": lambda: np.ma.array([1.0, 2.0], mask=[0, 1]),
+    "matrix": lambda: np.matrix([[1.0, 2.0]]),
+    "own class": lambda: np.zeros(2).view(Own),
+    "records": lambda: np.rec.array([(1.0, 2)], dtype="f4,i4"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_that_the_body_makes_is_another_one_at_each_call(name: str) -> None:
+    make = ARRAYS[name]
+    traced = trace(lambda x: (x * 2, make()))
+    results = [traced(tensor([1.0]))[1] for _ in range(4)]
+    want = make()
+    for n, got in enumerate(results):
+        assert type(got) is type(want) and repr(got) == repr(want)
+        assert got.flags.writeable == want.flags.writeable
+        assert got.flags.f_contiguous == want.flags.f_contiguous
+        assert not any(np.shares_memory(got, other) for other in results[:n])

@@ -7,8 +7,9 @@ import math
 import operator
 import warnings
 from collections.abc import Callable
+from time import struct_time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import mgb.functional as F
 import mgb.module as M
@@ -220,8 +221,12 @@ def test_whatever_python_does_with_a_number_is_as_in_eager_code(name: str, wrap:
 
 
 @skipping
-def test_c_code_prints_a_number_as_python_does(wrap: Any) -> None:
-    traced = wrap(lambda x, n: (x, "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n))  # noqa: UP031
+def test_c_code_shows_a_number_as_python_does(wrap: Any) -> None:
+    def show(x: Any, n: Any) -> Any:
+        texts = "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n  # noqa: UP031
+        return x, texts, list(map(type, [n, 2])), n == "auto", n != "auto", n == None  # noqa: E711
+
+    traced = wrap(show)
     for n in (1, np.int64(1), np.int64(2), np.float32(2.5), np.float32(3.5)):
         assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
 
@@ -262,6 +267,39 @@ def test_what_numpy_tells_of_a_number_is_told_once(wrap: Any, state: Any) -> Non
     traced = wrap(compute)
     for outside["a"], n in itertools.product(NUMPYS[::-1], NUMPYS):
         assert same(told(traced, tensor(X), n), told(compute, tensor(X), n)), (outside, n)
+
+
+class Extent(tuple):
+    unit = "px"
+
+    def area(self) -> Any:
+        return self[0] * self[1]
+
+
+class Pair(NamedTuple):
+    one: Any
+    other: Any
+
+    def area(self) -> Any:
+        return self.one * self.other
+
+
+@skipping
+def test_numbers_in_classes_of_tuples(wrap: Any) -> None:
+    def compute(x: Any, extent: Any) -> Any:
+        return x * extent.area(), type(extent).__name__, extent[:1]
+
+    traced, runs = wrap(compute), trace(lambda x, extent: (x * extent[0], extent.unit))
+    for n in (1, 2, 3):
+        whole = Extent([n, 2])
+        whole.unit = f"{n} cm"
+        for extent in (whole, Pair(n, 3), Extent([n, n])):
+            assert same(traced(tensor(X), extent), compute(tensor(X), extent))
+        assert same(runs(tensor(X), whole), (tensor(X) * n, f"{n} cm"))
+    traced = wrap(lambda x, when: (x * when[0], type(when) is struct_time))
+    for n in range(4):
+        when = struct_time([2000 + n] * 9)
+        assert same(traced(tensor(X), when), traced.__wrapped__(tensor(X), when))
 
 
 @skipping

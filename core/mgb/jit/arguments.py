@@ -57,10 +57,14 @@ def _form(key: ArrayKey) -> tuple[Any, ...]:
     return kind, len(shape), dtype, device
 
 
-def without_numbers(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A `key_of`, or a `form_of`, without the values of numbers."""
+def without_numbers(key: tuple[Any, ...], free: Sequence[int] | None = None) -> tuple[Any, ...]:
+    """A `key_of`, or a `form_of`, without the values of all numbers, or of those at the places `free`."""
     structure, shared, *leaves = key
-    return structure, shared, *(leaf[:1] if leaf[0] in _NUMBERS else leaf for leaf in leaves)
+    if free is None:
+        return structure, shared, *(leaf[:1] if leaf[0] in _NUMBERS else leaf for leaf in leaves)
+    for place in free:
+        leaves[place] = leaves[place][:1]
+    return structure, shared, *leaves
 
 
 def pattern_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -74,14 +78,9 @@ class ArrayKey(tuple[Any, ...]):
     __slots__ = ()
 
 
-def numbers_in(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The Python numbers among the arguments, as `exactly` has them."""
-    return tuple([exactly(leaf) for leaf in leaves if type(leaf) in _NUMBERS])
-
-
-def places_of_numbers(leaves: Sequence[Any]) -> list[int]:
-    """Where the numbers of `numbers_in` stand."""
-    return [place for place, leaf in enumerate(leaves) if type(leaf) in _NUMBERS]
+def numbers_in(leaves: Sequence[Any]) -> dict[int, Any]:
+    """The Python numbers among the arguments, as `exactly` has them, by their places."""
+    return {place: exactly(leaf) for place, leaf in enumerate(leaves) if type(leaf) in _NUMBERS}
 
 
 def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:

@@ -311,7 +311,7 @@ class _Writer(Lines):
         count = Counter(made for made, _ in handed if isinstance(made, int))
         copies = Counter(end for end in results if isinstance(end, Given) and end.copied)
         for given in (given for given, places in copies.items() if places > 1):
-            self._share(id(given), f"{self.name(given.value)}.copy()")
+            self._share(id(given), f"{self.name(given.copy)}()")
         for made, source in handed:
             if isinstance(made, int) and count[made] > 1:
                 assert isinstance(source, int | Literal)
@@ -336,7 +336,8 @@ class _Writer(Lines):
         if isinstance(source, Source):
             return self._made.get(source) or self._tensor(source)
         if isinstance(source, Given):
-            return self._made.get(id(source)) or self.name(source.value) + ".copy()" * source.copied
+            new = f"{self.name(source.copy)}()" if source.copied else self.name(source.value)
+            return self._made.get(id(source)) or new
         if isinstance(source, Live):
             return self.local(source.path)
         if source is None:

@@ -205,6 +205,12 @@ class Given:
     copied: bool = False
     size: Size | None = None
 
+    def copy(self) -> Any:
+        """A copy of the array that `value` is, as it lies in memory and may be written."""
+        made = self.value.copy("K")
+        made.flags.writeable = self.value.flags.writeable
+        return made
+
     def at(self, at: At) -> Given:
         """The same for other lengths."""
         return self if self.size is None else Given(at(self.size), size=self.size)
@@ -289,8 +295,8 @@ class Record:
         The constants that were values of Tensors outside, by their nodes.
     arrangement : Structure or None
         How the arguments were nested and named, so which one stands at which place.
-    numbers : tuple
-        The Python numbers among the arguments.
+    numbers : dict
+        The Python numbers among the arguments, by their places.
     sized : SizedRecord or None
         This one and others of the same call, for arguments of other lengths.
     lengths : tuple of int
@@ -312,7 +318,7 @@ class Record:
     outside: frozenset[int] = frozenset()
     captured: dict[Node, Literal] = field(default_factory=dict)
     arrangement: Structure | None = None
-    numbers: tuple[Any, ...] = ()
+    numbers: dict[int, Any] = field(default_factory=dict)
     sized: Any = None
     lengths: tuple[int, ...] = ()
 

@@ -293,10 +293,12 @@ class Recording(CallSession):
                     return Live(Argument(number))
         if type(value) is Size:
             return Given(value.value, size=value)
-        if isinstance(value, _CONSTANT) or self.observer is None or not self.observer.is_made(value):
+        if isinstance(value, _CONSTANT) or self.observer is None:
             return Given(value)
-        if isinstance(value, np.ndarray):
-            return Given(value.copy(), copied=True)
+        if isinstance(value, np.ndarray) and self.observer.known(value) is None:
+            return Given(Given(value).copy(), copied=True)
+        if not self.observer.is_made(value):
+            return Given(value)
         self.must_run(f"returns an object that it makes, a {type(value).__name__}")
         return None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
-from .arguments import ArrayKey, form_of, numbers_in, pattern_of, places_of_numbers, without_numbers
+from .arguments import ArrayKey, form_of, numbers_in, pattern_of, without_numbers
 from .guard import MISS, Guard
 from .kept import Kept
 from .record import Record
@@ -41,8 +41,7 @@ class Specializations:
 
     def __init__(self) -> None:
         self._calls: Kept[list[Any]] = Kept()  # the newest first
-        #: By keys without numbers, and by patterns: which places may have any number.
-        self._free: Kept[list[Places]] = Kept()
+        self._free: Kept[list[Places]] = Kept()  # by patterns: which places may have any number
         self._newest: Kept[Any] = Kept()  # by patterns
         self._resizable: Kept[list[Any]] = Kept()  # by forms
         self._missed: dict[Key, tuple[int, int]] = {}  # by keys: how often in a row, and when that was
@@ -61,11 +60,12 @@ class Specializations:
 
     def of(self, key: Key) -> list[Any]:
         """The calls that may serve arguments with `key`."""
-        calls = self._calls.get(key) or []
-        if not len(self._free):
-            return calls
-        found = self._free.get(without_numbers(key)) or ()
-        return [*calls, *(call for free in found for call in self._calls.get(_freed(key, free)) or ())]
+        return [call for known in self._keys_of(key) for call in self._calls.get(known) or ()]
+
+    def _keys_of(self, key: Key) -> list[Key]:
+        """`key`, and those of calls that take any number in some places."""
+        free = self._free.get(pattern_of(key)) if len(self._free) else None
+        return [key, *(without_numbers(key, places) for places in free or ())]
 
     def newest(self, key: Key) -> Any:
         """The latest call for arguments with `key`, but for numbers and lengths; None: there is none."""
@@ -73,10 +73,8 @@ class Specializations:
 
     def resized(self, key: Key, leaves: Sequence[Any], run: Callable[[Any], Any]) -> Any:
         """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
-        form = form_of(key)
-        found = self._free.get(pattern_of(key)) or ()
-        for place in dict.fromkeys((form, *(_freed(form, free) for free in found))):
-            for known in self._resizable.get(place) or ():
+        for form in map(form_of, self._keys_of(key)):
+            for known in self._resizable.get(form) or ():
                 call = known.resized(leaves)
                 result = MISS if call is None else run(call)
                 if result is not MISS:
@@ -86,25 +84,23 @@ class Specializations:
 
     def keep(self, key: Key, call: Any, leaves: Sequence[Any]) -> None:
         """Keep a call that was recorded for `leaves`, arguments with `key`."""
-        form, most = form_of(self._add(key, call, leaves)), most_like(call.variant)
+        freed = self._add(key, call, leaves)
         if call.variant.sized is not None:
-            self._resizable.keep(form, [call, *(self._resizable.get(form) or ())][:STATES], leaves, most)
+            _put(self._resizable, form_of(freed), call, leaves, call)
 
     def _add(self, key: Key, call: Any, leaves: Sequence[Any]) -> Key:
-        most, pattern = most_like(call.variant), pattern_of(key)
+        pattern, freed = pattern_of(key), key
         if free := _free_places(call.variant.outline):
-            for known in (without_numbers(key), pattern):
-                found = [free, *(other for other in self._free.get(known) or () if other != free)]
-                self._free.keep(known, found[:STATES], leaves, most)
-        key = _freed(key, free)
-        self._calls.keep(key, [call, *(self._calls.get(key) or ())][:STATES], leaves, most)
-        self._newest.keep(pattern, call, leaves, most)
-        return key
+            _put(self._free, pattern, free, leaves, call)
+            freed = without_numbers(key, free)
+        _put(self._calls, freed, call, leaves, call)
+        self._newest.keep(pattern, call, leaves, most_like(call.variant))
+        return freed
 
     def drop(self, key: Key) -> None:
         """Keep none any more for arguments with `key`."""
-        for free in ((), *(self._free.get(without_numbers(key)) or ())):
-            self._calls.drop(_freed(key, free))
+        for known in self._keys_of(key):
+            self._calls.drop(known)
 
     # what changes
 
@@ -114,8 +110,8 @@ class Specializations:
         if newest is None:
             return frozenset()
         record: Record = newest.variant.outline
-        numbers = zip(places_of_numbers(leaves), numbers_in(leaves), record.numbers)
-        arguments = (Argument(place) for place, now, then in numbers if now != then)
+        now, then = numbers_in(leaves), record.numbers
+        arguments = (Argument(place) for place in now if now[place] != then[place])
         outside = (g.source for g in record.guards or () if _may_follow(g, leaves))
         return record.follows.union(arguments, outside)
 
@@ -145,10 +141,10 @@ class Specializations:
         return often
 
 
-def _freed(key: Key, free: Places) -> Key:
-    """`key` without the values of the numbers at the places `free`."""
-    structure, shared, *leaves = key
-    return structure, shared, *(leaf[:1] if place in free else leaf for place, leaf in enumerate(leaves))
+def _put(kept: Kept[list[Any]], key: Key, first: Any, leaves: Sequence[Any], call: Any) -> None:
+    """Have `first` be the first of what is kept for `key`, as long as `call` would be."""
+    others = [other for other in kept.get(key) or () if other != first]
+    kept.keep(key, [first, *others][:STATES], leaves, most_like(call.variant))
 
 
 def _free_places(record: Record) -> Places:

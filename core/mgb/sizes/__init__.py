@@ -1,7 +1,7 @@
 """Lengths of axes that are followed, and what was decided by them."""
 
 from ..scalars import Size, fixed, plain
-from .holders import settled
+from .holders import settled, tuple_like
 from .lengths import (
     At,
     Lengths,
@@ -35,5 +35,6 @@ __all__ = [
     "plain",
     "same_shape",
     "settled",
+    "tuple_like",
     "whole",
 ]

@@ -59,8 +59,14 @@ def _slots(value: Any) -> Iterator[str]:
                 yield name
 
 
-def _tuple(value: Any, parts: list[Any]) -> Any:
-    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+def tuple_like(value: Any, parts: Iterable[Any]) -> Any:
+    """A tuple of the class and with the attributes of `value`, and other elements; no code of a user runs."""
+    try:
+        made = tuple.__new__(type(value), parts)
+    except TypeError:  # a class in C
+        return type(value)(parts)
+    getattr(made, "__dict__", {}).update(getattr(value, "__dict__", {}))
+    return made
 
 
 def _list(value: Any, parts: list[Any]) -> Any:
@@ -85,8 +91,9 @@ def _dict(value: Any, parts: list[Any]) -> Any:
 
 #: By kinds of containers: what is in one, and how it, or another one, comes to hold something else.
 _KINDS: tuple[tuple[type, Callable[[Any], Iterable[Any]], Callable[[Any, list[Any]], Any]], ...] = (
-    (tuple, list, _tuple), (frozenset, list, _tuple), (list, list, _list), (deque, list, _list),
-    (set, list, _set), (dict, lambda value: (part for item in value.items() for part in item), _dict),
+    (tuple, list, tuple_like), (list, list, _list), (deque, list, _list), (set, list, _set),
+    (frozenset, list, lambda value, parts: type(value)(parts)),
+    (dict, lambda value: (part for item in value.items() for part in item), _dict),
     (slice, lambda value: (value.start, value.stop, value.step), lambda value, parts: slice(*parts)),
     (MappingProxyType, lambda value: value.items(), lambda value, parts: MappingProxyType(dict(parts))),
 )  # fmt: skip

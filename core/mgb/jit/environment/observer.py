@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import device, random
 from ...scalars import FOLLOWED, plain
-from ...sizes import settled
+from ...sizes import settled, tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import Guards, is_plain
@@ -144,7 +144,7 @@ class Observer(Watch):
         if all(map(operator.is_, parts, inside)):
             return value
         if isinstance(value, tuple):
-            self._given.add(id(made := type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)))
+            self._given.add(id(made := tuple_like(value, parts)))
             self._borrowers.append(made)
             return made
         self._borrowers.append(value)

@@ -27,13 +27,15 @@ _BY_PROTOCOL = {
     for function in (
         *(getattr(builtins, name) for name in (
             "abs all any dict divmod enumerate filter frozenset isinstance iter len list map "
-            "max min next range reversed round set slice sorted sum tuple type zip"
+            "max min next range reversed round set slice sorted sum tuple zip"
         ).split()),
         math.prod, functools.reduce, functools.partial,
         *(value for name, value in vars(operator).items() if callable(value) and name[:1] != "_"),
         *(value for value in vars(itertools).values() if isinstance(value, type)),
     )
 }  # fmt: skip
+#: Of these, what calls functions that it is given.
+_CALLING = frozenset(map(id, (map, filter, sorted, min, max, functools.reduce, functools.partial)))
 #: What holds what it is given, and the methods that put it there.
 _HOLDERS = (list, dict, set, tuple)
 _FILLING = frozenset({"add", "append", "insert", "extend", "setdefault", "update"})
@@ -78,7 +80,7 @@ def given_to(
     rule: Callable[[Any], Any] = functools.partial(plain, rule=Scalar.fixed)
     if _is_operator(callee) and any(issubclass(type(value), Tensor) for value in args):
         rule = measured
-    elif _takes(watch, callee):
+    elif _takes(watch, callee) and all(_takes(watch, part) for part in _called_by(callee, args, kwargs)):
         return args, kwargs
     elif known.top_of(callee) == "mgb":
         rule = measured if known.is_elementwise(callee) else lambda value: measured(plain(value))
@@ -93,6 +95,13 @@ def _callee(function: Any) -> Any:
     if isinstance(function, (FunctionType, type, np.ufunc, *known.IN_C)):
         return function
     return known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
+
+
+def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The functions and classes that a function in C calls with what it is given."""
+    is_one = id(callee) in _CALLING or getattr(callee, "__module__", None) == "itertools"
+    given = (*args, *kwargs.values()) if is_one else ()
+    return [_callee(value) for value in given if callable(value) and not issubclass(type(value), Tensor)]
 
 
 def _is_operator(callee: Any) -> bool:
