@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..apply import caller, evaluate
 from ..fusion import number_node
-from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node, input_node
+from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..sizes import At, Size, plain
 from ..tensor import Tensor
 from ..tracing import make_node
@@ -330,23 +330,6 @@ class Record:
             entries=self.entries[:steps], externals=list(self.externals), statics=statics,
             captured=dict(self.captured), bindings=[], ends=None, sized=None, lengths=(),
         )  # fmt: skip
-
-    def with_input(self, step: int, position: int) -> Record:
-        """The record with an input in place of the Python number that is an operand of `step`."""
-        number = self.entries[step].args[position]
-        assert isinstance(number, Literal)
-        node = input_node(Spec((), number.array.dtype, number.device), self.entries[step].source)
-        new = self.begun(step)
-        new.statics, new.bindings = dict(self.statics), self.bindings
-        new.externals.append(External(node, source=node.source, converts=type(number.raw)))
-        for entry in self.entries[step:]:
-            args, old = list(entry.args), entry.node
-            if len(new.entries) == step:
-                args[position] = external_ref(len(self.externals))
-            if old is not None and old.inputs:
-                old = Node(old.op, tuple(map(new.node, args)), old.params, old.spec, old.source)
-            new.entries.append(replace(entry, args=tuple(args), node=old))
-        return new
 
     def is_cut_out(self, step: int) -> bool:
         """Does a cut give the value of `step`?"""

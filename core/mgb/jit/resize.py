@@ -10,11 +10,11 @@ from .. import forking
 from ..executor import Program
 from ..executor.collector import resting
 from ..executor.resized import Resizer, spec_at
-from ..ir import input_node
+from ..ir import Node, Spec, input_node
 from ..sizes import At, Lengths, Sizes, checker, fixed
 from ..tensor import Tensor
 from .arguments import ARRAYS
-from .record import Ends, Entry, Given, Literal, Record
+from .record import Ends, Entry, External, Given, Literal, Record, external_ref
 
 #: One for each axis of the arguments of a call, in order.
 Values = tuple[int, ...]
@@ -83,6 +83,24 @@ def ranks_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple([leaf.ndim if isinstance(leaf, ARRAYS) else None for leaf in leaves])
 
 
+def with_input(record: Record, step: int, position: int) -> Record:
+    """`record` with an input in place of the Python number that is an operand of `step`."""
+    number = record.entries[step].args[position]
+    assert isinstance(number, Literal)
+    node = input_node(Spec((), number.array.dtype, number.device), record.entries[step].source)
+    new = record.begun(step)
+    new.statics, new.bindings = dict(record.statics), record.bindings
+    new.externals.append(External(node, source=node.source, converts=type(number.raw)))
+    for entry in record.entries[step:]:
+        args, old = list(entry.args), entry.node
+        if len(new.entries) == step:
+            args[position] = external_ref(len(record.externals))
+        if old is not None and old.inputs:
+            old = Node(old.op, tuple(map(new.node, args)), old.params, old.spec, old.source)
+        new.entries.append(replace(entry, args=tuple(args), node=old))
+    return new
+
+
 class SizedRecord:
     """What was recorded, for all lengths of arguments that meet the guards of the body.
 
@@ -104,7 +122,7 @@ class SizedRecord:
 
     def with_input(self, step: int, position: int) -> SizedRecord:
         """The same with an input in place of the Python number that is an operand of `step`."""
-        return SizedRecord(self._record.with_input(step, position), self._sizes, self._ranks)
+        return SizedRecord(with_input(self._record, step, position), self._sizes, self._ranks)
 
     def values(self, leaves: Sequence[Any]) -> Values | None:
         """The lengths of the arguments of a call, if its body would do with these what was recorded."""

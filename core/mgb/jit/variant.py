@@ -15,7 +15,7 @@ from ..forking import cached_property
 from ..ir import Graph, Node, input_node
 from .guard import Guards
 from .record import CUTS, Literal, Record, external_ref
-from .resize import SizedRecord
+from .resize import SizedRecord, with_input
 from .tree import flatten
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Variant:
     def with_input(self, step: int, position: int) -> Variant:
         """As this one, with an input in place of the Python number that is an operand of `step`."""
         if self.sized is None:
-            return Variant(self.record.with_input(step, position), self._compile)
+            return Variant(with_input(self.record, step, position), self._compile)
         sized = self.sized.with_input(step, position)
         return Variant(sized.record(self.values), self._compile)
 
