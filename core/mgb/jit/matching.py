@@ -52,8 +52,10 @@ class Matching(Traced):
                 session.abandon(another)
                 raise
             raise
+        if session.left and not session.is_whole:
+            variants.departs = True  # the next one that does keeps track of every Tensor, and is kept
+            return result
         if session.left:
-            variants.departs = True
             variants.keep(shapes, Variant(session.record, self._compiler))
         else:
             variants.keep(shapes, session.variant, session.replaced)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +75,9 @@ class Replay(CallSession):
     ----------
     left : bool
         Has the call departed? Then `record` is its own.
+    is_whole : bool
+        Was every Tensor kept track of until then, so that its `record` says which are alive? One that was not
+        gets its value when it is asked for.
     replaced : Variant or None
         What `variant` serves instead of, as a number became an input.
     reason : str or None
@@ -83,6 +85,7 @@ class Replay(CallSession):
     """
 
     left = False
+    is_whole = False
     replaced: Variant | None = None
     reason: str | None = None
     _others: Iterator[Variant] | None = None  # those that were not tried yet
@@ -438,8 +441,7 @@ class Replay(CallSession):
 
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
-        if self._kept is not _EVERY:  # the others, which this call did not keep track of
-            self._tensors += [weakref.ref(t) for t in gc.get_referrers(self) if isinstance(t, Tensor)]
+        self.is_whole = self._kept is _EVERY
         self.evaluate(self._alive_steps() - self.lost())
         for tensor in self.alive():
             tensor._data = self.values.get(tensor._index)
