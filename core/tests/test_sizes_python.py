@@ -260,3 +260,30 @@ def test_lengths_among_the_results_need_no_new_record() -> None:
 def test_expressions_are_all_there() -> None:
     listed = list(itertools.chain(*groups()))
     assert len(listed) == len(set(listed)) > 280
+
+
+def test_lengths_that_a_body_which_raises_has_written_are_integers() -> None:
+    seen: list[Any] = []
+
+    @trace
+    def fail(x: Any) -> Any:
+        seen.append(x.shape)
+        raise KeyError("of the body")
+
+    for n in (2, 3):
+        with pytest.raises(KeyError):
+            fail(tensor(np.ones((n, 4), np.float32)))
+    assert seen == [(2, 4), (3, 4)] and {type(d) for shape in seen for d in shape} == {int}
+
+
+def test_a_list_outside_that_shapes_are_put_into_costs_no_record_for_each() -> None:
+    seen: list[Any] = []
+
+    @trace
+    def note(x: Any) -> Any:
+        seen.append(x.shape)
+        return x * 2
+
+    for n in (2, 3, 4, 5):
+        assert note(tensor(np.ones((n, 4), np.float32))).shape == (n, 4)
+    assert seen == [(n, 4) for n in (2, 3, 4, 5)] and note.stats()["records"] == 1

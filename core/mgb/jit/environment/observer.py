@@ -105,11 +105,13 @@ class Observer(Watch):
         self._spread()
         WATCHING.watch = self
         args, kwargs = self._with_numbers(args, kwargs)
-        result = function(*args, **kwargs)
-        WATCHING.watch = self._outer
-        self._end(result)
-        for thing in self.written:
-            settled(thing, operator.attrgetter("value"))
+        try:
+            result = function(*args, **kwargs)
+            WATCHING.watch = self._outer
+            self._end(result)
+        finally:  # also what a body that raises has written
+            for thing in self.written:
+                settled(thing, operator.attrgetter("value"))
         return result
 
     @contextmanager

@@ -82,6 +82,8 @@ def given_to(
         rule = measured
     elif _takes(watch, callee) and all(_takes(watch, part) for part in _called_by(callee, args, kwargs)):
         return args, kwargs
+    elif _fills(callee):  # one outside, whose lengths are made plain when the call ends
+        rule = plain
     elif known.top_of(callee) == "mgb":
         rule = measured if known.is_elementwise(callee) else lambda value: measured(plain(value))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
@@ -114,7 +116,11 @@ def _takes(watch: Watch, callee: Any) -> bool:
         return known.is_users(callee) and not known.is_library_code(callee.__code__)
     if isinstance(callee, type) and known.is_heap(callee):
         return not known.is_library(callee.__module__)
-    owner = getattr(callee, "__self__", None)
-    if isinstance(owner, _HOLDERS):
-        return callee.__name__ not in _FILLING or watch.is_made(owner)
+    if isinstance(getattr(callee, "__self__", None), _HOLDERS):
+        return not _fills(callee) or watch.is_made(callee.__self__)
     return id(callee) in _BY_PROTOCOL
+
+
+def _fills(callee: Any) -> bool:
+    """Does it put what it is given into a container?"""
+    return isinstance(getattr(callee, "__self__", None), _HOLDERS) and callee.__name__ in _FILLING
