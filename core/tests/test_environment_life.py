@@ -381,3 +381,35 @@ def test_a_generator_that_ends_unused_is_not_called() -> None:
     finally:
         net.gather()
     assert ended == [] and told[0] == "counting"
+
+
+def test_what_is_finalized_while_a_body_runs_is_no_part_of_it() -> None:
+    done: list[str] = []
+
+    def inner(word: str) -> None:
+        done.append(word)
+
+    class Thing:
+        def __del__(self) -> None:
+            inner("deleted")
+
+    def cycle() -> None:
+        thing = Thing()
+        thing.itself = thing  # type: ignore[attr-defined]
+        weakref.finalize(thing, lambda: inner("finalized"))
+
+    module = module_of(
+        "def f(x): return x * len([*zip(range(100_000), range(100_000))])", "watched_finalized"
+    )
+    x, before = mgb.tensor([1.0]), gc.get_threshold()
+    observer = Observer([x], True)
+    gc.collect()
+    gc.disable()
+    cycle()
+    gc.set_threshold(50_000)
+    gc.enable()
+    try:
+        observer.run(module.f, x)
+    finally:
+        gc.set_threshold(*before)
+    assert sorted(done) == ["deleted", "finalized"] and not observer.impurities

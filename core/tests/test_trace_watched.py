@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextvars
+import json
 import os
 import warnings
 import weakref
@@ -258,3 +259,50 @@ def test_a_module_may_hold_tensors_by_numbers() -> None:
     assert runs(traced) == 1
     module.masks[3] = tensor(5.0)
     assert traced(tensor(2.0)).item() == 10.0
+
+
+MEMORY = np.zeros((2, 2))
+ROWS = np.zeros(2, "f4,i4")
+ROW = ROWS[1]
+CALLED: list[Any] = []
+
+
+def _through_parts(x: Any) -> Any:
+    np.split(MEMORY, 2)[0][0, 0] += 1
+    list(MEMORY)[1][0] += 1
+    max(list(MEMORY), key=len)[1] += 1
+    return x
+
+
+def _through_bytes(x: Any) -> Any:
+    memoryview(MEMORY)[0, 0] = memoryview(MEMORY)[0, 0] + 1
+    return x
+
+
+def _through_a_row(x: Any) -> Any:
+    ROWS[1]["f0"] += 1
+    return x * float(ROW["f0"]) + ROW["f1"]
+
+
+def _through_what_is_called(x: Any) -> Any:
+    json.loads("[1, {}]", parse_int=CALLED.append, object_hook=CALLED.append)
+    return x
+
+
+@pytest.mark.parametrize("body", [_through_parts, _through_bytes, _through_a_row, _through_what_is_called])
+def test_what_is_written_through_others_is_written_at_each_call(body: Any) -> None:
+    seen = []
+    for function in (body, trace(body)):
+        MEMORY[...], CALLED[:], results = 0, [], []
+        ROWS["f0"] = 0
+        for _ in range(4):
+            results.append(function(tensor([1.0])).item())
+        seen.append((results, MEMORY.tolist(), ROWS.tolist(), len(CALLED)))
+    assert seen[0] == seen[1]
+
+
+def test_a_row_of_records_is_read_as_it_is_now() -> None:
+    traced = trace(lambda x: x * float(ROW["f0"]))
+    for value in (1.0, 2.0, 2.0, 3.0):
+        ROWS[1] = (value, 0)
+        assert traced(tensor([1.0])).item() == value

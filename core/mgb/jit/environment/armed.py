@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -126,11 +127,12 @@ def _is_import(frame: FrameType | None) -> bool:
 
 
 def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
-    """Does the garbage collector tell of its work? It may begin anywhere; the body has no part in that."""
+    """Does the garbage collector tell of its work, or is something finalized? That is no part of the body."""
     told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-    while frame is not None and code not in told:
+    told.add(weakref.finalize.__call__.__code__)
+    while frame is not None and code not in told and code.co_name != "__del__":
         code, frame = frame.f_code, frame.f_back
-    return code in told
+    return frame is not None or code in told
 
 
 def _parts(thing: Any) -> Iterator[Any]:

@@ -104,6 +104,8 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
         container(watch, value, DEPTH, whole=top in ("copy", "dataclasses"))
         if is_module(value):
             module_facts(watch, value)
+        elif isinstance(value, types.BuiltinMethodType):  # functions of a user's tell when they are
+            called(watch, value, [], {})
     return _maker(watch, every)
 
 

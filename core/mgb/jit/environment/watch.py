@@ -70,6 +70,7 @@ class Watch:
         self.leaves, self._refuses, self._armed = leaves, refuses, armed
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
         self._found: dict[int, tuple[Source | None, Callable[[], Any]]] = {}
+        self._memories: dict[int, Any] = {}  # of arrays and views that were found
         self._given: set[int] = set()  # containers among the arguments
         self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
@@ -97,8 +98,11 @@ class Watch:
     # what is where
 
     def make(self, value: Any) -> None:
-        """`value` was made during this call, unless it was found outside before."""
-        if id(value) not in self._found and id(value) not in self._given:
+        """`value` was made during this call, unless it was found outside before, or shows what was."""
+        is_outside = id(value) in self._found or id(value) in self._given
+        if not is_outside and (memory := _memory_of(value)) is not value:
+            is_outside = id(memory) in self._memories
+        if not is_outside:
             self._made.add(id(value))
 
     def is_made(self, value: Any) -> bool:
@@ -141,6 +145,8 @@ class Watch:
     def keep(self, value: Any, source: Source) -> Source:
         """Know that `value` was found at `source`; gives that."""
         self._made.discard(id(value))
+        if (memory := _memory_of(value)) is not None:
+            self._memories[id(memory)] = memory
         self._found[id(value)] = source, weakref.ref(value) if isinstance(value, Tensor) else lambda: value
         return source
 
@@ -353,6 +359,19 @@ def _there(thing: Any, step: Any, key: Any) -> Any:
 def handling_of_errors() -> tuple[Any, ...]:
     """Whether NumPy ignores, tells or raises each kind of error."""
     return tuple(np.geterr().values())
+
+
+_SHOWING = (np.ndarray, np.void, memoryview)
+
+
+def _memory_of(value: Any) -> Any:
+    """What holds the memory that an array or a view shows; None for what shows none."""
+    if not isinstance(value, _SHOWING):
+        return None
+    inner = value.obj if isinstance(value, memoryview) else value.base
+    if inner is None:
+        return value
+    return _memory_of(inner) if isinstance(inner, _SHOWING) else inner
 
 
 def _stands_for_itself(value: Any) -> bool:
