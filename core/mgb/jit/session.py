@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Session, Tensor, wrap
 from .record import SHAPE, Entry, Literal, Record, external_ref
-
-if TYPE_CHECKING:
-    from .variant import Variant
+from .variant import Variant
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .. import forking
 from ..executor import Program
@@ -18,8 +18,14 @@ from .record import CUTS, Literal, Record, external_ref
 from .resize import SizedRecord, with_input
 from .tree import flatten
 
-if TYPE_CHECKING:
-    from .session import CallSession
+
+class Running(Protocol):
+    """A call that runs segments: the arrays of inputs and of steps, and the operands yet to be used."""
+
+    fed: list[Any]
+    values: dict[int, Any]
+    operands_left: Sequence[Any]
+
 
 #: ``compile(graph, updates)``: `updates` says which outputs take the place of which inputs.
 Compile = Callable[[Graph, Mapping[int, int]], Program]
@@ -130,7 +136,7 @@ class Variant:
         built = self._of(number)
         return built.program, built.reads
 
-    def run(self, number: int, session: CallSession) -> None:
+    def run(self, number: int, session: Running) -> None:
         """Run a segment on what `session` was fed and on earlier values; add its own to these."""
         if self.segments[number].outputs:
             (self._built[number] or self._of(number)).run(session)
@@ -212,10 +218,10 @@ class _Built:
 
     program: Program
     reads: tuple[int, ...]
-    run: Callable[[CallSession], None]
+    run: Callable[[Running], None]
 
 
-def _runner(program: Program, reads: Sequence[int], outputs: Sequence[int]) -> Callable[[CallSession], None]:
+def _runner(program: Program, reads: Sequence[int], outputs: Sequence[int]) -> Callable[[Running], None]:
     """A straight-line function for `Variant.run`: loops over few values cost as much as a small program.
 
     Nothing but the list that it makes refers to an array in addition: see `Program.call`.
@@ -230,7 +236,7 @@ def _runner(program: Program, reads: Sequence[int], outputs: Sequence[int]) -> C
     ]
     scope: dict[str, Any] = {"call": program.call}
     exec(_code("\n    ".join(lines)), scope)
-    run: Callable[[CallSession], None] = scope["run"]
+    run: Callable[[Running], None] = scope["run"]
     return run
 
 
