@@ -8,7 +8,9 @@ import json
 import os
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import mgb
@@ -306,3 +308,25 @@ def test_a_row_of_records_is_read_as_it_is_now() -> None:
     for value in (1.0, 2.0, 2.0, 3.0):
         ROWS[1] = (value, 0)
         assert traced(tensor([1.0])).item() == value
+
+
+KINDS_OF_OBJECTS: dict[str, Callable[[int], Any]] = {
+    "namespace": lambda n: SimpleNamespace(n=n),
+    "set": lambda n: {n},
+    "deque": lambda n: deque([n]),
+    "bytearray": lambda n: bytearray([n]),
+    "array": lambda n: np.array([n]),
+    "equal array": lambda n: np.array([7]),
+    "instance": lambda n: Thing(),
+}
+
+
+@pytest.mark.parametrize("name", KINDS_OF_OBJECTS)
+def test_an_object_that_is_returned_is_the_one_that_is_there(name: str) -> None:
+    there = SimpleNamespace(part=None)
+    traced = trace(lambda x: (x * 2, there.part, {"in": there.part}))
+    for n in (0, 1, 2, 3):
+        there.part = KINDS_OF_OBJECTS[name](n)
+        for _ in range(2):
+            _, part, held = traced(tensor([1.0]))
+            assert part is held["in"] is there.part

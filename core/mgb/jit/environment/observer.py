@@ -212,7 +212,7 @@ class Observer(Watch):
         self._check_result(result)
 
     def _check_result(self, result: Any) -> None:
-        """A container from outside is that very object in the result; later calls would make another."""
+        """What comes from outside is that very object in the result; a list would be another one."""
         waiting, seen = [result], set[int]()
         while waiting:
             part = waiting.pop()
@@ -223,6 +223,9 @@ class Observer(Watch):
             if inside is not None and not isinstance(part, tuple):
                 if self.is_argument(part) or self.known(part) is not None:
                     return self.impure(f"returns a {type(part).__name__} from outside")
+            elif inside is None and not is_plain(part) and not isinstance(part, Tensor):
+                if (source := self.known(part)) is not None:
+                    self.guard(source, "is", Held(part))
             waiting += inside or ()
         return None
 
