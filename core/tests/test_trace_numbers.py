@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
-import warnings
-from collections import Counter
 from collections.abc import Callable
-from time import struct_time
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
+from following import SKIPPING, X, same, skipping
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mgb import Parameter, tensor
-from mgb.jit import partial_trace, trace, xla_trace
+from mgb.jit import partial_trace, trace
 
 quickly = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 
-SKIPPING: dict[str, Callable[[Any], Any]] = {
-    "default": trace,
-    "skips": lambda function: trace(function, run_body=False),
-    "symbolic": lambda function: trace(function, symbolic=True),
-    "partial": partial_trace,
-    "whole": lambda function: xla_trace(function, backend="eager", capture_as_const=True),
-}
-skipping = pytest.mark.parametrize("wrap", SKIPPING.values(), ids=SKIPPING)
-
-X = np.array([[1.0, -2.0, 3.0], [0.5, 0.25, -4.0]], np.float32)
 WARM_UP = [0.1 * min(1.0, (step + 1) / 8) for step in range(12)]
-
-
-def same(one: Any, other: Any) -> bool:
-    """Are two results the same, in type and value? Tensors up to rounding, numbers exactly."""
-    if isinstance(one, tuple | list):
-        return type(one) is type(other) and all(itertools.starmap(same, zip(one, other, strict=True)))
-    if hasattr(one, "numpy"):
-        assert one.dtype == other.dtype and one.shape == other.shape
-        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=2e-6, atol=1e-6)
-        return True
-    if isinstance(one, dict):
-        return same(list(one.items()), list(other.items()))
-    if isinstance(one, np.generic):
-        return type(one) is type(other) and one.tobytes() == other.tobytes()
-    return type(one) is type(other) and (one == other or one != one) and str(one) == str(other)
 
 
 def check(traced: Any, *calls: tuple[Any, ...], records: int) -> None:
@@ -219,107 +191,6 @@ def test_whatever_python_does_with_a_number_is_as_in_eager_code(name: str, wrap:
     for n in (1, 2, 3, 2, 1, 3, 2):
         assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
     assert traced.stats()["records"] <= 4
-
-
-@skipping
-def test_c_code_shows_a_number_as_python_does(wrap: Any) -> None:
-    def show(x: Any, n: Any) -> Any:
-        texts = "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n  # noqa: UP031
-        return x, texts, list(map(type, [n, 2])), n == "auto", n != "auto", n == None  # noqa: E711
-
-    traced = wrap(show)
-    for n in (1, np.int64(1), np.int64(2), np.float32(2.5), np.float32(3.5)):
-        assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
-
-
-@pytest.mark.parametrize("symbolic", [False, True])
-def test_nan_is_found_by_identity(symbolic: bool) -> None:
-    outside = {"n": 1}
-
-    def find(x: Any, n: Any) -> Any:
-        return x * n, n in [1, n], (1, n).index(n), [n] == [n], [outside["n"]].count(outside["n"])
-
-    traced = trace(find, symbolic=symbolic)
-    for n in (1, 2.0, 3.5, math.nan, math.nan, 4.5, 5.5):
-        outside["n"] = n
-        assert same(traced(tensor(X), n), find(tensor(X), n)), n
-
-
-NUMPYS = [np.int8(10), np.int8(2), 3, np.int8(100), np.uint8(200), 2, np.float32(1e30), 1e10, np.float32(0)]
-
-
-@skipping
-@pytest.mark.parametrize("state", ["warn", "raise", "ignore"])
-def test_what_numpy_tells_of_a_number_is_told_once(wrap: Any, state: Any) -> None:
-    outside = {"a": 1}
-
-    def compute(x: Any, n: Any) -> Any:
-        return x * 2, outside["a"] * n, n - outside["a"], 1 if n * n > 5 else 2
-
-    def told(function: Any, *given: Any) -> Any:
-        with warnings.catch_warnings(record=True) as caught, np.errstate(all=state):
-            warnings.simplefilter("always")
-            try:
-                result = function(*given)
-            except FloatingPointError as error:
-                return str(error)
-        return result, *(str(warning.message) for warning in caught)
-
-    traced = wrap(compute)
-    for outside["a"], n in itertools.product(NUMPYS[::-1], NUMPYS):
-        assert same(told(traced, tensor(X), n), told(compute, tensor(X), n)), (outside, n)
-
-
-KEYS: dict[str, Callable[[Any, Any], Any]] = {
-    "display": lambda x, n: dict.fromkeys((0, n), x * n),
-    "fromkeys": lambda x, n: dict.fromkeys([n, (7, n)]),
-    "counter": lambda x, n: Counter(v + n for v in [1]),
-    "pairs": lambda x, n: {v + n: v for v in [1, 2]},
-    "of map": lambda x, n: dict(map(lambda v: (v + n, v), [1, 2])),  # noqa: C417
-}
-
-
-@skipping
-@pytest.mark.parametrize("name", KEYS)
-def test_numbers_that_are_keys_of_a_result(name: str, wrap: Any) -> None:
-    function = KEYS[name]
-    traced = wrap(function)
-    for n in (1, 2, 3, 4, 2):
-        result, want = traced(tensor(X), n), function(tensor(X), n)
-        assert type(result) is type(want) and same(dict(result), dict(want))
-
-
-class Extent(tuple):
-    unit = "px"
-
-    def area(self) -> Any:
-        return self[0] * self[1]
-
-
-class Pair(NamedTuple):
-    one: Any
-    other: Any
-
-    def area(self) -> Any:
-        return self.one * self.other
-
-
-@skipping
-def test_numbers_in_classes_of_tuples(wrap: Any) -> None:
-    def compute(x: Any, extent: Any) -> Any:
-        return x * extent.area(), type(extent).__name__, extent[:1]
-
-    traced, runs = wrap(compute), trace(lambda x, extent: (x * extent[0], extent.unit))
-    for n in (1, 2, 3):
-        whole = Extent([n, 2])
-        whole.unit = f"{n} cm"
-        for extent in (whole, Pair(n, 3), Extent([n, n])):
-            assert same(traced(tensor(X), extent), compute(tensor(X), extent))
-        assert same(runs(tensor(X), whole), (tensor(X) * n, f"{n} cm"))
-    traced = wrap(lambda x, when: (x * when[0], type(when) is struct_time))
-    for n in range(4):
-        when = struct_time([2000 + n] * 9)
-        assert same(traced(tensor(X), when), traced.__wrapped__(tensor(X), when))
 
 
 @skipping

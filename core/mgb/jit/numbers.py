@@ -111,8 +111,11 @@ class Numbers:
     def __bool__(self) -> bool:
         return bool(self._made)
 
-    def at(self, source: Source, value: Any) -> Scalar:
-        """What stands for the number `value`, which is found at `source`."""
+    def at(self, source: Source, value: Any) -> Any:
+        """What stands for the number `value`, which is found at `source`; NaN, known by identity, stays."""
+        if value != value:
+            self._guards.add(Guard(source, "same", value))
+            return value
         if source not in self._made:
             self._guards.add(Guard(source, "type", Held(type(value))))
         return self._of(source, value)

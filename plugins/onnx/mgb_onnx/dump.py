@@ -19,22 +19,7 @@ from .ours import DUMPED, Dumped
 
 
 def write(file: File, request: DumpRequest, append: bool = False) -> DumpInfo:
-    """Write a model; a file of this name is replaced in one go, or stays as it was.
-
-    Parameters
-    ----------
-    file : path, or binary file open for writing
-    request : DumpRequest
-    append : bool
-        Add the graph to the model in `file`, beside what it has.
-
-    Raises
-    ------
-    DumpUnsupportedError
-        ONNX cannot say what an op does.
-    DumpOptionError
-        The user's information cannot be written.
-    """
+    """See `Format.write`."""
     model = model_of(request.graph, request.inputs, request.outputs, request.style, request.name)
     if request.metadata:
         for key, value in _metadata(request).items():

@@ -104,8 +104,8 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
         container(watch, value, DEPTH, whole=top in ("copy", "dataclasses"))
         if is_module(value):
             module_facts(watch, value)
-        elif isinstance(value, types.BuiltinMethodType):  # functions of a user's tell when they are
-            called(watch, value, [], {})
+        elif isinstance(value, IN_C):  # functions of a user's tell when they are called
+            _handed(watch, value)
     return _maker(watch, every)
 
 
@@ -229,13 +229,20 @@ def _whole(watch: Watch, value: Any) -> None:
     elif is_users(value):
         function_facts(watch, value)
         watch.arm(value)
-    elif isinstance(value, IN_C) and value in SPECIAL:
-        if value not in (len, callable, isinstance, issubclass):
-            watch.impure(f"has {value.__name__} called")
+    elif isinstance(value, IN_C):
+        _handed(watch, value)
     else:
         container(watch, value, DEPTH)
         if callable(value) and not isinstance(value, (type, FunctionType)):
             called(watch, value, [], {})
+
+
+def _handed(watch: Watch, function: Any) -> None:
+    """A function in C is handed to code that may call it, with arguments that nobody tells."""
+    if function not in SPECIAL:
+        called(watch, function, [], {})
+    elif function not in (len, callable, isinstance, issubclass):
+        watch.impure(f"has {function.__name__} called")
 
 
 def _in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:

@@ -64,7 +64,7 @@ class Changing:
     def number(self, value: Any) -> Any:
         """What was just read; what stands for it, if it is a number that is followed."""
         latest, self._latest = self._latest, None
-        if latest is None or latest[0].value is not value or value != value:
+        if latest is None or latest[0].value is not value:
             return value
         guard, was_known = latest
         if not was_known:

@@ -178,7 +178,7 @@ class Observer(Watch):
         """An argument, or what stands for it, if it is a number that is followed; others have to stay."""
         if type(leaf) not in FOLLOWED:
             return leaf
-        if source in self.changing.follows and not is_shared and leaf == leaf:  # NaN is known by identity
+        if source in self.changing.follows and not is_shared:
             return self.changing.numbers.at(source, leaf)
         self.guard(source, "same", leaf)
         return leaf
