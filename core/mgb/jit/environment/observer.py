@@ -213,20 +213,21 @@ class Observer(Watch):
 
     def _check_result(self, result: Any) -> None:
         """What comes from outside is that very object in the result; a list would be another one."""
-        waiting, seen = [result], set[int]()
+        waiting, seen = [(result, False)], set[int]()
         while waiting:
-            part = waiting.pop()
+            part, in_outside = waiting.pop()
             inside = parts_of(part) if id(part) not in seen else None
             seen.add(id(part))
             if isinstance(part, Tensor) and self.is_made(part) and (notes := notes_of(part)):
                 return self.impure(f"returns a Tensor that it gives the attribute {notes[0]}")
+            is_outside = in_outside or self.is_argument(part) or self.known(part) is not None
             if inside is not None and not isinstance(part, tuple):
-                if self.is_argument(part) or self.known(part) is not None:
+                if is_outside:
                     return self.impure(f"returns a {type(part).__name__} from outside")
             elif inside is None and not is_plain(part) and not isinstance(part, Tensor):
                 if (source := self.known(part)) is not None:
                     self.guard(source, "is", Held(part))
-            waiting += inside or ()
+            waiting += [(each, is_outside) for each in inside or ()]
         return None
 
     def _release(self) -> None:
