@@ -14,16 +14,21 @@ import numpy as np
 from .. import formats, passes
 from ..errors import DumpNameError, DumpOptionError, DumpStateError
 from ..executor import Options
+from ..files import replace_file
+from ..holding import parts_within
 from ..input_data import TestData
 from ..ir import CONST, Graph, exact_text
 from ..model_file import DumpInfo, DumpRequest, File, Style
 from ..passes.inference import Inference
-from ..serialization import replace_file
+from ..tensor import Tensor
 from .captured import Captured, check_pure, graph_of
 from .record import Record
 
 if TYPE_CHECKING:
     from .trace import trace
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"dump": "impure"}
 
 #: Options of MegEngine's that name what mgb has not.
 _LAYOUTS = ("hwcd4", "nchw88", "nchw44", "nchw44_dot", "nchw4", "nchw32", "nchw64", "chwn4")
@@ -278,15 +283,15 @@ def _style(captured: Captured, values: int, nodes: bool, parameters: bool, prior
 
 
 def _parameter_names(record: Record) -> dict[str, Any]:
-    """The Tensors of the modules that were called, by their names in the outermost of them."""
-    modules = [module for module, _ in record.modules]
-    inner = {id(child) for module in modules for child in module.modules() if child is not module}
-    roots = [module for module in modules if id(module) not in inner]
+    """The Tensors of the holders that worked in the body, by their names in the outermost of them."""
+    holders = [held.get() for held, _ in record.holders if not held.is_gone()]
+    inner = {id(part) for holder in holders for _, part in parts_within(holder)}
     return {
-        (f"{root.name}.{name}" if root.name else name): tensor.numpy()
-        for root in roots
-        for name, tensor in root.named_tensors()
-        if tensor.size > 1
+        (f"{root.name}.{name}" if getattr(root, "name", None) else name): part.numpy()
+        for root in holders
+        if id(root) not in inner
+        for name, part in parts_within(root)
+        if isinstance(part, Tensor) and part.size > 1
     }
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ...module import Module
 from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard
 from ..numbers import Numbers
 from ..source import Attribute, Held, Item, Source
-from .known import is_library
+from .known import added_classes, top_of
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -71,13 +70,12 @@ class Changing:
             self._watch.guards.discard(guard)
         return self.numbers.at(guard.source, value)
 
-    def attributes(self, module: Any) -> set[str]:
-        """The names of numbers of a Module that are followed, and that no code of mgb reads."""
-        kinds = type(module).__mro__
-        if any(is_library(kind.__module__) for kind in kinds[: kinds.index(Module)]):
+    def attributes(self, holder: Any) -> set[str]:
+        """The names of numbers of a holder that are followed, and that no code of mgb reads."""
+        if any(top_of(kind) == "mgb" for kind in added_classes(type(holder))):
             return set()
         found = (source for source in self.numbers.sources() if isinstance(source, Attribute))
-        return {source.name for source in found if source.of.read(self._watch.leaves) is module}
+        return {source.name for source in found if source.of.read(self._watch.leaves) is holder}
 
     # Tensors
 
