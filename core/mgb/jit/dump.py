@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from ..passes.inference import Inference
 from ..tensor import Tensor
 from .captured import Captured, check_pure, graph_of
 from .record import Record
-
-if TYPE_CHECKING:
-    from .trace import trace
+from .statistics import Statistics
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"dump": "impure"}
@@ -43,8 +41,22 @@ _FUSING = ("enable_fuse_conv_bias_nonlinearity", "enable_fuse_conv_bias_with_z")
 _NARROWING = ("enable_io16xc32", "enable_ioc16")
 
 
+class Dumpable(Protocol):
+    """A traced function with what `dump` asks of it."""
+
+    __name__: str
+    options: Options
+    capture_as_const: bool
+    _statistics: Statistics
+
+    @property
+    def _impurity(self) -> Any: ...
+
+    def _to_dump(self) -> Captured | None: ...
+
+
 def dump(
-    traced: trace,
+    traced: Dumpable,
     file: File,
     *,
     arg_names: str | Sequence[str | None] | None = None,
@@ -197,7 +209,7 @@ def dump(
     return info
 
 
-def _checked(traced: trace) -> Captured:
+def _checked(traced: Dumpable) -> Captured:
     """What was recorded, if a file can do it."""
     if not traced.capture_as_const:
         raise DumpStateError("you must specify capture_as_const=True at __init__ to use dump")
