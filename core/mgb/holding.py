@@ -6,7 +6,8 @@ its variable ``__tracing__`` maps the name of a function or class, or ``"*"`` fo
 * ``"impure"``: it changes or reads what no guard tells;
 * ``"changes"``: it changes its object in a way that is no value of a Tensor;
 * ``"tells"``: this method tells the session itself which `Holder` it works with;
-* ``"elementwise"``: it takes numbers as operands of ops, and only computes with them.
+* ``"elementwise"``: it takes numbers as operands of ops, and only computes with them;
+* ``"watched"``, of all: the module is written as by a user.
 """
 
 from __future__ import annotations
