@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..model_file import Names, shown
-from ..tensor import Tensor
+from ..tensor import Parameter, Tensor
 from .holder_guards import is_part
 from .record import END, End, Given, Record
 from .source import Argument, Held, found_at
@@ -70,7 +70,8 @@ def check_pure(record: Record) -> None:
     changed = {id(found_at(binding.target)) for binding in record.bindings if not binding.is_grad}
     for held, _ in record.holders:
         holder = held.get()
-        if getattr(holder, "training", False) and any(id(part) in changed for _, part in holder.__parts__()):
+        parts = () if holder is None else (p for _, p in holder.__parts__() if not isinstance(p, Parameter))
+        if getattr(holder, "training", False) and any(id(part) in changed for part in parts):
             raise DumpTrainingError(
                 f"can not dump {type(holder).__name__} in training mode, maybe you forget to do model.eval()?"
             )
@@ -161,7 +162,7 @@ def _replaced(record: Record) -> dict[int, Tensor]:
 
 
 def _is_held_part(held: Any) -> bool:
-    return isinstance(held, Held) and is_part(held.get())
+    return isinstance(held, Held) and (held.is_gone() or is_part(held.get()))
 
 
 def _changed(what: str) -> DumpStateError:
