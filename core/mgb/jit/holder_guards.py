@@ -8,7 +8,7 @@ from typing import Any
 
 from ..holding import Holder
 from ..tensor import Tensor
-from .guard import Guard, is_plain
+from .guard import Guard, Guards, is_plain
 from .source import Attribute, Held, Item, Object, Result, Source
 
 #: What stays one object and gets other contents.
@@ -17,33 +17,53 @@ _CONTAINERS = (list, dict, set, deque)
 _ABSENT: Any = object()
 
 
-def guards_of_holder(holder: Holder, free: Collection[str] = ()) -> Iterator[Guard]:
-    """That `holder` does what it does now: what decides that, and what stands in the containers among it.
+class Decided:
+    """What decides what a holder does, as it is now.
 
-    The attributes `free` may change.
+    Parameters
+    ----------
+    holder : Holder
+    free : collection of str
+        Attributes that may change.
+
+    Attributes
+    ----------
+    guards : Guards
+        That it does what it does now.
     """
-    source = Object(Held(holder))
-    if holder.__revision__ is not None:
-        yield Guard(Attribute(source, "__revision__"), "same", holder.__revision__)
-    for path in holder.__decides__():
-        place, value = _followed(source, path if isinstance(path, tuple) else (path,))
-        if value is _ABSENT:
-            assert isinstance(place, Item)
-            yield Guard(place.of, "without", place.key)
-        elif not (isinstance(place, Item | Attribute) and _name_in(place, source) in free):
-            yield Guard(place, "same", value) if is_plain(value) else Guard(place, "is", Held(value))
-        if isinstance(value, _CONTAINERS):
-            yield Guard(place, "items", tuple(map(_part, value)))
-        if isinstance(value, dict) and value:
-            yield Guard(Result(_values, place), "items", tuple(map(_part, value.values())))
 
+    def __init__(self, holder: Holder, free: Collection[str] = ()) -> None:
+        self.holder = Held(holder)
+        self._paths, self._free = list(holder.__decides__()), free
+        source = Object(self.holder)
+        self._revision = Attribute(source, "__revision__"), holder.__revision__
+        paths = (path if isinstance(path, tuple) else (path,) for path in self._paths)
+        self._found = [_followed(source, path) for path in paths]
+        self.guards = Guards(self._guards())
 
-def decisive_tensors(holder: Holder) -> list[tuple[Source, Any]]:
-    """The Tensors and holders that decide what `holder` does, with where they stand."""
-    source = Object(Held(holder))
-    paths = (path if isinstance(path, tuple) else (path,) for path in holder.__decides__())
-    found = (_followed(source, path) for path in paths)
-    return [(place, value) for place, value in found if is_part(value)]
+    def now(self, holder: Holder, free: Collection[str]) -> Decided:
+        """The same of later; nothing is asked twice where nothing has changed."""
+        is_same = not free and self.guards.why(()) is None and list(holder.__decides__()) == self._paths
+        return self if is_same else Decided(holder, free)
+
+    def _guards(self) -> Iterator[Guard]:
+        source, revision = self._revision
+        if revision is not None:
+            yield Guard(source, "same", revision)
+        for place, value in self._found:
+            if value is _ABSENT:
+                assert isinstance(place, Item)
+                yield Guard(place.of, "without", place.key)
+            elif isinstance(value, _CONTAINERS):  # one that holds the same does
+                yield Guard(place, "items", tuple(map(_part, value)))
+                if isinstance(value, dict) and value:
+                    yield Guard(Result(_values, place), "items", tuple(map(_part, value.values())))
+            elif not self._free or _name_in(place, source.of) not in self._free:
+                yield Guard(place, "same", value) if is_plain(value) else Guard(place, "is", Held(value))
+
+    def parts(self) -> list[tuple[Source, Any]]:
+        """The Tensors and holders among it, with where they stand."""
+        return [(place, value) for place, value in self._found if is_part(value)]
 
 
 def is_part(value: Any) -> bool:
@@ -66,11 +86,11 @@ def _followed(source: Source, path: tuple[Any, ...]) -> tuple[Source, Any]:
     return source, value
 
 
-def _name_in(place: Item | Attribute, holder: Source) -> Any:
+def _name_in(place: Source, holder: Source) -> Any:
     """The name of the attribute of `holder` that stands there; None: it is none, but something in one."""
     if isinstance(place, Attribute):
         return place.name if place.of == holder else None
-    return place.key if place.of == Result(vars, holder) else None
+    return place.key if isinstance(place, Item) and place.of == Result(vars, holder) else None
 
 
 def _part(value: Any) -> Any:

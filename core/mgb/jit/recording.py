@@ -20,14 +20,14 @@ from .arguments import numbers_in
 from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
 from .environment import Observer
-from .guard import Guards, is_plain
-from .holder_guards import decisive_tensors, guards_of_holder
+from .guard import is_plain
+from .holder_guards import Decided
 from .inputs import Inputs
 from .policy import Policy
 from .provenance import Provenance
 from .record import CUTS, END, EXCLUDE, READ, Given, Literal, Live, Record, Ref
 from .session import CallSession
-from .source import Argument, Grad, Held
+from .source import Argument, Grad
 from .tree import flatten_once
 
 #: What nobody can change.
@@ -78,7 +78,7 @@ class Recording(CallSession):
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
         self._instance = instance
         #: With what they were when the body found them.
-        self._holders: dict[int, tuple[Held, Guards, list[Any]]] = {}
+        self._holders: dict[int, Decided] = {}
         self._returned: list[Any] = []
         for holder in (instance, *(belongings.holders if belongings is not None else ())):
             if isinstance(holder, Holder):
@@ -179,10 +179,9 @@ class Recording(CallSession):
 
     def entered(self, holder: Any) -> None:
         known = self._holders.get(id(holder))
-        if known is None or known[0].get() is not holder:  # another one had its id
+        if known is None or known.holder.get() is not holder:  # another one had its id
             with nullcontext() if self.observer is None else self.observer.resting():
-                guards = Guards(guards_of_holder(holder))
-                self._holders[id(holder)] = Held(holder), guards, list(holder.__decides__())
+                self._holders[id(holder)] = Decided(holder)
             if self.observer is not None:
                 self.observer.enters(holder)
 
@@ -244,17 +243,15 @@ class Recording(CallSession):
         if observer is not None:
             record.guards.add(*observer.guards)
             record.is_unknown = not all(impurity.once for impurity in observer.impurities)
-        for held, before, decided in self._holders.values():
-            if held.is_gone():
+        for before in self._holders.values():
+            if before.holder.is_gone():
                 continue
-            holder = held.get()
-            record.holders.append((held, decisive_tensors(holder)))
+            holder = before.holder.get()
+            record.holders.append((before.holder, before.parts() if self.policy.freezes else []))
             if observer is None or not observer.is_made(holder):
-                changed = before.why(())
-                record.changes = record.changes or changed
+                record.changes = record.changes or before.guards.why(())
                 free = observer.changing.attributes(holder) if observer is not None else ()
-                is_same = changed is None and not free and list(holder.__decides__()) == decided
-                record.guards.add(*(before if is_same else guards_of_holder(holder, free)))
+                record.guards.add(*before.now(holder, free).guards)
 
     def forget(self) -> None:
         """Hold nothing from outside any more: what nobody else holds goes."""
@@ -270,8 +267,9 @@ class Recording(CallSession):
         if self.observer is None:
             return frozenset()
         found = [guard.value.get() for guard in self.observer.guards if guard.test == "is"]
-        for held, *_ in self._holders.values():
-            found += () if held.is_gone() else (part for _, part in held.get().__parts__())
+        for decided in self._holders.values():
+            holder = decided.holder.get()
+            found += () if holder is None else (part for _, part in holder.__parts__())
         return frozenset([id(value) for value in found if issubclass(type(value), Tensor)])  # asks no proxy
 
     def returned(self, tensors: Iterable[Any]) -> None:
