@@ -23,11 +23,14 @@ import numpy as np
 
 from . import dtypes
 from .errors import ExportError, GraphFileError, GraphFileVersionError
+from .files import replace_file
 from .fusion import NUMBER
 from .ir import CONST, Graph, Node, Op, Spec, input_node
 from .ops.declare import OPS
-from .serialization import replace_file
 from .tracing import make_node
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
 
 Array = np.ndarray[Any, Any]
 

@@ -11,14 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceInputError, TraceOutputError
+from ..holding import Holder
 from ..ir import Spec
-from ..module import Module
-from ..optimizer import Optimizer
 from ..sizes import elements, native, pairs
 from .source import Identity
-
-#: What keeps the calls that it was given to: see `Kept`.
-_HOLDING = (Module, Optimizer)
 
 #: How an object is told apart that is equal to itself alone.
 _OF_OBJECTS: Any = (object.__hash__, object.__eq__)
@@ -135,8 +131,8 @@ def flatten_once(value: Any) -> tuple[list[Any], Structure]:
 def is_itself(value: Any) -> bool:
     """Is it known by its identity, and held weakly?"""
     kind = type(value)
-    is_one = (kind.__hash__, kind.__eq__) == _OF_OBJECTS and kind.__weakrefoffset__
-    return bool(is_one) or isinstance(value, _HOLDING)
+    is_one = (kind.__hash__, kind.__eq__) == _OF_OBJECTS or isinstance(value, Holder)
+    return is_one and kind.__weakrefoffset__ != 0
 
 
 def exactly(value: Any) -> tuple[Any, ...]:
@@ -218,7 +214,7 @@ def put(value: Any, parts: Sequence[Any]) -> None:
 
 def fields_of(value: Any) -> list[tuple[str, Any]] | None:
     """The fields of an instance of a dataclass, with their names; None: it is none, or what is called."""
-    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (*_HOLDING, Spec)):
+    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (Holder, Spec)):
         return None
     return [(field.name, getattr(value, field.name)) for field in fields(value) if hasattr(value, field.name)]
 

@@ -20,7 +20,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Call, Held, Object
 from .attributes import attribute, class_fact, path, special
-from .known import is_heap, is_module, is_note, is_trusted, lookup
+from .known import is_heap, is_note, is_trusted, is_trusted_holder, lookup
 from .reads import DEPTH, advanced, container, item, iterated, length, tree
 from .watch import Then, Watch
 
@@ -72,9 +72,9 @@ def _subclass(watch: Watch, kind: Any, base: Any) -> None:
 
 
 def text(watch: Watch, given: list[Any]) -> None:
-    """A text is made of what is given; that of a Module has all that stands in it."""
-    for module in filter(is_module, given):
-        tree(watch, module)
+    """A text is made of what is given; that of a holder has all that stands in it."""
+    for holder in filter(is_trusted_holder, given):
+        tree(watch, holder)
     for value in given:
         container(watch, value, DEPTH)
         kind: Any = type(value)

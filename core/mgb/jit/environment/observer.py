@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from ... import device, random
+from ...holding import SETTINGS
 from ...scalars import FOLLOWED, plain
 from ...sizes import settled, tuple_like
 from ...tensor import Tensor
@@ -23,9 +23,6 @@ from .arming import Net
 from .hooks import HOOKS
 from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
-
-#: Settings of mgb that decide which ops a body records.
-_SETTINGS = ((device, "_default"), (random, "_generators"))
 
 
 class Observer(Watch):
@@ -205,7 +202,7 @@ class Observer(Watch):
             for _, whole, source, place in pending:
                 reads.array_contents(self, whole, source, place)
         self.tell_written()
-        for module, setting in _SETTINGS:
+        for module, setting in SETTINGS:
             value = vars(module)[setting]
             self.found(Attribute(Object(Held(module)), setting), value)
             reads.container(self, value)
@@ -248,10 +245,19 @@ class Observer(Watch):
         super().forget()
         self._net.forget()
 
-    def enters(self, module: Any) -> None:
-        """The core calls a Module: its class, and what stands before that, have to stay."""
+    def enters(self, holder: Any) -> None:
+        """The library works with a holder: what its class adds to that of the library has to stay."""
         if WATCHING.watch is self:
-            calls.module_facts(self, module)
+            calls.holder_facts(self, holder)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """What a holder says of itself is no part of the body."""
+        watch, WATCHING.watch = WATCHING.watch, None
+        try:
+            yield
+        finally:
+            WATCHING.watch = watch
 
 
 @contextmanager

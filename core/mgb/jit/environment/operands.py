@@ -100,7 +100,7 @@ def given_to(
     elif _fills(callee):  # one outside, whose lengths are made plain when the call ends
         rule = plain
     elif known.top_of(callee) == "mgb":
-        rule = measured if known.is_elementwise(callee) else lambda value: measured(plain(value))
+        rule = measured if known.says(callee, "elementwise") else lambda value: measured(plain(value))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
 
 
@@ -111,7 +111,7 @@ def _callee(function: Any) -> Any:
         return _callee(getattr(function, inner))
     if isinstance(function, (FunctionType, type, np.ufunc, *known.IN_C)):
         return function
-    return known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
+    return known.called_method(function)
 
 
 def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

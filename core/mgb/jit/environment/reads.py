@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import _ATTRIBUTE
+from ...holding import attributes_of as names
 from ...sizes import elements, native, pairs
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
@@ -25,7 +25,7 @@ from .known import (
     VIEWS,
     attributes_of,
     is_heap,
-    is_module,
+    is_trusted_holder,
     is_users,
     lookup,
     namespace,
@@ -40,9 +40,9 @@ _WITHOUT_PLACES = (set, frozenset, bytearray)
 
 
 def special(watch: Watch, thing: Any, *asked: str) -> None:
-    """`attributes.special`; those of a Module that mgb has written read what stands in it."""
+    """`attributes.special`; those of a holder that mgb has written read what stands in it."""
     attributes.special(watch, thing, *asked)
-    if is_module(thing):
+    if is_trusted_holder(thing):
         found = [lookup(type(thing), method)[0] for method in asked]
         if any(isinstance(method, FunctionType) and not is_users(method) for method in found):
             own(watch, thing, [name for name in names(thing) if not is_plain(vars(thing)[name])])
@@ -266,7 +266,7 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     """An object is given to code in C, which may call its methods and read its fields."""
     watch.arm(thing)
     kind = type(thing)
-    if is_module(thing):
+    if is_trusted_holder(thing):
         return tree(watch, thing) if whole else None
     whole = whole or any(is_heap(base) and base.__module__ == "collections" for base in kind.__mro__)
     every_method(watch, kind)
@@ -288,13 +288,8 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
         watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
-def names(module: Any) -> list[str]:
-    """The attributes of a Module, but for what the core keeps there."""
-    return [name for name in vars(module) if name != _ATTRIBUTE]
-
-
 def own(watch: Watch, module: Any, asked: list[str]) -> list[Any]:
-    """Attributes of a Module are read, and what stands in its containers; gives all that was found."""
+    """Attributes of a holder are read, and what stands in its containers; gives all that was found."""
     source, parts = watch.source_of(module), list[Any]()
     if source is None:
         return parts
@@ -310,13 +305,13 @@ def own(watch: Watch, module: Any, asked: list[str]) -> list[Any]:
 
 
 def tree(watch: Watch, module: Any) -> None:
-    """A Module and what stands in it is walked over."""
+    """A holder and what stands in it is walked over."""
     source = watch.source_of(module)
     if source is None or Result(names, source) in watch.walked:
         return
     watch.walked.add(Result(names, source))
     watch.guard(Result(names, source), "items", tuple(names(module)))
-    for part in filter(is_module, own(watch, module, names(module))):
+    for part in filter(is_trusted_holder, own(watch, module, names(module))):
         tree(watch, part)
 
 

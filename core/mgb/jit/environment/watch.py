@@ -58,7 +58,7 @@ class Watch:
         self, leaves: Sequence[Any], refuses: bool, armed: Armed, follows: frozenset[Source] = frozenset()
     ) -> None:
         self.guards = Guards()
-        self.changing = Changing(self, follows)
+        self.changing = Changing(self.guards, leaves, self.keep, follows)
         self.impurities: list[Impurity] = []
         self.written: list[Any] = []  # what has been changed outside
         #: Did the body make this Tensor? Who records the ops knows.
