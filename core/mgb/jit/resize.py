@@ -57,14 +57,11 @@ class Followed:
         fixed(self.sizes.letters)
 
     def end(self, record: Record) -> None:
-        """`record` is whole: make it plain, and keep with it how it is for other lengths."""
+        """`record` is whole: what it is for these lengths, and for others, is made when it is wanted."""
         self.sizes.close()
-        if not self._given:
-            return
-        sized = SizedRecord(record, self.sizes, self._ranks)
-        plain_record = sized.record(self._given)
-        record.entries, record.externals = plain_record.entries, plain_record.externals
-        record.sized, record.lengths = sized, self._given
+        if self._given:
+            record.sized = SizedRecord(record, self.sizes, self._ranks)
+            record.lengths = self._given
 
 
 def shape_of(leaf: Any) -> tuple[int, ...]:

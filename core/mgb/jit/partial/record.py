@@ -161,7 +161,7 @@ def _ends(session: Recording, leaves: Sequence[Any], tape: Tape) -> dict[int | S
     A result that is a Tensor from outside has its own place on the tape, as before or by its new value.
     """
     first = {id(y): n for n, y in reversed(list(enumerate(leaves)))}
-    grads, provenance = session.provenance.holders(), session.provenance
+    grads, provenance = session.provenance.holders, session.provenance
     new = [n for n in first.values() if _seen_by(tape, leaves[n])]
     new = sorted(n for n in new if provenance.is_own(leaves[n]) or id(leaves[n]) in grads)
     found: dict[int | Source, Tensor] = {n: leaves[n] for n in new}
