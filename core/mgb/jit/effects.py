@@ -53,8 +53,8 @@ def note_effects(
     if outside and provenance.arguments:
         record.guards.add(Guard(Places(tuple(provenance.arguments.values())), "other than", outside))
     record.guards.add(*_sameness(record, provenance, used, outside))
-    if record.captured:
-        owned = {id(x.owner): x for x in record.captured.values()}
+    owned = {id(x.owner): x for x in record.constants() if x.owner is not None}
+    if owned:
         found = [(Object(Held(t)), x) for x in owned.values() if x.owner and (t := x.owner()) is not None]
         constants = Constants([literal for _, literal in found])
         record.guards.add(Guard(Places(tuple([source for source, _ in found])), "meets", constants))

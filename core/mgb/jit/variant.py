@@ -13,7 +13,6 @@ from .. import forking
 from ..executor import Program
 from ..forking import cached_property
 from ..ir import Graph, Node, input_node
-from .guard import Guards
 from .record import CUTS, Literal, Record, external_ref
 from .resize import SizedRecord, Values, with_input
 from .tree import flatten
@@ -192,8 +191,8 @@ def graph_of(
     boundary = {e.node: external_ref(i) for i, e in enumerate(record.externals)}
     for earlier in segments:
         if earlier.stop <= segment.start:
-            boundary.update((_node(record, i), i) for i in earlier.outputs)
-    return cut_out(tuple(_node(record, i) for i in segment.outputs), boundary)
+            boundary.update((record.node(i), i) for i in earlier.outputs)
+    return cut_out(tuple(record.node(i) for i in segment.outputs), boundary)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,12 +227,6 @@ def _runner(program: Program, reads: Sequence[int], outputs: Sequence[int]) -> C
 def _code(source: str) -> CodeType:
     """Programs for other lengths have the same text."""
     return builtins.compile(source, "<mgb segment>", "exec")
-
-
-def _node(record: Record, step: int) -> Node:
-    node = record.entries[step].node
-    assert node is not None
-    return node
 
 
 def cut_out(

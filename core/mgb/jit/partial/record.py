@@ -207,7 +207,8 @@ def _backward(
             "body found and that is gone since; pass it as an argument"
         )
     ref_of = {e.node: external_ref(n) for n, e in enumerate(record.externals)}
-    ref_of.update((entry.node, step) for step, entry in enumerate(record.entries) if entry.node is not None)
+    steps = (step for step, entry in enumerate(record.entries) if entry.spec is not None)
+    ref_of.update((record.node(step), step) for step in steps)
     gradients = tuple(record.node(ref) for ref in found.gradients.values())
     arriving = {record.node(step): step for step in found.arriving}
     held = {e.node for e in record.externals}
