@@ -51,7 +51,7 @@ def _check_known(session: Recording) -> None:
                 "neither an argument nor part of a Module or Optimizer that is one. Pass it, or what "
                 "holds it, as an argument, or set `capture_as_const=True` to make it a constant"
             )
-    constants = {id(x.owner()) for x in record.captured.values() if x.owner is not None}
+    constants = {id(x.owner()) for x in record.constants() if x.owner is not None}
     for binding in record.bindings:
         tensor = found_at(binding.target, session.leaves)
         if id(tensor) in constants and not binding.is_grad:
