@@ -11,7 +11,7 @@ from ..ir import Graph, Node, Spec, const_node, input_node
 from ..model_file import Names, shown
 from ..tensor import Parameter, Tensor
 from .holder_guards import is_part
-from .record import END, End, Given, Record
+from .record import CUTS, END, End, Given, Record
 from .source import Argument, Held, found_at
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
@@ -81,7 +81,7 @@ def check_pure(record: Record) -> None:
             "which a file cannot: dump a function that only computes, and call eval() on its modules"
         )
     for entry in record.entries:
-        if entry.op is not END and entry.spec is None:
+        if entry.op is not END and entry.op in CUTS:
             raise DumpStateError(
                 f"the function looks at values ({entry.op.name} at {entry.source}): what Python makes of "
                 "them would be frozen in the file; compute it with ops"

@@ -40,7 +40,7 @@ def note_effects(
     owners = [external.tensor(leaves) for external in record.externals]
     numbers = {id(tensor): number for number, tensor in enumerate(owners) if tensor is not None}
     record.bindings = [*_values(provenance, ref, numbers), *_grads(provenance, ref)]  # may have more inputs
-    owners = [external.tensor(leaves) for external in record.externals]
+    owners += [external.tensor(leaves) for external in record.externals[len(owners) :]]
     for external, owner in zip(record.externals, owners, strict=True):
         if id(owner) in provenance.holders:
             external.place = Grad(provenance.source_of(provenance.holders[id(owner)]))

@@ -140,13 +140,12 @@ class Inputs:
 
     # operands
 
-    def ref(self, tensor: Tensor, check: Callable[[Tensor], None]) -> Ref:
-        """Where the value of a Tensor comes from that no step makes; `check` refuses one of another trace."""
+    def ref(self, tensor: Tensor) -> Ref:
+        """Where the value of a Tensor comes from that no step makes."""
         if id(tensor._data) in self._converted:
             return self._converted_ref(tensor)
         if tensor._index == CONSTANT:
             return Literal(tensor._data, device=tensor._device)
-        check(tensor)
         array, tensor = tensor._data, self._provenance.root(tensor)
         number = self._numbers.get((id(tensor), id(array)))
         if number is not None:

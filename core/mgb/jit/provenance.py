@@ -25,6 +25,8 @@ class Provenance:
     ----------
     arguments : dict
         By the ids of Tensors among the arguments: where they stand.
+    own : dict of weak references
+        The Tensors that the body made, by their ids.
     rebound : list of weak references
         The Tensors outside that took new values.
     grads : dict
@@ -40,7 +42,7 @@ class Provenance:
         self.rebound: list[weakref.ref[Tensor]] = []
         self.grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}
         self.holders: dict[int, Tensor] = {}
-        self._own: dict[int, weakref.ref[Tensor]] = {}  # Tensors made in the body, by their ids
+        self.own: dict[int, weakref.ref[Tensor]] = {}
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
         self._given: set[int] = set()  # the ids of Tensors that were given a ``grad``, maybe the old one
@@ -48,10 +50,9 @@ class Provenance:
 
     # what happens
 
-    def makes(self, tensor: Tensor) -> weakref.ref[Tensor]:
+    def makes(self, tensor: Tensor) -> None:
         """The body makes `tensor`."""
-        reference = self._own[id(tensor)] = weakref.ref(tensor)
-        return reference
+        self.own[id(tensor)] = weakref.ref(tensor)
 
     def adopts(self, alias: Tensor, original: Tensor) -> None:
         """The body makes one more Tensor of the value of `original`."""
@@ -97,7 +98,7 @@ class Provenance:
 
     def is_own(self, tensor: Tensor) -> bool:
         """Did the body make it? Something that was made outside of the trace since may have an id again."""
-        reference = self._own.get(id(tensor))
+        reference = self.own.get(id(tensor))
         return reference is not None and reference() is tensor
 
     def root(self, tensor: Tensor) -> Tensor:
@@ -145,7 +146,7 @@ class Provenance:
 
     def _alive(self) -> list[Tensor]:
         given = self.given_grads()
-        found = (reference() for reference in list(self._own.values()))
+        found = (reference() for reference in list(self.own.values()))
         return [tensor for tensor in found if tensor is not None and id(tensor) not in given]
 
     # the end

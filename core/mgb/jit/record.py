@@ -105,6 +105,10 @@ def external_ref(number: int) -> int:
     return -1 - number
 
 
+#: The type that a cut has, which makes no value.
+_NOTHING = Spec((), dtypes.bool_)
+
+
 @dataclass(slots=True)
 class Entry:
     """One recorded step: an op with its operands, or a cut."""
@@ -112,7 +116,7 @@ class Entry:
     op: Op
     args: tuple[Ref, ...]
     params: dict[str, Any]
-    spec: Spec | None  # None: a cut makes no value
+    spec: Spec
     source: str
     required: tuple[int, ...] = ()
 
@@ -130,6 +134,11 @@ class Entry:
         params = "".join(f", {k}={v}" for k, v in self.params.items())
         names = ", ".join(_show(a) for a in self.args)
         return f"{self.op.name}({names}{params})"
+
+
+def cut_at(op: Op, source: str, required: tuple[int, ...] = ()) -> Entry:
+    """A cut, where the values of the steps `required` leave the program."""
+    return Entry(op, (), {}, _NOTHING, source, required)
 
 
 def _is_same(one: Ref, other: Ref) -> bool:
@@ -351,9 +360,7 @@ class Record:
         """The type of a value."""
         if isinstance(ref, Literal):
             return Spec(ref.array.shape, ref.array.dtype, ref.device)
-        spec = self.externals[-1 - ref].node.spec if ref < 0 else self.entries[ref].spec
-        assert spec is not None
-        return spec
+        return self.externals[-1 - ref].node.spec if ref < 0 else self.entries[ref].spec
 
     def node(self, ref: Ref) -> Node:
         """The node of a value, for a graph."""
@@ -373,7 +380,7 @@ class Record:
         return node
 
     def _made(self, entry: Entry) -> Node | None:
-        if entry.spec is None:
+        if entry.op in CUTS:
             return None
         if entry.op is SHAPE:
             return const_node(self.spec(entry.args[0]).shape, dtypes.int32, entry.spec.device)

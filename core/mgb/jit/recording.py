@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -20,7 +22,7 @@ from .arguments import numbers_in
 from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
 from .environment import Observer
-from .guard import is_plain
+from .guard import Guards, is_plain
 from .holder_guards import Decided
 from .inputs import Inputs
 from .policy import Policy
@@ -32,8 +34,6 @@ from .tree import flatten_once
 
 #: What nobody can change.
 _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
-
-_RAW = frozenset((*dtypes.WEAK, Size))
 
 
 class Recording(CallSession):
@@ -64,7 +64,8 @@ class Recording(CallSession):
         instance: Any = None,
         belongings: Belongings | None = None,
     ) -> None:
-        super().__init__(Record(is_observed=observer is not None, numbers=numbers_in(leaves)))
+        guards = observer.guards if observer is not None else Guards()
+        super().__init__(Record(guards=guards, is_observed=observer is not None, numbers=numbers_in(leaves)))
         self.record.follows = observer.changing.follows if observer is not None else frozenset()
         self.leaves, self.policy, self.observer = leaves, policy, observer
         self.symbolic_shape = policy.symbolic_shape
@@ -87,29 +88,32 @@ class Recording(CallSession):
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        self._raw = (op, [plain(a) if type(a) in _RAW else None for a in args])
+        raw = [a.value if type(a) is Size else a if type(a) in dtypes.WEAK else None for a in args]
+        self._raw = op, raw
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        net = self.observer.net if self.observer is not None else None
-        if net is None or not net.lift():
+        tracer = sys.gettrace()
+        if tracer is None or self.observer is None or tracer is not self.observer.net.tracer:
             return self._step(op, inputs, params)
-        try:  # nothing of the user's runs in it, and to be told of each function takes longer than the step
+        try:  # nothing of the user's runs in it, and to tell of each function takes longer than the step
+            sys.settrace(None)
             return self._step(op, inputs, params)
         finally:
-            net.spread()
+            sys.settrace(tracer)
 
     def _step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
-        params = mapped(but_lengths, params)
+        params = mapped(but_lengths, params) if params else params
         spec = self.record.step(op, self._refs(op, inputs), params).spec
         if not self.policy.runs:
             out = place(self, index, spec)
         else:
-            params = plain(params) if self.inputs.followed is not None else params
+            params = plain(params) if params and self.inputs.followed is not None else params
             out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
-        self._tensors.append(self.provenance.makes(out))
+        reference = self.provenance.own[id(out)] = weakref.ref(out)
+        self._tensors.append(reference)
         return out
 
     def _spec_of(self, tensor: Tensor) -> Spec:
@@ -250,7 +254,6 @@ class Recording(CallSession):
         """What the body read outside has to stay, and what worked in it has to work as it does now."""
         record, observer = self.record, self.observer
         if observer is not None:
-            record.guards.add(*observer.guards)
             record.is_unknown = not all(impurity.once for impurity in observer.impurities)
         for before in self._holders.values():
             if before.holder.is_gone():
@@ -380,4 +383,8 @@ class Recording(CallSession):
 
     def ref(self, tensor: Tensor) -> Ref:
         """Where the value of `tensor` comes from."""
-        return tensor._index if tensor._session is self else self.inputs.ref(tensor, self.check_foreign)
+        if tensor._session is self:
+            return tensor._index
+        if tensor._session is not None:
+            self.check_foreign(tensor)
+        return self.inputs.ref(tensor)

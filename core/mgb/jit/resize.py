@@ -178,15 +178,12 @@ class SizedRecord:
 
 
 def _holds_sizes(entry: Entry) -> bool:
-    if entry.spec is None:
-        return False
     constants = (ref for ref in entry.args if isinstance(ref, Literal))
     is_one = is_sized(entry.spec.shape) or is_sized(entry.params)
     return is_one or any(constant.size is not None for constant in constants)
 
 
 def _entry_at(entry: Entry, at: At) -> Entry:
-    assert entry.spec is not None
     args = tuple([ref.at(at) if isinstance(ref, Literal) else ref for ref in entry.args])
     return Entry(entry.op, args, at(entry.params), spec_at(entry.spec, at), entry.source)
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import unwrap
+from itertools import repeat
 from keyword import iskeyword
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
@@ -51,15 +52,7 @@ def holder(value: Any) -> Callable[[], Any]:
             return weakref.ref(value)
         except TypeError:
             pass
-    return _Strong(value)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Strong:
-    value: Any
-
-    def __call__(self) -> Any:
-        return self.value
+    return repeat(value).__next__
 
 
 class Identity:
@@ -91,13 +84,13 @@ class Held(Identity):
 
     def code(self, value: str, scope: Scope) -> str:
         """The expression that says whether `value` is this object."""
-        if isinstance(self.get, _Strong):
-            return f"{value} is {scope.name(self.get.value)}"
-        return f"{value} is not None and {value} is {scope.name(self.get)}()"
+        if isinstance(self.get, weakref.ref):
+            return f"{value} is not None and {value} is {scope.name(self.get)}()"
+        return f"{value} is {scope.name(self.get())}"
 
     def is_gone(self) -> bool:
         """Is there no such object any more?"""
-        return not isinstance(self.get, _Strong) and self.get() is None
+        return isinstance(self.get, weakref.ref) and self.get() is None
 
     def __repr__(self) -> str:
         return "an object that is gone" if self.is_gone() else short(self.get())
@@ -162,13 +155,14 @@ class Object(Source):
     thing: Held
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        if self.thing.is_gone():
+        value = self.thing.get()
+        if value is None and self.thing.is_gone():
             raise LookupError("it is gone")
-        return self.thing.get()
+        return value
 
     def code(self, scope: Scope) -> str:
         get = self.thing.get
-        return scope.name(get.value) if isinstance(get, _Strong) else f"{scope.name(get)}()"
+        return f"{scope.name(get)}()" if isinstance(get, weakref.ref) else scope.name(get())
 
     def __str__(self) -> str:
         return repr(self.thing)

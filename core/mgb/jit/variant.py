@@ -13,6 +13,7 @@ from .. import forking
 from ..executor import Program
 from ..forking import cached_property
 from ..ir import Graph, Node, input_node
+from .guard import Guards
 from .record import CUTS, Literal, Record, external_ref
 from .resize import SizedRecord, Values, with_input
 from .tree import flatten
@@ -86,8 +87,8 @@ class Variant:
         self._noted, self._compile = record, compile
         self.values = record.lengths if values is None else values
         self.sized: SizedRecord | None = record.sized
-        self.found = record.guards.of_training() if like is None else like.found
-        self.segments = split(record) if like is None else like.segments
+        self.found: Guards | None = record.guards.of_training() if like is None else like.found
+        self.segments: tuple[Segment, ...] = split(record) if like is None else like.segments
         self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
         self._built: list[_Built | None] = [None] * len(self.segments)
         self._lock = forking.lock()

@@ -135,21 +135,21 @@ class Net:
         self._started = started
         self._known: set[int] = set()
         self._kept: list[CodeType] = []  # so that no other gets their ids
-        self._undo: Callable[[], object] | None = None  # where it is spread
-        self._tracer: Callable[..., None] | None = None  # which CPython calls without a reference of its own
+        self._undo: Callable[[], object] = lambda: None
+        self.tracer: Callable[..., None] | None = None  # which CPython calls without a reference of its own
 
     def spread(self) -> str | None:
         """Begin; a text says why it cannot be."""
         monitoring = getattr(sys, "monitoring", None)
         if monitoring is not None:
             return self._monitor(monitoring)
-        self._tracer = self._traced
+        self.tracer = self._traced
         if sys.gettrace() is None:
             self._undo = self._untrace
-            sys.settrace(self._tracer)
+            sys.settrace(self.tracer)
         elif sys.getprofile() is None:
             self._undo = self._unprofile
-            sys.setprofile(self._tracer)
+            sys.setprofile(self.tracer)
         else:
             return "a debugger and a profiler are both active"
         return None
@@ -164,33 +164,28 @@ class Net:
 
     def _monitor(self, monitoring: Any) -> str | None:
         self._undo = self._unmonitor
-        trouble = None if id(self) in _nets else _begin_monitoring(monitoring, id(self))
+        trouble = _begin_monitoring(monitoring, id(self))
         if trouble is None:
             _here.net = self
         return trouble
 
     def _unmonitor(self) -> None:
         _here.net = None
+        _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
 
-    def lift(self) -> bool:
-        """Tell nothing until it is spread again; was it?"""
-        undo = self._undo
-        if undo is None:
-            return False
-        undo()
-        self._undo = None
-        return True
+    def lift(self) -> None:
+        """Tell nothing until it is spread again."""
+        self._undo()
+        self._undo = lambda: None
 
     def gather(self) -> None:
         """End, and tell nobody any more."""
         self.lift()
-        if id(self) in _nets:
-            _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
         self._started = lambda *_: True
 
     def forget(self) -> None:
         """Hold nothing; asked where no tracer runs."""
-        self._tracer = None
+        self.tracer = None
         self._kept.clear()
 
     def started(self, code: CodeType, caller: FrameType | None) -> bool:

@@ -14,7 +14,7 @@ from ...scalars import FOLLOWED, plain
 from ...sizes import settled, tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
-from ..guard import Guards, is_plain
+from ..guard import is_plain
 from ..source import Argument, Attribute, Held, Object, Source
 from ..tree import flatten, parts_of, put
 from . import calls, reads
@@ -45,8 +45,6 @@ class Observer(Watch):
         What has to be as it was.
     impurities : list of Impurity
         Why the body cannot be skipped whatever holds; empty: it can.
-    net : Net
-        Tells of functions that start; whoever runs what is known lifts it, for that takes time.
     """
 
     def __init__(
@@ -89,8 +87,7 @@ class Observer(Watch):
         finally:
             self._release()  # an interrupt may have come before or in the first
         if not self.impurities:
-            facts = [guard for guard in self.guards if getattr(guard.source, "name", "") != "__code__"]
-            changed = Guards(facts).why(self.leaves)  # another thread may watch the same functions
+            changed = self.guards.why(self.leaves, but="__code__")  # another thread may watch these functions
             if changed is not None:
                 self.impure(f"changes what it reads, or reads what is new each time: {changed}", once=True)
         return result

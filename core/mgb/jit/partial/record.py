@@ -13,7 +13,7 @@ from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
 from ..capture import Body, note
-from ..record import END, Entry, Literal, Record, Ref, external_ref
+from ..record import CUTS, END, Literal, Record, Ref, cut_at, external_ref
 from ..recording import Recording
 from ..source import Source, found_at
 from ..tree import LEAF, Structure, flatten_once
@@ -188,7 +188,7 @@ def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Note
     steps = {ref for ref in (*results, *(b.source for b in record.bindings)) if isinstance(ref, int)}
     steps.update(backward.kept if backward is not None else ())
     required = tuple(sorted(step for step in steps if step >= 0))
-    end = Entry(END, (), {}, None, record.entries[-1].source, required)
+    end = cut_at(END, record.entries[-1].source, required)
     kept = backward.kept if backward is not None else ()
     flat = Structure(list, (), (LEAF,) * (len(results) + len(kept)))
     forward = replace(record, entries=[*record.entries[:-1], end], ends=(flat, (*results, *kept)))
@@ -207,7 +207,7 @@ def _backward(
             "body found and that is gone since; pass it as an argument"
         )
     ref_of = {e.node: external_ref(n) for n, e in enumerate(record.externals)}
-    steps = (step for step, entry in enumerate(record.entries) if entry.spec is not None)
+    steps = (step for step, entry in enumerate(record.entries) if entry.op not in CUTS)
     ref_of.update((record.node(step), step) for step in steps)
     gradients = tuple(record.node(ref) for ref in found.gradients.values())
     arriving = {record.node(step): step for step in found.arriving}
