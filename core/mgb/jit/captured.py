@@ -81,7 +81,7 @@ def check_pure(record: Record) -> None:
             "which a file cannot: dump a function that only computes, and call eval() on its modules"
         )
     for entry in record.entries:
-        if entry.op is not END and entry.node is None:
+        if entry.op is not END and entry.spec is None:
             raise DumpStateError(
                 f"the function looks at values ({entry.op.name} at {entry.source}): what Python makes of "
                 "them would be frozen in the file; compute it with ops"
@@ -229,6 +229,4 @@ def _node(record: Record, ref: End) -> Node:
     if not isinstance(ref, int):
         got = type(ref.value).__name__ if isinstance(ref, Given) else "None"
         raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")
-    node = record.externals[-1 - ref].node if ref < 0 else record.entries[ref].node
-    assert node is not None
-    return node
+    return record.node(ref)

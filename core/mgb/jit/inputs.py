@@ -129,7 +129,7 @@ class Inputs:
         return self._spec(array, tensor._device, source)
 
     def _is_grad_of_argument(self, tensor: Tensor) -> bool:
-        holder = self._provenance.holders().get(id(tensor))
+        holder = self._provenance.holders.get(id(tensor))
         return holder is not None and id(holder) in self._provenance.arguments
 
     def _spec(self, array: Any, device: str, source: Source | None) -> Spec:
@@ -179,7 +179,7 @@ class Inputs:
             id(part) in self._provenance.arguments
             or (self._belongings is not None and part in self._belongings)
             or any(part is state for states in STATES for state in states())
-            for part in (tensor, self._provenance.holders().get(id(tensor), tensor))
+            for part in (tensor, self._provenance.holders.get(id(tensor), tensor))
         )
 
     def _source_of_array(self, data: Any) -> Source | None:

@@ -29,6 +29,8 @@ class Provenance:
         The Tensors outside that took new values.
     grads : dict
         By the ids of Tensors outside: what was found in their ``grad``, and was it looked at?
+    holders : dict
+        By the id of a gradient that was looked at: the Tensor that had it as its ``grad``.
     """
 
     def __init__(self, leaves: Sequence[Any], names: Sequence[str] = ()) -> None:
@@ -37,6 +39,7 @@ class Provenance:
         self.arguments = {id(t): Argument(n, name) for n, t, name in tensors}
         self.rebound: list[weakref.ref[Tensor]] = []
         self.grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}
+        self.holders: dict[int, Tensor] = {}
         self._own: dict[int, weakref.ref[Tensor]] = {}  # Tensors made in the body, by their ids
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
@@ -67,7 +70,10 @@ class Provenance:
         if self.is_own(tensor):
             return False
         is_new = id(tensor) not in self.grads
-        self.grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
+        if is_new:
+            self.grads[id(tensor)] = tensor, tensor._grad, reads
+            if reads and tensor._grad is not None:
+                self.holders[id(tensor._grad)] = tensor
         if not reads:
             self._given.add(id(tensor))
         return is_new
@@ -99,18 +105,13 @@ class Provenance:
         original, array = self._originals.get(id(tensor), (tensor, None))
         return original if array is tensor._data else tensor
 
-    def holders(self) -> dict[int, Tensor]:
-        """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""
-        found = ((tensor, grad) for tensor, grad, reads in self.grads.values() if reads)
-        return {id(grad): tensor for tensor, grad in found if grad is not None}
-
     def source_of(self, tensor: Tensor) -> Source:
         """Where a Tensor stands that is no ``grad`` which the body found."""
         return self.arguments.get(id(tensor)) or Object(Held(tensor))
 
     def place_of(self, tensor: Tensor) -> Source:
         """Where a Tensor outside stands."""
-        holder = self.holders().get(id(tensor))
+        holder = self.holders.get(id(tensor))
         return self.source_of(tensor) if holder is None else Grad(self.source_of(holder))
 
     def identity(self, tensor: Tensor | None) -> int | Source | None:
@@ -161,3 +162,4 @@ class Provenance:
         self._before.clear()
         self._originals.clear()
         self.grads.clear()
+        self.holders.clear()

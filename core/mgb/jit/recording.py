@@ -91,6 +91,15 @@ class Recording(CallSession):
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        net = self.observer.net if self.observer is not None else None
+        if net is None or not net.lift():
+            return self._step(op, inputs, params)
+        try:  # nothing of the user's runs in it, and to be told of each function takes longer than the step
+            return self._step(op, inputs, params)
+        finally:
+            net.spread()
+
+    def _step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)
         params = mapped(but_lengths, params)
         spec = self.record.step(op, self._refs(op, inputs), params).spec

@@ -353,7 +353,7 @@ class Replay(CallSession):
     def _result(self, entry: Entry) -> Tensor:
         index = self._cursor
         self._cursor = index + 1
-        out = place(self, index, entry.node.spec)  # type: ignore[union-attr]
+        out = place(self, index, entry.spec)  # type: ignore[arg-type]
         if index in self._kept:
             self._tensors.append(weakref.ref(out))
             if self._imperative:

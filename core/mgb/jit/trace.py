@@ -194,12 +194,13 @@ class trace(Matching):
         box = [run_body(session, self._body_with(args), kwargs)]
         variant = Variant(close(session, box[0]), self._compiler)
         if self.symbolic:
+            session.record = variant.record
             for number in range(len(variant.segments)):
                 session.run_segment(variant, number)
         session.settle()
         self._statistics.recorded()
-        if variant.record.ends is not None:
-            self._captured = Captured.of(args, kwargs, variant.record)
+        if self.capture_as_const and session.record.ends is not None:
+            self._captured = Captured.of(args, kwargs, session.record)
         if session.is_pure:
             box.append(session.handed_out(box.pop()))
             session.check_changes()

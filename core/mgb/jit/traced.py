@@ -176,7 +176,7 @@ class Traced(Bindable, ABC):
 
     def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         """Keep what was recorded, for calls like it."""
-        if recorded.call is not None and recorded.variant.record.changes is None:
+        if recorded.call is not None and recorded.variant.outline.changes is None:
             self._calls.keep(key, recorded.call, leaves)
 
     def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
@@ -189,7 +189,7 @@ class Traced(Bindable, ABC):
 
     def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
         """Why no call of those `alike` serves arguments of their types."""
-        return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
+        return reasons.of_miss(self.__name__, alike[0].variant.outline, leaves)
 
     def _tell(self, reason: str, recorded: Recorded) -> None:
         """A call was `recorded` for a `reason`."""

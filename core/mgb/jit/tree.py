@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import TraceInputError, TraceOutputError
 from ..holding import Holder
 from ..ir import Spec
+from ..sizes import elements, native, pairs
 from .source import Identity
 
 #: How an object is told apart that is equal to itself alone.
@@ -20,7 +21,7 @@ _OF_OBJECTS: Any = (object.__hash__, object.__eq__)
 
 #: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
 _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
-_TOLD_BY_TEXT = (float, complex, Decimal, np.generic, range)
+_TOLD_BY_TEXT = (int, float, complex, str, bytes, Decimal, np.generic, range)
 
 
 class Again:
@@ -145,8 +146,8 @@ def exactly(value: Any) -> tuple[Any, ...]:
         return kind, value
     if is_itself(value):
         return kind, Identity(value)
-    if isinstance(value, _TOLD_BY_TEXT):
-        return kind, repr(value)  # 0.0 equals -0.0, and NaN nothing
+    if issubclass(kind, _TOLD_BY_TEXT):  # 0.0 equals -0.0, and NaN nothing
+        return kind, native(kind).__repr__(value)
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, value.tobytes()
     if isinstance(value, slice):
@@ -164,12 +165,12 @@ def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
     kind = type(value)
     if isinstance(value, list | tuple):
         own = () if kind is list or kind is tuple else own_names(value)
-        return Structure(kind, (), tuple([visit(v, emit, visit) for v in value]), own)
+        return Structure(kind, (), tuple([visit(v, emit, visit) for v in elements(value)]), own)
     if isinstance(value, dict):
-        keys = tuple(value)
+        keys = tuple([key for key, _ in pairs(value)])
         exact: tuple[Any, ...] = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
         exact = exact if kind is dict else (*exact, own_names(value))
-        children = tuple([visit(v, emit, visit) for v in value.values()])
+        children = tuple([visit(v, emit, visit) for v in elements(value)])
         factory = value.default_factory if isinstance(value, defaultdict) else None
         return Structure(kind, keys, children, exact, factory)
     parts = fields_of(value)
@@ -192,10 +193,8 @@ def own_names(value: Any) -> tuple[str, ...]:
 
 def parts_of(value: Any) -> list[Any] | None:
     """What `flatten` finds in a container, one level deep; None: it is a leaf."""
-    if isinstance(value, list | tuple):
-        return list(value)
-    if isinstance(value, dict):
-        return list(value.values())
+    if isinstance(value, list | tuple | dict):
+        return elements(value)
     parts = fields_of(value)
     return None if parts is None else [part for _, part in parts]
 
@@ -206,7 +205,7 @@ def put(value: Any, parts: Sequence[Any]) -> None:
         for place, part in enumerate(parts):
             list.__setitem__(value, place, part)
     elif isinstance(value, dict):
-        for key, part in zip(list(value), parts, strict=True):
+        for (key, _), part in zip(pairs(value), parts, strict=True):
             dict.__setitem__(value, key, part)
     else:
         for (name, _), part in zip(fields_of(value) or (), parts, strict=True):

@@ -135,7 +135,7 @@ class Net:
         self._started = started
         self._known: set[int] = set()
         self._kept: list[CodeType] = []  # so that no other gets their ids
-        self._undo: Callable[[], object] = lambda: None
+        self._undo: Callable[[], object] | None = None  # where it is spread
         self._tracer: Callable[..., None] | None = None  # which CPython calls without a reference of its own
 
     def spread(self) -> str | None:
@@ -164,23 +164,28 @@ class Net:
 
     def _monitor(self, monitoring: Any) -> str | None:
         self._undo = self._unmonitor
-        trouble = _begin_monitoring(monitoring, id(self))
+        trouble = None if id(self) in _nets else _begin_monitoring(monitoring, id(self))
         if trouble is None:
             _here.net = self
         return trouble
 
     def _unmonitor(self) -> None:
         _here.net = None
-        _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
 
-    def lift(self) -> None:
-        """Tell nothing until it is spread again."""
-        self._undo()
-        self._undo = lambda: None
+    def lift(self) -> bool:
+        """Tell nothing until it is spread again; was it?"""
+        undo = self._undo
+        if undo is None:
+            return False
+        undo()
+        self._undo = None
+        return True
 
     def gather(self) -> None:
         """End, and tell nobody any more."""
         self.lift()
+        if id(self) in _nets:
+            _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
         self._started = lambda *_: True
 
     def forget(self) -> None:

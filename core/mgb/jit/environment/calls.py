@@ -62,7 +62,7 @@ def _maker(watch: Watch, given: list[Any]) -> Callable[[Any], None]:
     def made(value: Any) -> None:
         if isinstance(value, np.ndarray) and id(owner_of(value)) in roots:
             return  # a view, which is known by what it is of
-        if id(value) not in places and not isinstance(value, (type, types.ModuleType, FunctionType)):
+        if id(value) not in places and not isinstance(value, (Tensor, type, types.ModuleType, FunctionType)):
             watch.make(value)
 
     return made

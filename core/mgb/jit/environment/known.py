@@ -7,6 +7,7 @@ import builtins
 import collections
 import contextvars
 import datetime
+import decimal
 import functools
 import heapq
 import io
@@ -239,6 +240,15 @@ def _classes(space: Any, base: type = object) -> list[type]:
     return [value for value in vars(space).values() if isinstance(value, type) and issubclass(value, base)]
 
 
+#: Classes in C whose objects are what they were made; of others it is taken that they change.
+UNCHANGING: tuple[type, ...] = (
+    int, float, complex, str, bytes, range, slice, type, property, staticmethod, classmethod, super, np.dtype,
+    np.generic, np.ufunc, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
+    re.Pattern, re.Match, weakref.ref, contextvars.ContextVar, types.CodeType, types.FunctionType,
+    types.MethodType, types.ModuleType, types.GenericAlias, types.UnionType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, *IN_C,
+)  # fmt: skip
+
 #: Classes whose call makes an object of what it is given, which is read.
 PURE_TYPES = frozenset(
     {
@@ -269,8 +279,7 @@ PURE: frozenset[Any] = frozenset(
 #: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
 AGAIN: frozenset[Any] = frozenset(
     {
-        sys.exc_info, sys.exception, logging.getLogger, np.geterr, np.geterrcall, np.getbufsize,
-        np.get_printoptions,
+        logging.getLogger, np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions,
     }
 )  # fmt: skip
 #: Functions that change an argument, and which.
@@ -308,7 +317,7 @@ READS: dict[type, frozenset[str]] = {
         "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ __sizeof__ "
         "__init_subclass__ __subclasshook__ __reduce_ex__ __reduce__ __dir__"
     ),
-    BaseException: _words("__init__ __new__ with_traceback add_note"),
+    BaseException: _words("__init__ __new__"),
 }
 
 #: Functions of NumPy that change what they are given, or read and write elsewhere.

@@ -45,6 +45,8 @@ class Observer(Watch):
         What has to be as it was.
     impurities : list of Impurity
         Why the body cannot be skipped whatever holds; empty: it can.
+    net : Net
+        Tells of functions that start; whoever runs what is known lifts it, for that takes time.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Observer(Watch):
         super().__init__(leaves, refuses, Armed(HOOKS, self.impure), follows)
         self._of_instance = of_instance
         self._outer: Watch | None = None
-        self._net = Net(self._started)
+        self.net = Net(self._started)
         self._shared: set[int] = set()  # containers that stand in several places
         self._borrowers: list[Any] = []  # containers that hold what stands for numbers
 
@@ -114,14 +116,14 @@ class Observer(Watch):
     @contextmanager
     def lifted(self) -> Iterator[None]:
         """Functions that start inside are not told, which saves their time."""
-        self._net.lift()
+        self.net.lift()
         try:
             yield
         finally:
             self._spread()
 
     def _spread(self) -> None:
-        trouble = self._net.spread()
+        trouble = self.net.spread()
         if trouble:
             self.impure(f"its calls cannot be watched: {trouble}")
 
@@ -210,26 +212,27 @@ class Observer(Watch):
 
     def _check_result(self, result: Any) -> None:
         """What comes from outside is that very object in the result; a list would be another one."""
-        waiting, seen = [result], set[int]()
+        waiting, seen = [(result, False)], set[int]()
         while waiting:
-            part = waiting.pop()
+            part, in_outside = waiting.pop()
             inside = parts_of(part) if id(part) not in seen else None
             seen.add(id(part))
             if isinstance(part, Tensor) and self.is_made(part) and (notes := notes_of(part)):
                 return self.impure(f"returns a Tensor that it gives the attribute {notes[0]}")
+            is_outside = in_outside or self.is_argument(part) or self.known(part) is not None
             if inside is not None and not isinstance(part, tuple):
-                if self.is_argument(part) or self.known(part) is not None:
+                if is_outside:
                     return self.impure(f"returns a {type(part).__name__} from outside")
             elif inside is None and not is_plain(part) and not isinstance(part, Tensor):
                 if (source := self.known(part)) is not None:
                     self.guard(source, "is", Held(part))
-            waiting += inside or ()
+            waiting += [(each, is_outside) for each in inside or ()]
         return None
 
     def _release(self) -> None:
         self.changing.numbers.open = False
         self._give_back()
-        self._net.gather()
+        self.net.gather()
         WATCHING.watch = self._outer
         self._armed.release()
         self.pending.clear()
@@ -242,7 +245,7 @@ class Observer(Watch):
 
     def forget(self) -> None:
         super().forget()
-        self._net.forget()
+        self.net.forget()
 
     def enters(self, holder: Any) -> None:
         """The library works with a holder: what its class adds to that of the library has to stay."""

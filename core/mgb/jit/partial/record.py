@@ -161,7 +161,7 @@ def _ends(session: Recording, leaves: Sequence[Any], tape: Tape) -> dict[int | S
     A result that is a Tensor from outside has its own place on the tape, as before or by its new value.
     """
     first = {id(y): n for n, y in reversed(list(enumerate(leaves)))}
-    grads, provenance = session.provenance.holders(), session.provenance
+    grads, provenance = session.provenance.holders, session.provenance
     new = [n for n in first.values() if _seen_by(tape, leaves[n])]
     new = sorted(n for n in new if provenance.is_own(leaves[n]) or id(leaves[n]) in grads)
     found: dict[int | Source, Tensor] = {n: leaves[n] for n in new}
@@ -207,7 +207,8 @@ def _backward(
             "body found and that is gone since; pass it as an argument"
         )
     ref_of = {e.node: external_ref(n) for n, e in enumerate(record.externals)}
-    ref_of.update((entry.node, step) for step, entry in enumerate(record.entries) if entry.node is not None)
+    steps = (step for step, entry in enumerate(record.entries) if entry.spec is not None)
+    ref_of.update((record.node(step), step) for step in steps)
     gradients = tuple(record.node(ref) for ref in found.gradients.values())
     arriving = {record.node(step): step for step in found.arriving}
     held = {e.node for e in record.externals}
