@@ -24,6 +24,9 @@ from .tensor import Tensor
 #: Among the attributes of a `Holder`.
 _ATTRIBUTE = "_kept_calls"
 
+#: Types of values in which nothing is.
+PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+
 #: Settings that decide which ops a body records: variables of modules of mgb.
 SETTINGS: list[tuple[ModuleType, str]] = [(device, "_default")]
 
@@ -110,7 +113,9 @@ def inside(
 
     `check` is told of each key under which there is one, and of that.
     """
-    if isinstance(value, Tensor | Holder) or callable(value):
+    if type(value) in PLAIN:
+        return
+    if isinstance(value, Tensor) or callable(value):
         yield name, value
     elif any(value is outer for outer in within):
         return  # it stands in itself
@@ -122,6 +127,8 @@ def inside(
     elif isinstance(value, list | tuple):
         for place, item in enumerate(value):
             yield from inside(f"{name}.{place}", item, check, (*within, value))
+    elif isinstance(value, Holder):
+        yield name, value
 
 
 def parts_within(holder: Any, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:

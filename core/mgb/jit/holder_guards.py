@@ -37,8 +37,7 @@ class Decided:
         self._paths, self._free = list(holder.__decides__()), free
         source = Object(self.holder)
         self._revision = Attribute(source, "__revision__"), holder.__revision__
-        paths = (path if isinstance(path, tuple) else (path,) for path in self._paths)
-        self._found = [_followed(source, path) for path in paths]
+        self._found = [_followed(holder, source, path) for path in self._paths]
         self.guards = Guards(self._guards())
 
     def now(self, holder: Holder, free: Collection[str]) -> Decided:
@@ -71,15 +70,15 @@ def is_part(value: Any) -> bool:
     return issubclass(type(value), (Tensor, Holder))
 
 
-def _followed(source: Source, path: tuple[Any, ...]) -> tuple[Source, Any]:
-    """Where `path` leads from `source`, and what stands there: `_ABSENT` if its last key is not there."""
-    value = source.read(())
-    for number, step in enumerate(path):
+def _followed(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
+    """Where `path` leads from `holder`, and what stands there: `_ABSENT` if its last key is not there."""
+    value = holder
+    for number, step in enumerate(path if isinstance(path, tuple) else (path,)):
         if callable(step):
             source, value = Result(step, source), step(value)
         elif not number:
             source, value = Attribute(source, step), getattr(value, step)
-        elif number == len(path) - 1 and isinstance(value, Mapping) and step not in value:
+        elif number == len(path) - 1 and isinstance(value, dict) and step not in value:
             return Item(source, step), _ABSENT
         else:
             source, value = Item(source, step if is_plain(step) else Held(step)), value[step]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError, StateKeyError
-from ..holding import Holder, attributes_of, inside
+from ..holding import PLAIN, Holder, inside
 from ..tensor import ACTIVE, Parameter, Tensor
 
 #: What a traced function may call of it, see `holding`: registering and loading write outside.
@@ -54,7 +54,7 @@ _CONTAINERS = (list, dict, deque, tuple)
 #: Attributes that say what a call does, beside functions and other objects that are called.
 _DECISIVE = (
     bool, int, float, complex, str, bytes, type(None), Enum, np.generic, np.dtype, frozenset, set,
-    *_CONTAINERS, Holder, Tensor, np.ndarray,
+    *_CONTAINERS, Tensor, np.ndarray,
 )  # fmt: skip
 
 
@@ -120,18 +120,20 @@ class Module(Holder):
     # for the compiler
 
     def __parts__(self) -> Iterator[tuple[str, Any]]:
-        for name in sorted(vars(self)):
-            yield from inside(name, vars(self)[name])
+        for name, value in sorted(vars(self).items()):
+            if type(value) not in PLAIN:
+                yield from inside(name, value)
 
     def __decides__(self) -> Iterator[Any]:
         """Its mode, numbers, Tensors, submodules and hooks, and what stands in its containers."""
         if "forward" not in vars(self):  # as it would be called instead of that of the class
             yield vars, "forward"
         seen: set[int] = set()
-        for name in attributes_of(self):
-            value = vars(self)[name]
-            if isinstance(value, _DECISIVE) or callable(value):
+        for name, value in vars(self).items():
+            if isinstance(value, _CONTAINERS):
                 yield from _paths((vars, name), value, seen)
+            elif isinstance(value, _DECISIVE) or callable(value) or isinstance(value, Holder):
+                yield vars, name
 
     # the walk
 

@@ -14,7 +14,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import is_heap, is_library, is_library_code, is_trusted
+from .known import is_heap, is_library, is_library_code, is_trusted, is_trusted_holder
 
 #: What a class holds that is called.
 METHODS = (FunctionType, staticmethod, classmethod, property)
@@ -139,8 +139,10 @@ def _parts(thing: Any) -> Iterator[Any]:
     """What an object holds that is called with it: functions, hooks, layers."""
     if isinstance(thing, Holder):
         yield from (part for _, part in thing.__parts__() if not isinstance(part, Tensor))
+    if is_trusted_holder(thing):
+        return
     for value in getattr(thing, "__dict__", {}).values():
         inside: Any = value.values() if isinstance(value, dict) else value
         for part in inside if isinstance(value, (dict, list, tuple)) else (value,):
-            if isinstance(part, (Holder, FunctionType, MethodType, functools.partial)):
+            if isinstance(part, (FunctionType, MethodType, functools.partial, Holder)):
                 yield part
