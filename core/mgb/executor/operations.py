@@ -13,7 +13,7 @@ def flops(graph: Graph) -> int:
     that it folds; an op whose row has a `cost`, that; what only moves elements none; anything else one for
     each element it reads.
     """
-    return sum(map(_own, spell_out(graph, _counts).nodes))
+    return sum(map(_own, spell_out(graph, lambda n: _counts(n.op)).nodes))
 
 
 def operations(node: Node) -> int:

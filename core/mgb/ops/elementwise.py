@@ -29,7 +29,6 @@ from .primitives import (
     lt,
     maximum,
     minimum,
-    mod,
     neg,
     shr,
     sqrt,
@@ -149,16 +148,6 @@ def round_away(x: Tensor) -> Tensor:
     """To the nearest whole number, away from 0 when halfway: ``x - whole`` is exact, ``x + 0.5`` is not."""
     whole = trunc(x)
     return where(le(0.5, abs(x - whole)), whole + copysign(1, x), whole)
-
-
-@composite(NUMERIC, eager=np.fmod, grad=lambda g, _y, a, b: (g, neg(g * trunc(a / b))))
-@floats.widen_halves
-def fmod(a: Tensor, b: Tensor) -> Tensor:
-    """The remainder of C: it has the sign of `a`. (``mod`` has that of `b`.)"""
-    if a.dtype in dtypes.FLOATS:
-        return copysign(mod(floats.magnitude(a), floats.magnitude(b)), a)
-    m = mod(a, b)
-    return where(logical_and(ne(m, 0), ne(lt(a, 0), lt(b, 0))), m - b, m)
 
 
 @composite(

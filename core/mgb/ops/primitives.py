@@ -34,9 +34,6 @@ mul = primitive("mul", np.multiply,    NUMERIC,  lambda g, _y, a, b: (g * b, g *
 div = primitive("div", np.true_divide, FLOATING, lambda g, y, _a, b: (g / b, neg(g * y / b)))
 neg = primitive("neg", np.negative,    NUMERIC,  lambda g, _y, _x: (neg(g),), cheap=True)
 fma = primitive("fma", eager_fma,      NUMERIC,  lambda g, _y, a, b, _c: (g * b, g * a, g), cheap=True)
-floor_div = primitive("floor_div", np.floor_divide, NUMERIC)
-mod       = primitive("mod",       np.remainder,    NUMERIC, lambda g, _y, a, b: (g, neg(g * floor(a / b))))
-
 maximum = primitive("maximum", np.maximum, SAME, lambda g, _y, a, b: _parts(g, le(b, a)), cheap=True)
 minimum = primitive("minimum", np.minimum, SAME, lambda g, _y, a, b: _parts(g, le(a, b)), cheap=True)
 lt = primitive("lt", np.less,       COMPARE, cheap=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from ..errors import GraphError
-from ..ir import CONST, Graph, Node, Op
+from ..ir import CONST, Graph, Node
 from ..ops.primitives import CAST, IOTA
+from ..ops.rounding import cast_once, rounds_twice
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
 
-#: Every backend prints these; they are no part of a vocabulary.
+#: Every backend prints these, they need not be in its vocabulary; of casts, those that round once anyway.
 ALWAYS = frozenset({CONST, IOTA, CAST})
 
 
@@ -22,11 +23,11 @@ def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
     GraphError
         An op is neither in the vocabulary nor has a body.
     """
-    return spell_out(graph, lambda op: op in ALWAYS or op.name in vocabulary)
+    return spell_out(graph, lambda n: n.op.name in vocabulary or (n.op in ALWAYS and not rounds_twice(n)))
 
 
-def spell_out(graph: Graph, stays: Callable[[Op], bool]) -> Graph:
-    """Replace every op that does not stay by its body, until none is left.
+def spell_out(graph: Graph, stays: Callable[[Node], bool]) -> Graph:
+    """Replace every node that does not stay by the body of its op, until none is left.
 
     Raises
     ------
@@ -35,21 +36,22 @@ def spell_out(graph: Graph, stays: Callable[[Op], bool]) -> Graph:
     """
 
     def spell(node: Node, *values: Tensor) -> Tensor:
-        if stays(node.op):
+        if stays(node):
             return copy_node(node, *values)
-        if node.op.body is None:
+        body: Callable[..., Tensor] | None = cast_once if rounds_twice(node) else node.op.body
+        if body is None:
             raise GraphError(
                 f"{node!r} is a primitive outside the vocabulary: print {node.op.name!r} in the backend, "
                 "or leave the node to eager execution"
             )
-        out: Tensor = node.op.body(*values, **node.params)
+        out: Tensor = body(*values, **node.params)
         if out.dtype != node.spec.dtype:
             raise GraphError(
                 f"{node!r}: its body makes {out.dtype}: declare {node.op.name!r} with that result"
             )
         return out
 
-    while not all(stays(n.op) for n in graph.nodes):
+    while not all(stays(n) for n in graph.nodes):
         level = graph
         graph = rebuild(lambda *xs, level=level: level.fold(spell, xs), level.inputs)
     return graph

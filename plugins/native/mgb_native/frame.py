@@ -30,7 +30,7 @@ HEAD = (
 
 
 #: How many ops an op is worth.
-COST = {"div": 8, "sqrt": 8, "floor_div": 120, "mod": 120}
+COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100}
 
 
 @cache
