@@ -183,7 +183,7 @@ class xla_trace(trace):
         session = self._session(args, kwargs, leaves, policy, **watch)
         note(session, self._body_with(args), kwargs, check=_check_known)
         self._given = _without_values(args, kwargs)
-        owners = [literal.owner for literal in session.record.captured.values() if literal.owner is not None]
+        owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]
         constants = {id(owner()): owner for owner in owners}
         self._check_tapes([owner() for owner in owners])
         self._constants.update(constants)
