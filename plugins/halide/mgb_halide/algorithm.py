@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mgb.codegen import EXTENT, Pass
+from mgb.codegen import EXTENT, Pass, identity
 from mgb.ir import CONST, Node
-from mgb_native.folds import held, identity, wide
+from mgb_native.folds import held, wide
 
 from .division import bound, hidden
 from .frame import Frame, Names, Operand

@@ -11,7 +11,7 @@ from mgb_cuda.frame import Operand
 
 from .passes import Passes
 from .variant import Kind
-from .words import TYPES, c_type, identity
+from .words import TYPES, c_type, nothing
 
 #: A place in memory or in a loop, which the rest of its block may use or not.
 PLACE = re.compile(r"( *)const (?:I|bool) (\w+) = .*;")
@@ -220,7 +220,7 @@ class Printer(Passes):
         for i, f in enumerate(folds):
             self.line(f"{c_type(f)} a{k}_{i}[{self.variant.lanes}];")
             with self.lanes(self.variant.lanes):
-                self.line(f"a{k}_{i}[v] = {identity(f)};")
+                self.line(f"a{k}_{i}[v] = {nothing(f)};")
             self.accumulators[f] = f"a{k}_{i}"
 
     def read_parts(self, k: int, folds: tuple[Node, ...]) -> None:

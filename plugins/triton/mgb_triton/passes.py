@@ -10,7 +10,7 @@ from mgb.ir import CONST, Node
 from mgb_cuda.frame import Frame, Operand
 
 from .variant import Variant
-from .words import SPELLINGS, fold, identity, t_type
+from .words import SPELLINGS, fold, nothing, t_type
 
 
 class Passes:
@@ -262,7 +262,7 @@ class Passes:
 
     def neutral(self, node: Node) -> str:
         """An element that changes no fold."""
-        return f"tl.full((), {identity(node)}, {t_type(node)})"
+        return f"tl.full((), {nothing(node)}, {t_type(node)})"
 
     def store(self, o: Operand, mask: str, loops: Iterable[int]) -> None:
         """Write an output, each of its elements once."""

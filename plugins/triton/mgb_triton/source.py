@@ -9,7 +9,7 @@ from mgb_cuda.frame import Frame
 
 from .passes import Passes
 from .variant import Variant
-from .words import NUMBERS, POINTERS, fold, identity, t_type, total
+from .words import NUMBERS, POINTERS, fold, nothing, t_type, total
 
 #: Partial results that are folded at a time.
 PARTS = 128
@@ -151,7 +151,7 @@ class Printer(Passes):
         if self.variant.stays or not empty:
             return
         for f, name in self.accumulators.items():
-            self.line(f"{name} = tl.full({self.tile}, {identity(f)}, {t_type(f)})")
+            self.line(f"{name} = tl.full({self.tile}, {nothing(f)}, {t_type(f)})")
 
     def finish_folds(self, folds: Iterable[Node]) -> None:
         """Fold the lanes of a tile."""
@@ -164,7 +164,7 @@ class Printer(Passes):
         if not folds:
             return
         for f, name in self.accumulators.items():
-            self.line(f"{name} = tl.full([{self.variant.tall}, {PARTS}], {identity(f)}, {t_type(f)})")
+            self.line(f"{name} = tl.full([{self.variant.tall}, {PARTS}], {nothing(f)}, {t_type(f)})")
         with self.block(f"for first in range(0, chunks, {PARTS}):"):
             self.line(f"part = first + tl.arange(0, {PARTS})[None, :]")
             for i, f in enumerate(folds):
