@@ -4,6 +4,7 @@ from ..ops.primitives import BITCAST, CAST, IOTA
 from ..ops.reduce import EXTENT
 from ..strides import Loops, broadcast_strides, collapse, row_major
 from .domain import aligned, domain, reduced_axes, spans, structure_key, values
+from .frame import Frame, Operand
 from .hazards import hazards, replaced
 from .online import Online, online
 from .reductions import accumulator, combine, identity, reductions
@@ -28,8 +29,10 @@ __all__ = [
     "EXTENT",
     "IOTA",
     "Assign",
+    "Frame",
     "Loops",
     "Online",
+    "Operand",
     "Pass",
     "Schedule",
     "Spelling",

@@ -107,7 +107,7 @@ class Frame(Generic[Described]):
         return {o.node: o for o in reversed(self.operands) if not o.is_output}
 
     @cached_property
-    def passes_and_after(self) -> int:
+    def stages(self) -> int:
         """The passes, and when the last one folds a stage after it, in which its totals are used."""
         passes = self.schedule.passes
         return len(passes) + bool(passes[-1].folds)

@@ -47,7 +47,7 @@ class Printer(Passes):
         lines = [f"typedef {v.place} I;", f"struct {'Unit' if v.units else 'Params'} {{"]
         types = {o.name: f"{'' if o.is_output else 'const '}{c_type(o.node)}" for o in self.frame.arrays}
         if v.split:
-            for k, p in enumerate(self.frame.plain.passes):
+            for k, p in enumerate(self.frame.schedule.passes):
                 types |= {f"part{k}_{i}": c_type(f) for i, f in enumerate(p.folds)}
         lines += [f"    {types[name]} *{name};" for name in v.pointers(self.frame)]
         lines += [f"    {kind} {name};" for kind, name in v.numbers]

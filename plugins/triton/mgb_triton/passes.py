@@ -326,4 +326,4 @@ class Passes:
     @property
     def lane_maximum(self) -> dict[Node, str]:
         """Where the maximum of each lane still is when that of the row is known."""
-        return {f: f"a0_{i}" for i, f in enumerate(self.frame.plain.passes[0].folds)}
+        return {f: f"a0_{i}" for i, f in enumerate(self.frame.schedule.passes[0].folds)}
