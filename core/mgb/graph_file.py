@@ -23,12 +23,15 @@ import numpy as np
 
 from . import dtypes
 from .errors import ExportError, GraphFileError, GraphFileVersionError
+from .files import replace_file
 from .fusion import NUMBER
 from .ir import CONST, Graph, Node, Op, Spec, input_node
 from .ops.declare import OPS
 from .plugins import known_ops
-from .serialization import replace_file
 from .tracing import make_node
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
 
 Array = np.ndarray[Any, Any]
 

@@ -36,6 +36,9 @@ from .primitives import (
 )
 from .transcendental import exp, log
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
+
 INF = float("inf")
 LN2, LN10 = 0.6931471805599453, 2.302585092994046
 

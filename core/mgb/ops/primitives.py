@@ -24,6 +24,9 @@ from .eager import shl as eager_shl
 from .eager import shr as eager_shr
 from .eager import where as eager_where
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
+
 # fmt: off
 add = primitive("add", np.add,         NUMERIC,  lambda g, _y, _a, _b: (g, g), cheap=True)
 sub = primitive("sub", np.subtract,    NUMERIC,  lambda g, _y, _a, _b: (g, neg(g)), cheap=True)

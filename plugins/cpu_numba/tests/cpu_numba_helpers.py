@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from mgb import cache
 from mgb.backend import Kernel
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
 from mgb.tracing import graph_of
 from mgb_cpu_numba import CpuNumba
+from mgb_cpu_numba.writer import Source
+from mgb_native.code import Code, load
 
 BACKEND = CpuNumba()
 SENTINEL = 77
+
+
+def _build(printed: Source) -> Code:
+    """What the backend builds; a text is compiled once in a run, and put into memory for each kernel anew."""
+    what = "\n".join((BACKEND.version(), printed.text, repr(printed.functions)))
+    key = hashlib.sha256(what.encode()).hexdigest()
+    blob = cache.load("cpu_numba_texts", key)
+    if blob is not None:
+        return load(blob)
+    code = CpuNumba.build(BACKEND, printed)
+    cache.store("cpu_numba_texts", key, code.dump())
+    return code
+
+
+BACKEND.build = _build
 
 
 def traced(function: Callable[..., Any], arrays: Sequence[Any]) -> Graph:
