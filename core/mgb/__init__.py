@@ -25,7 +25,7 @@ _ELSEWHERE = {
     "set_log_level": "logger",
 }
 
-_FILLERS.append(lambda: importlib.import_module(".functional.numpy_functions", __name__))
+_FILLERS.append(lambda: importlib.import_module(".numpy.functions", __name__))
 _Ambient.make = lambda: importlib.import_module(".jit.deferral", __name__).everywhere()
 
 __all__ = [

@@ -55,6 +55,25 @@ class Spec:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Reduction:
+    """How an op folds axes.
+
+    Attributes
+    ----------
+    combine : Op
+        Of two elements. It has an order of its own choice.
+    identity : callable
+        ``(dtype) -> number``: what a reduction of nothing is.
+    accumulator : callable
+        ``(dtype) -> dtype``, in which the folds of many elements are folded, where that costs nothing.
+    """
+
+    combine: Op
+    identity: Callable[[np.dtype[Any]], Any]
+    accumulator: Callable[[np.dtype[Any]], np.dtype[Any]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Op:
     """One operation, declared once; backends learn of it only through `name`, `kind` and `body`.
 
@@ -89,6 +108,8 @@ class Op:
         Its eager rule takes 16-bit floats as they are; those of others are given float32.
     crosses : bool
         Its operand and its result may lie on two devices.
+    reduction : Reduction or None
+        How it folds, for backends that print the fold.
     """
 
     name: str
@@ -105,6 +126,7 @@ class Op:
     picks: bool = False
     keeps_bits: bool = False
     crosses: bool = False
+    reduction: Reduction | None = None
 
     @property
     def is_primitive(self) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from graphs import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb import dtypes
+from mgb import dtypes, tensor
 from mgb.ir import Graph, Spec
 from mgb.ops import division
 from mgb.ops.declare import OPS
@@ -98,6 +98,15 @@ def test_integers_are_those_of_python(data: st.DataObject, dtype: Any) -> None:
     same(by_body(lambda a, b: division.mod(a, b), a, b), wrapped(lambda x, y: x % y))
     same(by_body(lambda a, b: division.fmod(a, b), a, b), wrapped(lambda x, y: x - y * towards_zero(x, y)))
     same(by_body(lambda a, b: division.quotient(a, b), a, b), wrapped(towards_zero))
+
+
+def test_functions_of_numpy_keep_the_dtype() -> None:
+    x = tensor(np.float32([5.5, -5.5]))
+    for function in (np.fmod, np.remainder, np.floor_divide):
+        found = function(x, np.float32(2.0))
+        assert found.dtype == np.float32
+        same(found.numpy(), function(x.numpy(), np.float32(2.0)))
+    assert np.fmod(tensor(np.int32([7, -7])), 2).dtype == np.int32
 
 
 # casts that float32 would round, too

@@ -11,7 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import Node
+from ..ops.declare import op_of
+from ..ops.elementwise import square
+from ..ops.primitives import mul, sub
+from ..ops.reduce import reduce_max, reduce_sum
+from ..ops.transcendental import exp
 from .schedule import Pass, Schedule
+
+_SUM, _MAX, _EXP, _SQUARE, _MUL, _SUB = map(op_of, (reduce_sum, reduce_max, exp, square, mul, sub))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +56,19 @@ def online(schedule: Schedule) -> tuple[Online, ...]:
 
 
 def _online(fold: Node, first: Pass, second: Pass) -> Online | None:
-    if fold.op.name != "reduce_sum" or fold.spec.dtype.kind != "f":
+    if fold.op is not _SUM or fold.spec.dtype.kind != "f":
         return None
     element = fold.inputs[0]
-    operation, operands = element.op.name, set(element.inputs)
-    is_square = operation == "square" or (operation == "mul" and len(operands) == 1)
-    if operation != "exp" and not is_square:
+    operands = set(element.inputs)
+    is_square = element.op is _SQUARE or (element.op is _MUL and len(operands) == 1)
+    if element.op is not _EXP and not is_square:
         return None
     (difference,) = operands
-    if difference.op.name != "sub" or difference not in second.computes:
+    if difference.op is not _SUB or difference not in second.computes:
         return None
     value, shift = difference.inputs
-    wanted = "reduce_sum" if is_square else "reduce_max"
-    bases = [f for f in first.folds if f.op.name == wanted and f.inputs[0] is value]
+    wanted = _SUM if is_square else _MAX
+    bases = [f for f in first.folds if f.op is wanted and f.inputs[0] is value]
     if not bases or not (shift in first.after or shift in first.folds):
         return None
     return Online(fold, value, shift, None if is_square else bases[0])

@@ -86,8 +86,11 @@ def c_literal(node: Node) -> str:
 
     NaN and the infinities are spelt ``NAN`` and ``INFINITY`` (``math.h``); float16 and bfloat16 as float.
     """
-    value = scalar(node)
-    dtype = node.spec.dtype
+    return c_number(scalar(node), node.spec.dtype)
+
+
+def c_number(value: Any, dtype: np.dtype[Any]) -> str:
+    """As `c_literal`, of a number in `dtype`."""
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":

@@ -3,7 +3,6 @@
 from ..ops.modes import Elemwise as Elemwise
 from . import loss as loss
 from . import nn as nn
-from . import numpy_functions as numpy_functions
 from .activation import *
 from .convolution import *
 from .einstein import *

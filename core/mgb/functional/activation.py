@@ -1,22 +1,18 @@
-"""Activations and matrix products under MegEngine's names."""
+"""Activations under MegEngine's names."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..apply import apply, tensors
+from ..apply import apply
 from ..errors import ShapeError
 from ..ops import activations as a
-from ..ops.contract import matmul as matmul_op
 from ..ops.declare import op_of
-from ..ops.layout import transpose
-from ..ops.operators import product
 from ..tensor import Tensor
-from .options import COMPUTE_MODES, choice
 
 __all__ = [
-    "celu", "dot", "elu", "gelu", "gelu_tanh", "hardtanh", "hsigmoid", "hswish", "leaky_relu",
-    "logsigmoid", "matmul", "mish", "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus",
+    "celu", "elu", "gelu", "gelu_tanh", "hardtanh", "hsigmoid", "hswish", "leaky_relu",
+    "logsigmoid", "mish", "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus",
     "softsign", "tanhshrink",
 ]  # fmt: skip
 
@@ -72,53 +68,3 @@ def prelu(inp: Tensor, weight: Any) -> Tensor:
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`inp` where it is positive, ``negative_slope * inp`` elsewhere."""
     return a.leaky_relu(inp, negative_slope=negative_slope)
-
-
-def matmul(
-    inp1: Tensor,
-    inp2: Tensor,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    compute_mode: str = "default",
-) -> Tensor:
-    """The matrix product; leading axes are batches and broadcast, vectors are rows or columns as in NumPy.
-
-    Parameters
-    ----------
-    inp1, inp2 : Tensor
-    transpose_a, transpose_b : bool
-        Swap the last two axes of that operand first.
-    compute_mode : str
-        ``"default"`` or ``"float32"``: 16-bit floats are summed in float32 by either.
-
-    Raises
-    ------
-    ShapeError
-        The inner lengths differ; the message names both shapes.
-    ValueError
-        There is no such mode.
-    """
-    if compute_mode != "default":
-        choice("matmul, compute_mode", compute_mode, COMPUTE_MODES)
-    inp1, inp2 = tensors("matmul", (inp1, inp2))
-    if inp1.ndim >= 2 and inp2.ndim >= 2:
-        return matmul_op(inp1, inp2, transpose_a=transpose_a, transpose_b=transpose_b)
-    return product(_swapped(inp1) if transpose_a else inp1, _swapped(inp2) if transpose_b else inp2)
-
-
-def _swapped(x: Tensor) -> Tensor:
-    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2) if x.ndim >= 2 else (0,)
-    return transpose(x, axes=axes)
-
-
-def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
-    """The inner product of two vectors.
-
-    Raises
-    ------
-    ShapeError
-        An operand is no vector, or the lengths differ.
-    """
-    if inp1.ndim > 1 or inp2.ndim > 1:
-        raise ShapeError(f"dot: takes vectors, got shapes {inp1.shape} and {inp2.shape}; see matmul")
-    return product(inp1, inp2) if inp1.ndim and inp2.ndim else inp1 * inp2

@@ -1,19 +1,73 @@
-"""Parts of matrices: triangles and diagonals."""
+"""Products of matrices, and their parts: triangles and diagonals."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .. import dtypes
-from ..apply import literal
+from ..apply import literal, tensors
 from ..errors import ShapeError
 from ..ops.attention import below
+from ..ops.contract import matmul as matmul_op
 from ..ops.creation import zeros
 from ..ops.index import index_get, index_set
+from ..ops.layout import transpose
+from ..ops.operators import product
 from ..ops.primitives import where
 from ..tensor import Tensor
+from .options import COMPUTE_MODES, choice
 
-__all__ = ["diag", "tril", "triu"]
+__all__ = ["diag", "dot", "matmul", "tril", "triu"]
+
+
+def matmul(
+    inp1: Tensor,
+    inp2: Tensor,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    compute_mode: str = "default",
+) -> Tensor:
+    """The matrix product; leading axes are batches and broadcast, vectors are rows or columns as in NumPy.
+
+    Parameters
+    ----------
+    inp1, inp2 : Tensor
+    transpose_a, transpose_b : bool
+        Swap the last two axes of that operand first.
+    compute_mode : str
+        ``"default"`` or ``"float32"``: 16-bit floats are summed in float32 by either.
+
+    Raises
+    ------
+    ShapeError
+        The inner lengths differ; the message names both shapes.
+    ValueError
+        There is no such mode.
+    """
+    if compute_mode != "default":
+        choice("matmul, compute_mode", compute_mode, COMPUTE_MODES)
+    inp1, inp2 = tensors("matmul", (inp1, inp2))
+    if inp1.ndim >= 2 and inp2.ndim >= 2:
+        return matmul_op(inp1, inp2, transpose_a=transpose_a, transpose_b=transpose_b)
+    return product(_swapped(inp1) if transpose_a else inp1, _swapped(inp2) if transpose_b else inp2)
+
+
+def _swapped(x: Tensor) -> Tensor:
+    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2) if x.ndim >= 2 else (0,)
+    return transpose(x, axes=axes)
+
+
+def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
+    """The inner product of two vectors.
+
+    Raises
+    ------
+    ShapeError
+        An operand is no vector, or the lengths differ.
+    """
+    if inp1.ndim > 1 or inp2.ndim > 1:
+        raise ShapeError(f"dot: takes vectors, got shapes {inp1.shape} and {inp2.shape}; see matmul")
+    return product(inp1, inp2) if inp1.ndim and inp2.ndim else inp1 * inp2
 
 
 def tril(inp: Tensor, diagonal: int = 0) -> Tensor:

@@ -40,11 +40,16 @@ def _quotient_eager(a: Any, b: Any) -> Any:
 #: Integers divided towards 0. Nothing traps: by 0 it gives 0, and the least number by -1 is itself.
 quotient = primitive("quotient", _quotient_eager, COUNTING)
 
+
+def _fmod_eager(a: Any, b: Any) -> Any:
+    return np.fmod(a, b)  # by a name of its own: the op that NumPy's function stands for is `fmod`
+
+
 #: C's ``fmod`` of float64.
-fmod_double = primitive("fmod_double", np.fmod, Typing(_doubles, lambda given: given[0]))
+fmod_double = primitive("fmod_double", _fmod_eager, Typing(_doubles, lambda given: given[0]))
 
 
-@composite(FLOATING, eager=np.fmod, differentiable=False)
+@composite(FLOATING, eager=_fmod_eager, differentiable=False)
 @floats.widen_halves
 def fmod_float(a: Tensor, b: Tensor) -> Tensor:
     """C's ``fmod`` of any floats: the exact remainder, with the sign of `a`."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Op, Reduction, Spec
 from ..tensor import Tensor
-from .declare import INTEGER, NUMERIC, SAME, Typing, declare
+from .declare import INTEGER, NUMERIC, SAME, Typing, declare, op_of
 from .layout import broadcast_to
-from .primitives import cast, eq, maximum, where
+from .primitives import add, cast, eq, maximum, minimum, mul, where
 
 Axes = tuple[int, ...]
 
@@ -24,7 +24,7 @@ def reduced_shape(shape: tuple[int, ...], axis: Axes) -> tuple[int, ...]:
 
 
 def _reduction(
-    name: str, function: Callable[..., Any], typing: Typing, grad: Callable[..., Any]
+    name: str, function: Callable[..., Any], typing: Typing, grad: Callable[..., Any], reduction: Reduction
 ) -> Callable[..., Tensor]:
     def infer(x: Spec, axis: Axes) -> Spec:
         return Spec(reduced_shape(x.shape, axis), x.dtype)
@@ -32,7 +32,7 @@ def _reduction(
     def eager(x: Any, axis: Axes) -> Any:
         return function(x, axis) if axis else x.copy()
 
-    return declare(Op(name, Kind.REDUCE, infer, eager, grad, promote=typing.promote))
+    return declare(Op(name, Kind.REDUCE, infer, eager, grad, promote=typing.promote, reduction=reduction))
 
 
 def _extreme(function: Callable[..., Any], x: Any, axis: Axes, of_nothing: Any) -> Any:
@@ -63,19 +63,32 @@ def _min(x: Any, axis: Axes) -> Any:
 
 def lowest(dtype: np.dtype[Any]) -> Any:
     """What the maximum of nothing is: minus infinity, or the least integer."""
-    return False if dtype == dtypes.bool_ else -np.inf if dtype.kind in "fV" else np.iinfo(dtype).min
+    return False if dtype == dtypes.bool_ else -np.inf if dtype.kind in "fV" else int(np.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype[Any]) -> Any:
     """What the minimum of nothing is: infinity, or the greatest integer."""
-    return True if dtype == dtypes.bool_ else np.inf if dtype.kind in "fV" else np.iinfo(dtype).max
+    return True if dtype == dtypes.bool_ else np.inf if dtype.kind in "fV" else int(np.iinfo(dtype).max)
+
+
+def _wider(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float64 for float32."""
+    return dtypes.float64 if dtype == dtypes.float32 else dtype
+
+
+def _as_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype
 
 
 # fmt: off
-reduce_sum  = _reduction("reduce_sum",  _sum,  NUMERIC, lambda g, _y, _x, axis: (_spread(g, _x),))
-reduce_prod = _reduction("reduce_prod", _prod, NUMERIC, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),))
-reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),))
-reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),))
+reduce_sum  = _reduction("reduce_sum",  _sum,  NUMERIC, lambda g, _y, _x, axis: (_spread(g, _x),),
+                         Reduction(op_of(add), lambda _dtype: 0, _wider))
+reduce_prod = _reduction("reduce_prod", _prod, NUMERIC, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),),
+                         Reduction(op_of(mul), lambda _dtype: 1, _wider))
+reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),),
+                         Reduction(op_of(maximum), lowest, _as_is))
+reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),),
+                         Reduction(op_of(minimum), highest, _as_is))
 # fmt: on
 
 

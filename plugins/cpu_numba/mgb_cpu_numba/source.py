@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mgb.codegen import EXTENT, Pass, hazards, replaced
-from mgb_native.folds import held, identity
+from mgb.codegen import EXTENT, Pass, combine, hazards, identity, replaced
+from mgb_native.folds import held
 from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
 
 from .hints import DEAR, MASKED, PARTS, WHOLE
@@ -285,4 +285,5 @@ class _Kernel(Values):
                 self.store(b.name, b.dtype, f"{b.name}_at", "i", self.fold(f, total, element))
             else:
                 now = f"{self.running(f)}_unit"
-                self.line(f"{now} = {FOLDERS[f.op.name]}({now}, {element})")
+                word = FOLDERS.get(combine(f))
+                self.line(f"{now} = {f'{word}({now}, {element})' if word else self.fold(f, now, element)}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mgb.codegen import EXTENT, statements
+from mgb.codegen import EXTENT, identity, statements
 from mgb.ir import CONST, Kind, Node
-from mgb_native.folds import held, identity, wide
+from mgb_native.folds import held, wide
 from mgb_native.frame import Buffer, Frame, Operand
 
 from .places import Places

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mgb.codegen import Spelling
+from mgb.codegen import Spelling, reductions
 from mgb.ir import Node
-from mgb_native.folds import FOLDS
 
 
 def _operator(symbol: str, function: str) -> Callable[..., str]:
@@ -56,12 +55,11 @@ WORDS: dict[str, Spelling] = {
 }
 # fmt: on
 
-VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
+REDUCTIONS = reductions(WORDS)
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
 
-#: The functions that fold a row into one number, in any order.
-FOLDERS = {
-    "reduce_sum": "sum_up", "reduce_prod": "multiply_up", "reduce_max": "greatest", "reduce_min": "least",
-}  # fmt: skip
+#: The words that LLVM may use in any order when it folds a row into one number, for those that say it.
+FOLDERS = {"add": "sum_up", "mul": "multiply_up", "maximum": "greatest", "minimum": "least"}
 
 #: A reduction that folds nothing is its operand.
-SPELLINGS: dict[str, Spelling] = {**WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": _cast}
+SPELLINGS: dict[str, Spelling] = {**WORDS, **dict.fromkeys(REDUCTIONS, "{0}"), "cast": _cast}

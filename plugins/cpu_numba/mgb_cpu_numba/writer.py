@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mgb.codegen import BITCAST, CAST, scalar
+from mgb.codegen import BITCAST, CAST, combine, scalar
 from mgb.ir import Node
-from mgb_native.folds import FOLDS, held
+from mgb_native.folds import held
 
 from .words import SPELLINGS, WORDS
 
@@ -95,5 +95,5 @@ class Writer:
 
     def fold(self, node: Node, a: str, b: str) -> str:
         """The expression that folds two elements of reduction `node`."""
-        spelling = WORDS[FOLDS[node.op.name]]
+        spelling = WORDS[combine(node)]
         return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)

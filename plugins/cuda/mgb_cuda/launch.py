@@ -228,7 +228,7 @@ class Unit(ABC):
     def starts(self, choice: Choice, keep: bool = True) -> list[Start]:
         """The launches of a plan, in order."""
         functions = self.load(choice.variant, keep)
-        passes = len(self.frame.plain.passes)
+        passes = len(self.frame.schedule.passes)
         grids = [(choice.blocks, choice.chunks if k < passes else 1) for k in range(len(functions))]
         threads = self.threads(choice.variant)
         for function in functions:

@@ -54,9 +54,9 @@ def ordered(frame: Frame, domain: Shape, strides: Sequence[Shape]) -> Loops:
 
 def _orders(frame: Frame, strides: Sequence[Shape]) -> Iterator[tuple[int, ...]]:
     """Orders of axes, outermost first; an axis along which an input stands still is an outer one."""
-    axes = range(len(frame.plain.shape))
+    axes = range(len(frame.schedule.shape))
     yield tuple(axes)
-    if any(p.stores for p in frame.plain.passes):
+    if any(p.stores for p in frame.schedule.passes):
         return
     for o, steps in zip(frame.operands, strides, strict=True):
         moving = [axis for axis in axes if steps[axis]]

@@ -92,7 +92,7 @@ class Pattern:
         """The names of the addresses: arrays, then the partial results of each pass."""
         names = [o.name for o in frame.arrays]
         if self.is_split:
-            for k, p in enumerate(frame.plain.passes):
+            for k, p in enumerate(frame.schedule.passes):
                 names += [f"part{k}_{i}" for i in range(len(p.folds))]
         return tuple(names)
 
@@ -183,7 +183,7 @@ def power(number: float) -> int:
 
 def scratch_places(frame: Frame, choice: Choice) -> tuple[int, ...]:
     """Where the partial results of a split row lie in scratch memory, and its size; empty without."""
-    folds: Sequence[Any] = [f for p in frame.plain.passes for f in p.folds]
+    folds: Sequence[Any] = [f for p in frame.schedule.passes for f in p.folds]
     if not (choice.variant.is_split and folds):
         return ()
     places, size = [], 0

@@ -68,7 +68,7 @@ class Steps:
 def steps(frame: Frame, shapes: Sequence[Shape], strides: Sequence[Shape]) -> Steps:
     """What `shapes` and `strides` (in bytes, of inputs and constants) of a call come to."""
     known = np.broadcast_shapes(*shapes) if shapes else ()
-    given = frame.plain.shape
+    given = frame.schedule.shape
     pairs = zip(aligned(known, len(given)), given, strict=True)
     domain = tuple(k if k != 1 else g for k, g in pairs)
     found = [_strides(o, i, domain, shapes, strides) for i, o in enumerate(frame.operands)]

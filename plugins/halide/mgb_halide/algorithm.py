@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mgb.codegen import EXTENT, Pass
+from mgb.codegen import EXTENT, Pass, identity
 from mgb.ir import CONST, Node
-from mgb_native.folds import held, identity, wide
+from mgb_native.folds import held, wide
 
 from .division import bound, hidden
 from .frame import Frame, Names, Operand
@@ -146,15 +146,15 @@ class Algorithm:
         return memo[node]
 
     def _given(self, v: Node) -> bool:
-        return v in self.tuples or v in self.frame.sources or v.op is EXTENT
+        return v in self.tuples or v in self.frame.source_of or v.op is EXTENT
 
     def _value(self, v: Node, at: Place, memo: dict[Node, Expr]) -> Expr:
         if v in self.tuples:
             func, index, loops = self.tuples[v]
             # No input that it is made of may vary along a loop of the rows; then one row is as good as all.
             return _element(func, tuple(at.get(loop, hl.Expr(0)) for loop in loops), index)
-        if v in self.frame.sources:
-            return self._leaf(self.frame.sources[v], at)
+        if v in self.frame.source_of:
+            return self._leaf(self.frame.source_of[v], at)
         if v.op is EXTENT:
             return self._extent(v)
         if v.op is CONST:

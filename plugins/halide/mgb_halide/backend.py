@@ -133,5 +133,5 @@ def _called(units: Sequence[Unit], source: str, state: Unit | None = None) -> Ke
 
 def _source(frame: Frame, plan: HalideSchedule) -> str:
     """The schedule, the stages that it is for, and the group, as text."""
-    stages = "\n".join(f"#   {line}" for line in frame.stages())
+    stages = "\n".join(f"#   {line}" for line in frame.described())
     return f"# Halide, schedule: {plan.full()}\n# stages:\n{stages}\n{frame.graph}"

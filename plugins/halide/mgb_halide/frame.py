@@ -10,43 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mgb.codegen import Schedule, is_operand, schedule, spans
+from mgb import codegen
+from mgb.codegen import schedule
 from mgb.forking import cached_property
-from mgb.ir import CONST, Graph, Node
+from mgb.ir import Graph, Node
 
 Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """An array that a kernel reads or writes, or an ``iota``, which has strides and no data.
+class Operand(codegen.Operand):
+    """With the loops along which it varies: its dimensions, for Halide."""
 
-    Attributes
-    ----------
-    name : str
-    node : Node
-    loops : tuple of str
-        The loops along which it varies: its dimensions, for Halide.
-    """
-
-    name: str
-    node: Node
     loops: Names
 
-    @property
-    def is_iota(self) -> bool:
-        return self.name.startswith("n")
 
-    @property
-    def is_output(self) -> bool:
-        return self.name.startswith("y")
-
-    @property
-    def itemsize(self) -> int:
-        return self.node.spec.dtype.itemsize
-
-
-class Frame:
+class Frame(codegen.Frame[Operand]):
     """The operands and loops of one graph's kernel.
 
     Parameters
@@ -54,27 +33,14 @@ class Frame:
     graph : Graph
     keep_ops : int
         See `mgb.codegen.schedule`.
-
-    Attributes
-    ----------
-    flat : bool
-        There are no reductions.
-    columns : bool
-        The innermost axis is kept: vectors hold neighbouring rows. Otherwise they run along the row.
     """
 
     def __init__(self, graph: Graph, keep_ops: int) -> None:
-        self.graph = graph
-        self.schedule: Schedule = schedule(graph, keep_ops)
-        self.span = spans(graph)
-        self.ndim = len(self.schedule.shape)
-        long = [a for a, d in enumerate(self.schedule.shape) if d != 1]
-        self.flat = not self.schedule.reduced
-        self.columns = bool(long) and not self.flat and long[-1] not in self.schedule.reduced
-        self.inner = long[-1] if long else None
-        outer = [a for a in reversed(long) if a != self.inner]
+        super().__init__(graph, schedule(graph, keep_ops))
+        outer = [a for a in reversed(range(self.ndim)) if self.schedule.shape[a] != 1 and a != self.inner]
         self.folded = tuple(a for a in outer if a in self.schedule.reduced)
         self.kept = tuple(a for a in outer if a not in self.schedule.reduced)
+        self.operands = tuple(Operand(name, v, self.loops_of(self.span[v])) for name, v in self.named())
 
     @cached_property
     def f_loops(self) -> Names:
@@ -102,26 +68,6 @@ class Frame:
         folded = self.f_loops if any(span[a] for a in self.folded) else ()
         return (*inner, *folded, *(self.k_loops if any(span[a] for a in self.kept) else ()))
 
-    @cached_property
-    def operands(self) -> tuple[Operand, ...]:
-        """The inputs ``x``, the constants of more than one element ``c``, iotas ``n``, the outputs ``y``."""
-        leaves = [v for v in self.graph.nodes if is_operand(v)]
-        consts = [v for v in leaves if v.op is CONST]
-        named = [(f"x{i}", v) for i, v in enumerate(self.graph.inputs)]
-        named += [(f"c{i}", v) for i, v in enumerate(consts)]
-        named += [(f"n{i}", v) for i, v in enumerate(v for v in leaves if v.op is not CONST)]
-        named += [(f"y{i}", v) for i, v in enumerate(self.graph.outputs)]
-        return tuple(Operand(name, v, self.loops_of(self.span[v])) for name, v in named)
-
-    @cached_property
-    def sources(self) -> dict[Node, Operand]:
-        """The operand that each leaf is loaded from."""
-        return {o.node: o for o in reversed(self.operands) if not o.is_output}
-
-    @property
-    def outputs(self) -> tuple[Operand, ...]:
-        return tuple(o for o in self.operands if o.is_output)
-
     def folds_last(self, short: bool) -> bool:
         """Whether a pass that folds writes the elements too: of one row, in no cache, that is not `short`."""
         return not (short or self.flat or self.columns or self.kept) and bool(self.schedule.passes[-1].folds)
@@ -139,7 +85,7 @@ class Frame:
             classes.setdefault(self.loops if together else o.loops, []).append(o)
         return [(loops, tuple(operands)) for loops, operands in classes.items()]
 
-    def stages(self) -> list[str]:
+    def described(self) -> list[str]:
         """What is computed in turn, for people: a line for each pass, values named as in the graph's text."""
         names = {v: f"%{i}" for i, v in enumerate(dict.fromkeys((*self.graph.inputs, *self.graph.nodes)))}
 

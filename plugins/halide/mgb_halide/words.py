@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mgb.codegen import scalar
+from mgb.codegen import combine, reductions, scalar
 from mgb.ir import Node
-from mgb_native.folds import FOLDS, HELD, held
+from mgb_native.folds import HELD, held
 
 from .division import fmod_double, quotient
 from .toolchain import hl
@@ -266,14 +266,15 @@ WORDS: dict[str, Word] = {
 }
 # fmt: on
 
-VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
+REDUCTIONS = reductions(WORDS)
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
 
 #: A reduction that folds nothing is its operand.
 SPELLINGS: dict[str, Word] = {
-    **WORDS, **dict.fromkeys(FOLDS, lambda _node, x: x), "cast": _cast, "const": _const,
+    **WORDS, **dict.fromkeys(REDUCTIONS, lambda _node, x: x), "cast": _cast, "const": _const,
 }  # fmt: skip
 
 
 def fold(node: Node, a: Expr, b: Expr) -> Expr:
     """Two elements of reduction `node` as one."""
-    return WORDS[FOLDS[node.op.name]](node, a, b)
+    return WORDS[combine(node)](node, a, b)

@@ -162,6 +162,6 @@ def test_what_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_stages_are_said_in_the_words_of_the_graph() -> None:
     graph = of(softmax, samples("float32", (4, 50)))
     names = re.findall(r"(%\d+): \S+ = (reduce_max|reduce_sum)", str(graph))
-    *passes, written = Frame(graph, 1).stages()
+    *passes, written = Frame(graph, 1).described()
     assert [re.search(r"folds (%\d+) (\w+)", line).groups() for line in passes] == names  # type: ignore[union-attr]
     assert re.fullmatch(r"writes y0 = %\d+ over \(i, k0\)", written)

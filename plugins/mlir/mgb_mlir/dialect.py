@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from mgb.ir import CONST, Graph, Kind, Node
 
+from .words import REDUCTIONS
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -40,7 +42,7 @@ OPS: dict[str, Definition] = {
     **_all("logical_and logical_or bit_and bit_or bit_xor shl shr mulhi", Definition(2)),
     **_all("neg logical_not floor round sqrt", Definition(1)),
     **_all("lt le eq", Definition(2, "compare")),
-    **_all("reduce_sum reduce_prod reduce_max reduce_min", Definition(1, "same", ("axis",))),
+    **dict.fromkeys(REDUCTIONS, Definition(1, "same", ("axis",))),
     "fma": Definition(3),
     "where": Definition(3, "select"),
     "cast": Definition(1, "any"),

@@ -163,7 +163,7 @@ class Grid(Loops):
     def elements(self) -> None:
         """A group without reductions."""
         first = self.add(self.mul(self.block, self.threads), self.thread)
-        (part,) = self.frame.plain.passes
+        (part,) = self.frame.schedule.passes
         self.walk(part, self.start(), first, self.mul(self.blocks, self.threads))
 
     def start(self) -> Places:
@@ -180,7 +180,7 @@ class Grid(Loops):
 
     def row(self, row: str, _: list[str]) -> None:
         """One row, by the threads of a block."""
-        plan, everywhere = self.frame.plain, self.names
+        plan, everywhere = self.frame.schedule, self.names
         begin = self.moved(self.start(), self.places(row, self.layout.kept_loops))
         self.names = dict(everywhere)
         for node in plan.row_reads:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from mgb.codegen import combine, identity, reductions
 from mgb.ir import Node
-from mgb_native.folds import FOLDS, held, identity
+from mgb_native.folds import held
 from mgb_native.remainder import Doubles, fuses, remainder
 
 from .body import BITS, Body, element, is_float, is_signed, stored
@@ -171,25 +172,26 @@ WORDS: dict[str, Word] = {
 }
 # fmt: on
 
-VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
-
-#: All that a body may hold: beside the words, what every backend prints. A fold of nothing is its operand.
-SPELLINGS: dict[str, Word] = {**WORDS, "cast": _cast, **dict.fromkeys(FOLDS, lambda body, node, x: x)}
-
 #: How two elements of a reduction are folded in any order: for floats, signed and unsigned integers, bools.
 _STEPS = {
-    "reduce_sum": ("addf", "addi", "addi", "ori"),
-    "reduce_prod": ("mulf", "muli", "muli", "andi"),
-    "reduce_max": ("maximumf", "maxsi", "maxui", "ori"),
-    "reduce_min": ("minimumf", "minsi", "minui", "andi"),
+    "add": ("addf", "addi", "addi", "ori"),
+    "mul": ("mulf", "muli", "muli", "andi"),
+    "maximum": ("maximumf", "maxsi", "maxui", "ori"),
+    "minimum": ("minimumf", "minsi", "minui", "andi"),
 }
 _REDUCTIONS = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or", "andi": "and"}
+
+REDUCTIONS = reductions(_STEPS)
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
+
+#: All that a body may hold: beside the words, what every backend prints. A fold of nothing is its operand.
+SPELLINGS: dict[str, Word] = {**WORDS, "cast": _cast, **dict.fromkeys(REDUCTIONS, lambda body, node, x: x)}
 
 
 def _step(fold: Node) -> str:
     dtype = fold.spec.dtype.name
     kind = 0 if is_float(dtype) else 3 if dtype == "bool" else 1 if is_signed(dtype) else 2
-    return _STEPS[fold.op.name][kind]
+    return _STEPS[combine(fold)][kind]
 
 
 def fold_step(body: Body, fold: Node, a: str, b: str, dtype: str) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from mgb.codegen import EXTENT, IOTA, Schedule, is_operand, schedule, spans
+from mgb import codegen
+from mgb.codegen import EXTENT, schedule
 from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
@@ -39,29 +40,11 @@ def _itemsize(dtype: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """An array that a kernel reads or writes, or an ``iota``, whose elements are their own addresses."""
+class Operand(codegen.Operand):
+    """With its place in the plan."""
 
-    name: str
-    node: Node
     moves: bool  # whether it varies along the innermost axis
     at: int  # its slots in the plan: the stride of the inner loop, of the kept loops, of the folded loops
-
-    @property
-    def is_iota(self) -> bool:
-        return self.node.op is IOTA
-
-    @property
-    def is_output(self) -> bool:
-        return self.name.startswith("y")
-
-    @property
-    def itemsize(self) -> int:
-        return 1 if self.is_iota else self.node.spec.dtype.itemsize
-
-    @property
-    def dtype(self) -> str:
-        return self.node.spec.dtype.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,50 +75,18 @@ class Buffer:
         return _itemsize(self.dtype)
 
 
-class Frame:
-    """The operands and buffers of one graph's kernel.
-
-    Attributes
-    ----------
-    schedule : Schedule
-    columns : bool
-        Whether the innermost axis is kept: then the lanes of a loop are neighbouring rows. Otherwise they
-        run along the row.
-    flat : bool
-        There are no reductions: the whole domain is one row that folds nothing.
-    """
+class Frame(codegen.Frame[Operand]):
+    """The operands and buffers of one graph's kernel."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.schedule: Schedule = schedule(graph)
-        self.span = spans(graph)
-        self.ndim = len(self.schedule.shape)
-        long = [a for a, d in enumerate(self.schedule.shape) if d != 1]
-        self.flat = not self.schedule.reduced
-        self.columns = bool(long) and not self.flat and long[-1] not in self.schedule.reduced
-        self.inner = long[-1] if long else None
-        self.folded_axes = tuple(range(self.ndim)) if self.flat else self.schedule.reduced
-        self.operands = self._operands()
-        self.buffers = self._buffers()
-
-    def _operands(self) -> tuple[Operand, ...]:
-        leaves = [v for v in self.graph.nodes if is_operand(v)]
-        consts = [v for v in leaves if v.op is CONST]
-        named = [(f"x{i}", v) for i, v in enumerate((*self.graph.inputs, *consts))]
-        named += [(f"y{i}", v) for i, v in enumerate(self.graph.outputs)]
-        named += [(f"i{i}", v) for i, v in enumerate(v for v in leaves if v.op is not CONST)]
+        super().__init__(graph, schedule(graph))
         loops = sum(self.loops.values())
         width, start = 1 + loops, len(HEAD) + loops
-        return tuple(
+        self.operands = tuple(
             Operand(name, v, self.inner is not None and self.span[v][self.inner], start + i * width)
-            for i, (name, v) in enumerate(named)
+            for i, (name, v) in enumerate(self.named())
         )
-
-    @cached_property
-    def stages(self) -> int:
-        """The passes, and when the last one folds a stage after it, in which its totals are used."""
-        passes = self.schedule.passes
-        return len(passes) + bool(passes[-1].folds)
+        self.buffers = self._buffers()
 
     @property
     def has_rows(self) -> bool:
@@ -157,21 +108,6 @@ class Frame:
         """Bytes that the ops compute for an element, each by what it is worth."""
         done = (v for p in self.schedule.passes for v in (*p.computes, *p.folds))
         return sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
-
-    @cached_property
-    def arrays(self) -> tuple[Operand, ...]:
-        """The operands that a call passes: inputs, constants, outputs."""
-        return tuple(o for o in self.operands if not o.is_iota)
-
-    @cached_property
-    def constants(self) -> tuple[Node, ...]:
-        """The constants that a call passes."""
-        return tuple(o.node for o in self.arrays[len(self.graph.inputs) :] if not o.is_output)
-
-    @cached_property
-    def source_of(self) -> dict[Node, Operand]:
-        """The operand that each leaf is loaded from."""
-        return {o.node: o for o in reversed(self.operands) if not o.is_output}
 
     @cached_property
     def outer(self) -> dict[str, tuple[int, ...]]:

@@ -141,22 +141,22 @@ def _most_loaded(schedule: Schedule) -> int:
 
 def _meeting(frame: Frame, lanes: int) -> int:
     """Shared memory in which a thread adds its lanes of the widest fold to those of others, in columns."""
-    return lanes * max((f.spec.dtype.itemsize for p in frame.plain.passes for f in p.folds), default=0)
+    return lanes * max((f.spec.dtype.itemsize for p in frame.schedule.passes for f in p.folds), default=0)
 
 
 def _fits(frame: Frame, kind: Kind, lanes: int) -> bool:
     """Are there registers for the lanes of all that a pass loads, folds and stores, and shared memory?"""
     if kind is Kind.COLUMNS and THREADS * _meeting(frame, lanes) > ROUND_BYTES:
         return False
-    held = (_registers((*p.reads, *p.folds, *p.stores)) for p in frame.plain.passes)
+    held = (_registers((*p.reads, *p.folds, *p.stores)) for p in frame.schedule.passes)
     return max(*held, _registers(frame.kept)) * lanes <= LOADED
 
 
 def _tile(frame: Frame, lanes: int, most: int) -> int:
     """Slots so that enough loads are under way, but no more than there are registers for, or work."""
-    loads = max(len(p.reads) for p in frame.plain.passes)
+    loads = max(len(p.reads) for p in frame.schedule.passes)
     slots = max(1, UNDER_WAY // max(1, loads))
-    while slots > 1 and (slots > most or slots * lanes * _most_loaded(frame.plain) > SLOTS):
+    while slots > 1 and (slots > most or slots * lanes * _most_loaded(frame.schedule) > SLOTS):
         slots //= 2
     return slots
 

@@ -11,7 +11,7 @@ from mgb_cuda.frame import Operand
 
 from .passes import Passes
 from .variant import Kind
-from .words import TYPES, c_type, identity
+from .words import TYPES, c_type, nothing
 
 #: A place in memory or in a loop, which the rest of its block may use or not.
 PLACE = re.compile(r"( *)const (?:I|bool) (\w+) = .*;")
@@ -47,7 +47,7 @@ class Printer(Passes):
         lines = [f"typedef {v.place} I;", f"struct {'Unit' if v.units else 'Params'} {{"]
         types = {o.name: f"{'' if o.is_output else 'const '}{c_type(o.node)}" for o in self.frame.arrays}
         if v.split:
-            for k, p in enumerate(self.frame.plain.passes):
+            for k, p in enumerate(self.frame.schedule.passes):
                 types |= {f"part{k}_{i}": c_type(f) for i, f in enumerate(p.folds)}
         lines += [f"    {types[name]} *{name};" for name in v.pointers(self.frame)]
         lines += [f"    {kind} {name};" for kind, name in v.numbers]
@@ -220,7 +220,7 @@ class Printer(Passes):
         for i, f in enumerate(folds):
             self.line(f"{c_type(f)} a{k}_{i}[{self.variant.lanes}];")
             with self.lanes(self.variant.lanes):
-                self.line(f"a{k}_{i}[v] = {identity(f)};")
+                self.line(f"a{k}_{i}[v] = {nothing(f)};")
             self.accumulators[f] = f"a{k}_{i}"
 
     def read_parts(self, k: int, folds: tuple[Node, ...]) -> None:

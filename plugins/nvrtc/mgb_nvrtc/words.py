@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from mgb.codegen import C_TYPES, Spelling, c_literal
+from mgb.codegen import C_TYPES, Spelling, c_literal, c_number, combine, identity, reductions
 from mgb.ir import Node
 
 #: 16-bit floats are held as their bits: a kernel meets them in loads, stores and casts alone.
@@ -121,37 +121,24 @@ WORDS: dict[str, Spelling] = {
     # Those that CUDA documents to be within 2 ULP in both precisions; not so pow, atan2, erfc.
     **{name: _library(name) for name in ("exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")},
 }
-
-#: The reductions: how two elements are folded, in the words above.
-FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
 # fmt: on
 
-VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
+REDUCTIONS = reductions(WORDS)
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
 
 #: A reduction that folds nothing is its operand.
 SPELLINGS: dict[str, Spelling] = {
-    **WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": cast, "const": c_literal,
+    **WORDS, **dict.fromkeys(REDUCTIONS, "{0}"), "cast": cast, "const": c_literal,
     "extent": lambda node: f"({c_type(node)})p.length",
 }  # fmt: skip
 
 
 def fold(node: Node, a: str, b: str) -> str:
     """The expression that folds two elements of reduction `node`."""
-    spelling = WORDS[FOLDS[node.op.name]]
+    spelling = WORDS[combine(node)]
     return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
 
 
-def identity(node: Node) -> str:
+def nothing(node: Node) -> str:
     """What a reduction of nothing is."""
-    dtype, name = node.spec.dtype, node.op.name
-    if name in ("reduce_sum", "reduce_prod"):
-        return f"({c_type(node)}){int(name == 'reduce_prod')}"
-    least = name == "reduce_max"
-    if dtype.kind == "b":
-        return "false" if least else "true"
-    if dtype.kind == "f":
-        return f"({c_type(node)}){'-' * least}INFINITY"
-    info = np.iinfo(dtype)
-    signed = f"(-{info.max}{'LL' * (dtype.itemsize == 8)} - 1)" if dtype.kind == "i" else "0"
-    greatest = f"{info.max}{'U' * (dtype.kind == 'u')}{'LL' * (dtype.itemsize == 8)}"
-    return f"({c_type(node)}){signed if least else greatest}"
+    return f"({c_type(node)}){c_number(identity(node), node.spec.dtype)}"

@@ -27,7 +27,7 @@ class Writer:
 
     def __init__(self, frame: Frame, variant: Variant) -> None:
         self.frame, self.variant = frame, variant
-        self.schedule: Schedule = frame.keeping if variant.stays else frame.plain
+        self.schedule: Schedule = frame.keeping if variant.stays else frame.schedule
         self.index = {o: i for i, o in enumerate(frame.operands)}
         self.number = {v: i for i, v in enumerate(values(frame.graph))}
         self.lines: list[str] = []

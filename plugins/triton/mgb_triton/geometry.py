@@ -159,7 +159,7 @@ def _registers(nodes: Sequence[Node]) -> int:
 
 
 def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
-    loaded = max(_registers(p.reads) for p in frame.plain.passes) or 1
+    loaded = max(_registers(p.reads) for p in frame.schedule.passes) or 1
     own = power(max(OWN, min(MOST_OWN, LOADED // loaded), v.lanes))
     own = own if own * loaded <= LOADED or own == v.lanes else own // 2
     while own > v.lanes and steps.length < own * 32 * WARPS * BUSY * properties.multiprocessors:
@@ -169,7 +169,7 @@ def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
 
 def _square(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
     """A tile without reductions that is long enough along either axis."""
-    loaded = power(max(_registers(p.reads) for p in frame.plain.passes) or 1)
+    loaded = power(max(_registers(p.reads) for p in frame.schedule.passes) or 1)
     few = -(-steps.rows // SIDE) * -(-steps.length // SIDE) < properties.multiprocessors
     side = SIDE // 2 if few or loaded > MOST_LOADED else SIDE
     own = max(2, min(MOST_OWN, LOADED // loaded))
@@ -178,7 +178,7 @@ def _square(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> V
 
 def _row_registers(frame: Frame) -> int:
     """Registers for one element of a row that stays: what is read and made, and is read by a later pass."""
-    return max(1, _registers(frame.kept), max(_registers(p.folds) for p in frame.plain.passes))
+    return max(1, _registers(frame.kept), max(_registers(p.folds) for p in frame.schedule.passes))
 
 
 def _rows(frame: Frame, steps: Steps, v: Variant) -> Variant:

@@ -10,7 +10,7 @@ from mgb.ir import CONST, Node
 from mgb_cuda.frame import Frame, Operand
 
 from .variant import Variant
-from .words import SPELLINGS, fold, identity, t_type
+from .words import SPELLINGS, fold, nothing, t_type
 
 
 class Passes:
@@ -262,7 +262,7 @@ class Passes:
 
     def neutral(self, node: Node) -> str:
         """An element that changes no fold."""
-        return f"tl.full((), {identity(node)}, {t_type(node)})"
+        return f"tl.full((), {nothing(node)}, {t_type(node)})"
 
     def store(self, o: Operand, mask: str, loops: Iterable[int]) -> None:
         """Write an output, each of its elements once."""
@@ -326,4 +326,4 @@ class Passes:
     @property
     def lane_maximum(self) -> dict[Node, str]:
         """Where the maximum of each lane still is when that of the row is known."""
-        return {f: f"a0_{i}" for i, f in enumerate(self.frame.plain.passes[0].folds)}
+        return {f: f"a0_{i}" for i, f in enumerate(self.frame.schedule.passes[0].folds)}

@@ -9,7 +9,7 @@ from mgb_cuda.frame import Frame
 
 from .passes import Passes
 from .variant import Variant
-from .words import NUMBERS, POINTERS, fold, identity, t_type, total
+from .words import NUMBERS, POINTERS, fold, nothing, t_type, total
 
 #: Partial results that are folded at a time.
 PARTS = 128
@@ -37,7 +37,7 @@ class Printer(Passes):
             self.operands_of_unit()
         self.where()
         if not self.flat:
-            self.compute(self.frame.plain.before)
+            self.compute(self.frame.schedule.before)
         self.all_passes() if stage is None else self.one_stage(stage)
         types = {"table": "*i64"} if v.units else self.signature()
         aligned = [name for name in types if types[name].startswith("*") and name not in self.askew()]
@@ -55,7 +55,7 @@ class Printer(Passes):
     def signature(self) -> dict[str, str]:
         """The type of each parameter."""
         types = {o.name: POINTERS[o.node.spec.dtype.name] for o in self.frame.arrays}
-        for k, p in enumerate(self.frame.plain.passes):
+        for k, p in enumerate(self.frame.schedule.passes):
             types |= {f"part{k}_{i}": POINTERS[f.spec.dtype.name] for i, f in enumerate(p.folds)}
         pointers = {name: types[name] for name in self.variant.pointers(self.frame)}
         return pointers | {name: NUMBERS[kind] for kind, name in self.variant.numbers}
@@ -108,7 +108,7 @@ class Printer(Passes):
     def all_passes(self) -> None:
         """A kernel that does everything."""
         ahead = self.frame.online if self.variant.online else ()
-        for k, p in enumerate(self.frame.plain.passes):
+        for k, p in enumerate(self.frame.schedule.passes):
             self.start_folds(k, p.folds, empty=k != 1 or not ahead)
             if k == 0 and ahead:
                 self.start_online(ahead)
@@ -123,7 +123,7 @@ class Printer(Passes):
 
     def one_stage(self, stage: int) -> None:
         """A kernel that does one pass, given what the programs of the earlier ones found; or what follows."""
-        passes = self.frame.plain.passes
+        passes = self.frame.schedule.passes
         for k, p in enumerate(passes[:stage]):
             self.accumulators = {f: f"a{k}_{i}" for i, f in enumerate(p.folds)}
             self.read_parts(k, p.folds)
@@ -139,7 +139,7 @@ class Printer(Passes):
 
     def row_stores(self, mask: str) -> None:
         """Write the outputs that have one element for each row."""
-        for v in self.frame.plain.row_stores:
+        for v in self.frame.schedule.row_stores:
             for o in self.frame.outputs_of(v):
                 self.store(o, mask, self.variant.kept_loops)
 
@@ -151,7 +151,7 @@ class Printer(Passes):
         if self.variant.stays or not empty:
             return
         for f, name in self.accumulators.items():
-            self.line(f"{name} = tl.full({self.tile}, {identity(f)}, {t_type(f)})")
+            self.line(f"{name} = tl.full({self.tile}, {nothing(f)}, {t_type(f)})")
 
     def finish_folds(self, folds: Iterable[Node]) -> None:
         """Fold the lanes of a tile."""
@@ -164,7 +164,7 @@ class Printer(Passes):
         if not folds:
             return
         for f, name in self.accumulators.items():
-            self.line(f"{name} = tl.full([{self.variant.tall}, {PARTS}], {identity(f)}, {t_type(f)})")
+            self.line(f"{name} = tl.full([{self.variant.tall}, {PARTS}], {nothing(f)}, {t_type(f)})")
         with self.block(f"for first in range(0, chunks, {PARTS}):"):
             self.line(f"part = first + tl.arange(0, {PARTS})[None, :]")
             for i, f in enumerate(folds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from mgb.codegen import Spelling, scalar
+from mgb.codegen import Spelling, combine, identity, reductions, scalar
 from mgb.ir import Node
 
 #: The types of values.
@@ -112,44 +112,37 @@ WORDS: dict[str, Spelling] = {
        for name in ("exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")},
 }
 
-#: The reductions: how two elements are folded, by functions of the prelude and in the words above.
-FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
+#: The words above that are functions of the prelude as well, ``fold_add`` and so on, for reductions.
+FOLDERS = ("add", "mul", "maximum", "minimum")
 # fmt: on
 
-VOCABULARY = frozenset(WORDS) | frozenset(FOLDS) | {"extent"}
+REDUCTIONS = reductions(FOLDERS)
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
 
 #: A reduction that folds nothing is its operand.
 SPELLINGS: dict[str, Spelling] = {
-    **WORDS, **dict.fromkeys(FOLDS, "{0}"), "cast": cast, "const": literal,
+    **WORDS, **dict.fromkeys(REDUCTIONS, "{0}"), "cast": cast, "const": literal,
     "extent": lambda node: f"length.to({t_type(node)})",
 }  # fmt: skip
 
 
 def fold(node: Node, a: str, b: str) -> str:
     """The expression that folds two elements of reduction `node`."""
-    spelling = WORDS[FOLDS[node.op.name]]
+    spelling = WORDS[combine(node)]
     return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
 
 
 def total(node: Node, x: str) -> str:
     """The expression that folds a tile along its rows; narrow integers meet in 32 bits."""
-    dtype, combine = node.spec.dtype, f"fold_{FOLDS[node.op.name]}"
+    dtype, function = node.spec.dtype, f"fold_{combine(node)}"
     if dtype.kind == "f" or dtype.itemsize >= 4:
-        return f"tl.reduce({x}, 1, {combine}, keep_dims=True)"
+        return f"tl.reduce({x}, 1, {function}, keep_dims=True)"
     wide = "tl.int32" if dtype.kind == "i" else "tl.uint32"
-    found = f"tl.reduce({x}.to({wide}), 1, {combine}, keep_dims=True)"
+    found = f"tl.reduce({x}.to({wide}), 1, {function}, keep_dims=True)"
     return f"({found} != 0)" if dtype.kind == "b" else f"{found}.to({t_type(node)})"
 
 
-def identity(node: Node) -> str:
+def nothing(node: Node) -> str:
     """What a reduction of nothing is, as a Python expression."""
-    dtype, name = node.spec.dtype, node.op.name
-    if name in ("reduce_sum", "reduce_prod"):
-        return str(int(name == "reduce_prod"))
-    least = name == "reduce_max"
-    if dtype.kind == "b":
-        return str(int(not least))
-    if dtype.kind == "f":
-        return f"{'-' * least}1e999"
-    info = np.iinfo(dtype)
-    return str(info.min if least else info.max)
+    value = identity(node)
+    return f"{'-' * (value < 0)}1e999" if value in (-np.inf, np.inf) else str(int(value))

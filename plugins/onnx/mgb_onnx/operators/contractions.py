@@ -8,7 +8,7 @@ from typing import Any
 
 from mgb import dtypes
 from mgb.errors import EquationError, ModelFileError, ModelUnsupportedError, ShapeError
-from mgb.functional import activation, einstein
+from mgb.functional import einstein, matrices
 from mgb.ops import contract
 from mgb.ops.contract import window_count
 from mgb.ops.layout import concat, reshape, reverse, slice_, transpose, unslice
@@ -24,7 +24,7 @@ Borders = list[tuple[int, int]]
 
 @operator("MatMul")
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    return activation.matmul(a, b)
+    return matrices.matmul(a, b)
 
 
 @operator("Gemm")
@@ -257,7 +257,7 @@ def shifted(x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
 def matmul_integer(
     a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None
 ) -> Tensor:
-    return activation.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
+    return matrices.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
 
 
 @operator("ConvInteger")

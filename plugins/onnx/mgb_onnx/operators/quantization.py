@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from mgb import dtypes
 from mgb.errors import ModelUnsupportedError, ShapeError
-from mgb.functional import activation
+from mgb.functional import matrices
 from mgb.functional.rearrange import repeat
 from mgb.ops.layout import reshape
 from mgb.ops.primitives import cast, eq, maximum, minimum, round, where
@@ -112,7 +112,7 @@ def quantized_matmul(
     b: Tensor, b_scale: Tensor, b_zero: Tensor,
     y_scale: Tensor, y_zero: Tensor,
 ) -> Tensor:  # fmt: skip
-    total = activation.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
+    total = matrices.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
     scales = [cast(s, dtype=dtypes.float64) for s in (a_scale, b_scale, y_scale)]
     return _requantized(total, _one(scales[0]) * _one(scales[1]) / _one(scales[2]), _one(y_zero))
 

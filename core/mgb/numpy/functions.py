@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..functional import einstein, math, matrices, rearrange, tensor
 from ..ops import methods
 from ..ops.methods import reshaped
 from ..ops.numpy_protocol import FUNCTIONS
 from ..ops.primitives import add, maximum, minimum, mul
 from . import compositions as c
-from . import einstein, math, matrices, rearrange, tensor
 
 
 def _where(condition: Any, *values: Any) -> Any:

@@ -17,6 +17,7 @@ from ml_dtypes import finfo
 from .. import dtypes
 from ..apply import literal, tensors
 from ..errors import ShapeError
+from ..functional import elemwise, math, rearrange, tensor
 from ..ops import elementwise as e
 from ..ops.creation import along, is_single
 from ..ops.declare import normalize_axis
@@ -28,7 +29,6 @@ from ..ops.primitives import cast, eq, le, lt, maximum, minimum, round, sub, whe
 from ..ops.reduce import reduce_sum
 from ..ops.sort import cumsum_
 from ..tensor import Tensor
-from . import elemwise, math, rearrange, tensor
 
 
 def as_tensor(value: Any) -> Tensor:

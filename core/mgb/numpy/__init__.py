@@ -1,0 +1,3 @@
+"""NumPy's functions on Tensors, by NumPy's names and with NumPy's arguments; `functional` has MegEngine's."""
+
+from . import functions as functions
