@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from mgb import dtypes
-from mgb.ops.primitives import cast, div, floor_div, mod
+from mgb.ops.division import floor_div, mod
+from mgb.ops.primitives import cast, div
 
 from .cases import FLOATS, Batches, check, dealt, elementwise, of, spread
 from .drive import Driver

@@ -57,8 +57,9 @@ class Traits:
     ----------
     vocabulary : frozenset of str
         Ops that it prints itself, beside ``const``, ``iota`` and ``cast``, which every backend prints. What
-        is not in it is spelt out by the core. The keys of the printing table, as a rule. That they are ops
-        is checked when the backend is loaded, for its plugin may bring some of its own.
+        is not in it is spelt out by the core; so are casts to 16-bit floats that float32 rounds already,
+        unless it has ``cast``. The keys of the printing table, as a rule. That they are ops is checked when
+        the backend is loaded, for its plugin may bring some of its own.
     kinds : frozenset of Kind
     dtypes : frozenset of str
         Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is spelt in float32 by the core: a

@@ -40,16 +40,22 @@ class Builder(Session[Tensor]):
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
     """A node whose spec is inferred and whose device is that of its inputs: constants lie everywhere."""
+    device = next((i for i in inputs if i.op is not CONST), inputs[0]).spec.device if inputs else None
+    return Node(op, inputs, params, inferred(op, [i.spec for i in inputs], params, device, source), source)
+
+
+def inferred(
+    op: Op, specs: Sequence[Spec], params: dict[str, Any], device: str | None, source: str = ""
+) -> Spec:
+    """The type of what `op` gives, which lies on `device` unless the parameters say where."""
     try:
-        spec = op.infer(*(i.spec for i in inputs), **params)
+        spec = op.infer(*specs, **params)
     except MgbError as error:
         error.args = (f"{error} (at {source})",) if source else error.args
         raise
-    if inputs and "device" not in params:
-        device = next((i for i in inputs if i.op is not CONST), inputs[0]).spec.device
-        if spec.device != device:
-            spec = Spec(spec.shape, spec.dtype, device)
-    return Node(op, inputs, params, spec, source)
+    if device is None or spec.device == device or "device" in params:
+        return spec
+    return Spec(spec.shape, spec.dtype, device)
 
 
 def live(source: Callable[[], float], dtype: Any = "float32", device: str | None = None) -> Tensor:

@@ -16,10 +16,10 @@ from mgb.plugins import hookimpl
 WORDS = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
     "lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}", "where": "{0} ? {1} : {2}", "cast": "({t}){0}",
-    "floor_div": ("DIV({t}, {0}, {1})", "FDIV({t}, {0}, {1})"), "fma": "{0} * {1} + {2}",
-    "mod": ("MOD({t}, {0}, {1})", "FMOD({t}, {0}, {1})"), "round": "rint({0})", "atan2": "atan2({0}, {1})",
+    "quotient": "DIV({t}, {0}, {1})", "fmod_float": "fmod({0}, {1})", "fmod_double": "fmod({0}, {1})",
+    "fma": "{0} * {1} + {2}", "round": "rint({0})", "atan2": "atan2({0}, {1})",
     "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}", "minimum": "{0} != {0} || {0} < {1} ? {0} : {1}",
-    "logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_not": "!{0}", "bit_and": "{0} & {1}",
+    "logical_and": "{0} & {1}", "logical_or": "{0} | {1}", "logical_not": "!{0}", "bit_and": "{0} & {1}",
     "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bitcast": "((union {{ {s} from; {t} to; }}){{ {0} }}).to",
     "shl": "{0} << ({1} & {bits} - 1)", "shr": "{0} >> ({1} & {bits} - 1)",
     "mulhi": "(__int128){0} * {1} >> {bits}", "pow": "pow({0}, {1})",
@@ -27,11 +27,7 @@ WORDS = {
 HEADER = r"""#include <stdbool.h>
 #include <stdint.h>
 #include <tgmath.h>
-#define DIV(t, a, b) (b == 0 ? 0 : (t)-1 < 0 && b == (t)-1 ? -a : a / b - (a % b != 0 && (a ^ b) < 0))
-#define MOD(t, a, b) (b == 0 ? 0 : a - b * DIV(t, a, b))
-#define FMOD(t, a, b) ({ t m = fmod(a, b); m ? m + ((b < 0) != (m < 0) ? b : 0) : copysign(m, b); })
-#define FDIV(t, a, b) ({ t m = fmod(a, b), q = (a - m) / b - (m && (b < 0) != (m < 0)), low = floor(q); \
-    b == 0 ? a / b : q ? low + (q - low > 0.5) : copysign((t)0, a / b); })
+#define DIV(t, a, b) (b == 0 ? 0 : (t)-1 < 0 && b == (t)-1 ? -a : a / b)
 """
 COMMAND = "cc -O3 -march=native -ffp-contract=off -fwrapv -w -shared -fPIC -x c - -lm -o kernel.so"
 

@@ -58,10 +58,6 @@ class Resizer:
         self._graphs: dict[Graph, Graph] = {}
         self._steps: dict[int, Step] = {}
 
-    def put(self, node: Node, copy: Node) -> None:
-        """Take `copy` for that of `node`."""
-        self._nodes[node] = copy
-
     def node(self, node: Node) -> Node:
         """The copy of a node whose inputs are known, or has none; the node itself if nothing differs."""
         found = self._nodes.get(node)

@@ -10,14 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ..apply import apply
+from ..ops import division, operators
 from ..ops import elementwise as e
 from ..ops import hyperbolic as h
 from ..ops import integers as i
-from ..ops import operators
 from ..ops import primitives as p
 from ..ops import transcendental as t
 from ..ops.declare import op_of
 from ..tensor import Tensor
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil",
@@ -60,7 +63,7 @@ add       = _binary("add", p.add, "``x + y``.")
 sub       = _binary("sub", p.sub, "``x - y``.")
 mul       = _binary("mul", p.mul, "``x * y``.")
 div       = _binary("div", p.div, "``x / y``, always a float.")
-floor_div = _binary("floor_div", p.floor_div, "``x // y``: the quotient rounded down.")
+floor_div = _binary("floor_div", division.floor_div, "``x // y``: the quotient rounded down.")
 maximum   = _binary("maximum", p.maximum, "The greater one; NaN if either is. A tie gives `x` the gradient.")
 minimum   = _binary("minimum", p.minimum, "The lesser one; NaN if either is. A tie gives `x` the gradient.")
 logaddexp = _binary("logaddexp", e.logaddexp, "``log(exp(x) + exp(y))`` without overflow.")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceInputError
+from ..forking import cached_property
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .tree import Structure, exactly, flatten
@@ -41,35 +42,39 @@ def arrays_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool
     return found if any(found) else ()
 
 
-def key_of(leaves: Sequence[Any], structure: Structure) -> tuple[Any, ...]:
+class Key(tuple[Any, ...]):
     """What must be equal for a recorded call to serve another: nesting, aliasing, one key for each leaf."""
-    return (structure, _shared_places(leaves), *map(_leaf_key, leaves))
+
+    @cached_property
+    def form(self) -> Key:
+        """Without the lengths of axes, of which only the numbers are left."""
+        structure, shared, *leaves = self
+        return Key((structure, shared, *map(_form, leaves)))
+
+    @cached_property
+    def pattern(self) -> Key:
+        """The form without the values of numbers."""
+        return self.form.without_numbers()
+
+    def without_numbers(self, free: Sequence[int] | None = None) -> Key:
+        """Without the values of all numbers, or of those at the places `free`."""
+        structure, shared, *leaves = self
+        numbers = [n for n, leaf in enumerate(leaves) if leaf[0] in _NUMBERS] if free is None else free
+        for place in numbers:
+            leaves[place] = leaves[place][:1]
+        return Key((structure, shared, *leaves))
 
 
-def form_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A `key_of` without the lengths of axes, of which only the numbers are left."""
-    structure, shared, *leaves = key
-    return structure, shared, *(_form(leaf) if type(leaf) is ArrayKey else leaf for leaf in leaves)
+def key_of(leaves: Sequence[Any], structure: Structure) -> Key:
+    """Of a call with these arguments."""
+    return Key((structure, _shared_places(leaves), *map(_leaf_key, leaves)))
 
 
-def _form(key: ArrayKey) -> tuple[Any, ...]:
+def _form(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    if type(key) is not ArrayKey:
+        return key
     kind, shape, dtype, device = key
     return kind, len(shape), dtype, device
-
-
-def without_numbers(key: tuple[Any, ...], free: Sequence[int] | None = None) -> tuple[Any, ...]:
-    """A `key_of`, or a `form_of`, without the values of all numbers, or of those at the places `free`."""
-    structure, shared, *leaves = key
-    if free is None:
-        return structure, shared, *(leaf[:1] if leaf[0] in _NUMBERS else leaf for leaf in leaves)
-    for place in free:
-        leaves[place] = leaves[place][:1]
-    return structure, shared, *leaves
-
-
-def pattern_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A `form_of` without the values of numbers."""
-    return without_numbers(form_of(key))
 
 
 class ArrayKey(tuple[Any, ...]):

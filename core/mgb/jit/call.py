@@ -354,7 +354,7 @@ class _Writer(Lines):
         return f"wrap({self._value(ref)}, {self._device(ref)!r})"
 
     def _device(self, ref: Ref) -> str:
-        return of_array(ref.array) if isinstance(ref, Literal) else self._record.node(ref).spec.device
+        return of_array(ref.array) if isinstance(ref, Literal) else self._record.spec(ref).device
 
     def _value(self, ref: Ref) -> str:
         if isinstance(ref, Literal):

@@ -40,11 +40,10 @@ def note_effects(
     owners = [external.tensor(leaves) for external in record.externals]
     numbers = {id(tensor): number for number, tensor in enumerate(owners) if tensor is not None}
     record.bindings = [*_values(provenance, ref, numbers), *_grads(provenance, ref)]  # may have more inputs
-    owners = [external.tensor(leaves) for external in record.externals]
-    holders = provenance.holders()
+    owners += [external.tensor(leaves) for external in record.externals[len(owners) :]]
     for external, owner in zip(record.externals, owners, strict=True):
-        if id(owner) in holders:
-            external.place = Grad(provenance.source_of(holders[id(owner)]))
+        if id(owner) in provenance.holders:
+            external.place = Grad(provenance.source_of(provenance.holders[id(owner)]))
     record.returned = tuple(map(provenance.identity, returned))
     used = _used(provenance, [*owners, *returned])
     pinned = list(_identities(provenance, leaves, used.intersection(found_elsewhere)))
@@ -54,8 +53,8 @@ def note_effects(
     if outside and provenance.arguments:
         record.guards.add(Guard(Places(tuple(provenance.arguments.values())), "other than", outside))
     record.guards.add(*_sameness(record, provenance, used, outside))
-    if record.captured:
-        owned = {id(x.owner): x for x in record.captured.values()}
+    owned = {id(x.owner): x for x in record.constants() if x.owner is not None}
+    if owned:
         found = [(Object(Held(t)), x) for x in owned.values() if x.owner and (t := x.owner()) is not None]
         constants = Constants([literal for _, literal in found])
         record.guards.add(Guard(Places(tuple([source for source, _ in found])), "meets", constants))
@@ -94,7 +93,7 @@ def _outside(record: Record, provenance: Provenance, owners: Sequence[Tensor | N
         found += [t for e, t in elsewhere if e.is_elsewhere and not e.is_looked_for and t is not None]
         found += [tensor for tensor, _, _ in provenance.grads.values()]
         found += provenance.rebound_tensors()
-    return frozenset(map(id, found)).difference(provenance.arguments, provenance.holders())
+    return frozenset(map(id, found)).difference(provenance.arguments, provenance.holders)
 
 
 def _changed(provenance: Provenance) -> frozenset[int]:

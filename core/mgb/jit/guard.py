@@ -106,7 +106,7 @@ class Test:
 
 
 def _is(value: Any, held: Held) -> bool:
-    return value is held.get() and not held.is_gone()
+    return value is held.get() and (value is not None or not held.is_gone())
 
 
 def _equal_code(value: str, known: Any, scope: Scope) -> str:
@@ -231,7 +231,7 @@ class Guard:
         """Has a Tensor a ``grad``, what is trained: does other ops follow from it whatever Python reads?"""
         if isinstance(self.source, Grad):
             return self.test in ("a Tensor", "no Tensor")
-        return isinstance(self.source, Attribute) and self.source.name == "_revision"
+        return isinstance(self.source, Attribute) and self.source.name == "__revision__"
 
     def key(self) -> Any:
         """What equal guards have in common; 1, True and 1.0 differ."""
@@ -338,9 +338,12 @@ class Guards:
         check = names.compile([g.source for g in self], [*writer.lines, "return True"], "False")
         return check
 
-    def why(self, leaves: Sequence[Any]) -> str | None:
-        """The first that does not hold, in words; None where all do."""
-        return next((guard.change(leaves) for guard in self if not guard.holds(leaves)), None)
+    def why(self, leaves: Sequence[Any], but: str = "") -> str | None:
+        """The first that does not hold, in words; None where all do, `but` for attributes of that name."""
+        for guard in self._guards.values():
+            if not guard.holds(leaves) and (not but or getattr(guard.source, "name", "") != but):
+                return guard.change(leaves)
+        return None
 
 
 def reader_of(sources: Sequence[Source | None]) -> Callable[[Sequence[Any]], list[Any]]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, random
+from .. import dtypes
 from ..apply import caller
+from ..holding import STATES
 from ..ir import Spec, input_node
 from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
@@ -128,7 +129,7 @@ class Inputs:
         return self._spec(array, tensor._device, source)
 
     def _is_grad_of_argument(self, tensor: Tensor) -> bool:
-        holder = self._provenance.holders().get(id(tensor))
+        holder = self._provenance.holders.get(id(tensor))
         return holder is not None and id(holder) in self._provenance.arguments
 
     def _spec(self, array: Any, device: str, source: Source | None) -> Spec:
@@ -139,13 +140,12 @@ class Inputs:
 
     # operands
 
-    def ref(self, tensor: Tensor, check: Callable[[Tensor], None]) -> Ref:
-        """Where the value of a Tensor comes from that no step makes; `check` refuses one of another trace."""
+    def ref(self, tensor: Tensor) -> Ref:
+        """Where the value of a Tensor comes from that no step makes."""
         if id(tensor._data) in self._converted:
             return self._converted_ref(tensor)
         if tensor._index == CONSTANT:
             return Literal(tensor._data, device=tensor._device)
-        check(tensor)
         array, tensor = tensor._data, self._provenance.root(tensor)
         number = self._numbers.get((id(tensor), id(array)))
         if number is not None:
@@ -177,8 +177,8 @@ class Inputs:
         return any(
             id(part) in self._provenance.arguments
             or (self._belongings is not None and part in self._belongings)
-            or any(part is state for state in random.states())
-            for part in (tensor, self._provenance.holders().get(id(tensor), tensor))
+            or any(part is state for states in STATES for state in states())
+            for part in (tensor, self._provenance.holders.get(id(tensor), tensor))
         )
 
     def _source_of_array(self, data: Any) -> Source | None:

@@ -25,10 +25,14 @@ class Provenance:
     ----------
     arguments : dict
         By the ids of Tensors among the arguments: where they stand.
+    own : dict of weak references
+        The Tensors that the body made, by their ids.
     rebound : list of weak references
         The Tensors outside that took new values.
     grads : dict
         By the ids of Tensors outside: what was found in their ``grad``, and was it looked at?
+    holders : dict
+        By the id of a gradient that was looked at: the Tensor that had it as its ``grad``.
     """
 
     def __init__(self, leaves: Sequence[Any], names: Sequence[str] = ()) -> None:
@@ -37,7 +41,8 @@ class Provenance:
         self.arguments = {id(t): Argument(n, name) for n, t, name in tensors}
         self.rebound: list[weakref.ref[Tensor]] = []
         self.grads: dict[int, tuple[Tensor, Tensor | None, bool]] = {}
-        self._own: dict[int, weakref.ref[Tensor]] = {}  # Tensors made in the body, by their ids
+        self.holders: dict[int, Tensor] = {}
+        self.own: dict[int, weakref.ref[Tensor]] = {}
         self._originals: dict[int, tuple[Tensor, Any]] = {}  # of an alias: what it was made of
         self._before: dict[int, tuple[Tensor, Any, Any]] = {}
         self._given: set[int] = set()  # the ids of Tensors that were given a ``grad``, maybe the old one
@@ -45,10 +50,9 @@ class Provenance:
 
     # what happens
 
-    def makes(self, tensor: Tensor) -> weakref.ref[Tensor]:
+    def makes(self, tensor: Tensor) -> None:
         """The body makes `tensor`."""
-        reference = self._own[id(tensor)] = weakref.ref(tensor)
-        return reference
+        self.own[id(tensor)] = weakref.ref(tensor)
 
     def adopts(self, alias: Tensor, original: Tensor) -> None:
         """The body makes one more Tensor of the value of `original`."""
@@ -67,7 +71,10 @@ class Provenance:
         if self.is_own(tensor):
             return False
         is_new = id(tensor) not in self.grads
-        self.grads.setdefault(id(tensor), (tensor, tensor._grad, reads))
+        if is_new:
+            self.grads[id(tensor)] = tensor, tensor._grad, reads
+            if reads and tensor._grad is not None:
+                self.holders[id(tensor._grad)] = tensor
         if not reads:
             self._given.add(id(tensor))
         return is_new
@@ -91,7 +98,7 @@ class Provenance:
 
     def is_own(self, tensor: Tensor) -> bool:
         """Did the body make it? Something that was made outside of the trace since may have an id again."""
-        reference = self._own.get(id(tensor))
+        reference = self.own.get(id(tensor))
         return reference is not None and reference() is tensor
 
     def root(self, tensor: Tensor) -> Tensor:
@@ -99,18 +106,13 @@ class Provenance:
         original, array = self._originals.get(id(tensor), (tensor, None))
         return original if array is tensor._data else tensor
 
-    def holders(self) -> dict[int, Tensor]:
-        """By the id of a gradient that was found: the Tensor that had it as its ``grad``."""
-        found = ((tensor, grad) for tensor, grad, reads in self.grads.values() if reads)
-        return {id(grad): tensor for tensor, grad in found if grad is not None}
-
     def source_of(self, tensor: Tensor) -> Source:
         """Where a Tensor stands that is no ``grad`` which the body found."""
         return self.arguments.get(id(tensor)) or Object(Held(tensor))
 
     def place_of(self, tensor: Tensor) -> Source:
         """Where a Tensor outside stands."""
-        holder = self.holders().get(id(tensor))
+        holder = self.holders.get(id(tensor))
         return self.source_of(tensor) if holder is None else Grad(self.source_of(holder))
 
     def identity(self, tensor: Tensor | None) -> int | Source | None:
@@ -144,7 +146,7 @@ class Provenance:
 
     def _alive(self) -> list[Tensor]:
         given = self.given_grads()
-        found = (reference() for reference in list(self._own.values()))
+        found = (reference() for reference in list(self.own.values()))
         return [tensor for tensor in found if tensor is not None and id(tensor) not in given]
 
     # the end
@@ -161,3 +163,4 @@ class Provenance:
         self._before.clear()
         self._originals.clear()
         self.grads.clear()
+        self.holders.clear()

@@ -15,9 +15,9 @@ from ..fusion import number_node
 from ..ir import CONST, Graph, Kind, Node, Op, Spec, const_node
 from ..sizes import At, Size, plain
 from ..tensor import Tensor
-from ..tracing import make_node
+from ..tracing import inferred
 from .guard import Guards
-from .source import Argument, Grad, Object, Source, found_at, is_gone, roots
+from .source import Argument, Grad, Held, Object, Source, found_at, is_gone, roots
 from .tree import Structure
 
 
@@ -105,6 +105,10 @@ def external_ref(number: int) -> int:
     return -1 - number
 
 
+#: The type that a cut has, which makes no value.
+_NOTHING = Spec((), dtypes.bool_)
+
+
 @dataclass(slots=True)
 class Entry:
     """One recorded step: an op with its operands, or a cut."""
@@ -112,14 +116,9 @@ class Entry:
     op: Op
     args: tuple[Ref, ...]
     params: dict[str, Any]
-    node: Node | None
+    spec: Spec
     source: str
     required: tuple[int, ...] = ()
-
-    @property
-    def spec(self) -> Spec:
-        assert self.node is not None
-        return self.node.spec
 
     def is_like(self, other: Entry) -> bool:
         """Has `other` the same op, wiring, parameters and constants?"""
@@ -135,6 +134,11 @@ class Entry:
         params = "".join(f", {k}={v}" for k, v in self.params.items())
         names = ", ".join(_show(a) for a in self.args)
         return f"{self.op.name}({names}{params})"
+
+
+def cut_at(op: Op, source: str, required: tuple[int, ...] = ()) -> Entry:
+    """A cut, where the values of the steps `required` leave the program."""
+    return Entry(op, (), {}, _NOTHING, source, required)
 
 
 def _is_same(one: Ref, other: Ref) -> bool:
@@ -272,7 +276,7 @@ class Record:
         The effects.
     guards : Guards
         What has to be as it was for the body to do the same: all of it if the body `is_observed`, else only
-        which ``grad`` is None, and for which Tensors GradManagers and Optimizers work.
+        which ``grad`` is None, and what decides what the holders of Tensors in it do.
     is_observed : bool
         Was the body seen to read outside?
     is_unknown : bool
@@ -283,16 +287,16 @@ class Record:
         How the result is nested, and where its values come from; None: the body makes it at each call.
     statics : dict
         The steps that depend on shapes and literals only, with their values once these were wanted.
-    modules : list of (Module, dict)
-        Those that the body called or changed, with the attributes that say what they do.
+    holders : list of (Held, list)
+        Those that the body worked with, and the places of Tensors and holders that decided what they do.
     changes : str or None
-        What the body changes in its `modules`, in words: it would do something else after that.
+        What the body changes in its `holders`, in words: it would do something else after that.
     returned : tuple of int, Source or None
         For each Tensor in the result which one it is, by a number if the body made it.
     outside : frozenset of int
         The ids of Tensors outside that the body changes, or whose gradients it wants.
     captured : dict
-        The constants that were values of Tensors outside, by their nodes.
+        The constants that were values of Tensors outside, by the nodes that were made of them.
     arrangement : Structure or None
         How the arguments were nested and named, so which one stands at which place.
     numbers : dict
@@ -311,16 +315,17 @@ class Record:
     is_unknown: bool = False
     follows: frozenset[Source] = frozenset()
     ends: Ends | None = None
-    modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    holders: list[tuple[Held, list[tuple[Source, Any]]]] = field(default_factory=list)
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
     returned: tuple[int | Source | None, ...] = ()
     outside: frozenset[int] = frozenset()
-    captured: dict[Node, Literal] = field(default_factory=dict)
+    captured: dict[Node, Literal] = field(default_factory=dict, init=False)
     arrangement: Structure | None = None
     numbers: dict[int, Any] = field(default_factory=dict)
     sized: Any = None
     lengths: tuple[int, ...] = ()
+    _nodes: list[Node | None] = field(default_factory=list, init=False)  # of the first steps
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one."""
@@ -328,7 +333,7 @@ class Record:
         return replace(
             self,
             entries=self.entries[:steps], externals=list(self.externals), statics=statics,
-            captured=dict(self.captured), bindings=[], ends=None, sized=None, lengths=(),
+            bindings=[], ends=None, sized=None, lengths=(),
         )  # fmt: skip
 
     def is_cut_out(self, step: int) -> bool:
@@ -337,22 +342,28 @@ class Record:
 
     def step(self, op: Op, args: tuple[Ref, ...], params: dict[str, Any]) -> Entry:
         """Add a step; `op` refuses operands of these shapes by an error that has the user's line."""
-        inputs = tuple([self.node(ref) for ref in args])
-        source = caller()
-        if op is SHAPE:
-            (of,) = inputs
-            node = const_node(of.spec.shape, dtypes.int32, of.spec.device)
-        else:
-            node = make_node(op, inputs, params, source)
-        index = len(self.entries)
-        if op is SHAPE or all(ref.__class__ is Literal or ref in self.statics for ref in args):
-            self.statics[index] = None
-        entry = Entry(op, args, params, node, source)
+        specs, source, device = [], caller(), None
+        is_static = True
+        for ref in args:
+            specs.append(spec := self.spec(ref))
+            if ref.__class__ is not Literal:
+                is_static = is_static and ref in self.statics
+                device = device or spec.device  # constants lie everywhere
+        if is_static or op is SHAPE:
+            self.statics[len(self.entries)] = None
+        device = device or (specs[0].device if specs else None)
+        entry = Entry(op, args, params, inferred(op, specs, params, device, source), source)
         self.entries.append(entry)
         return entry
 
+    def spec(self, ref: Ref) -> Spec:
+        """The type of a value."""
+        if isinstance(ref, Literal):
+            return Spec(ref.array.shape, ref.array.dtype, ref.device)
+        return self.externals[-1 - ref].node.spec if ref < 0 else self.entries[ref].spec
+
     def node(self, ref: Ref) -> Node:
-        """The node of a value."""
+        """The node of a value, for a graph."""
         if isinstance(ref, Literal):
             if ref.size is not None:
                 return number_node(ref.size, ref.array.dtype, ref.device)
@@ -360,9 +371,25 @@ class Record:
             if ref.owner is not None:
                 self.captured[constant] = ref
             return constant
-        node = self.externals[-1 - ref].node if ref < 0 else self.entries[ref].node
+        if ref < 0:
+            return self.externals[-1 - ref].node
+        while len(self._nodes) <= ref:
+            self._nodes.append(self._made(self.entries[len(self._nodes)]))
+        node = self._nodes[ref]
         assert node is not None
         return node
+
+    def _made(self, entry: Entry) -> Node | None:
+        if entry.op in CUTS:
+            return None
+        if entry.op is SHAPE:
+            return const_node(self.spec(entry.args[0]).shape, dtypes.int32, entry.spec.device)
+        inputs = tuple([self.node(ref) for ref in entry.args])
+        return Node(entry.op, inputs, entry.params, entry.spec, entry.source)
+
+    def constants(self) -> list[Literal]:
+        """The constants among the operands, each as often as it is one."""
+        return [ref for entry in self.entries for ref in entry.args if isinstance(ref, Literal)]
 
     def static_value(self, step: int) -> Any | None:
         """The array that `step` makes at every call, or None when it depends on data."""

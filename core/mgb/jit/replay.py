@@ -15,7 +15,7 @@ from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place
 from .arguments import numbers_in
 from .reasons import of_constant, of_parameter, of_shape, remedy
-from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, external_ref
+from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, cut_at, external_ref
 from .session import CallSession
 from .source import Held, Object
 from .tree import flatten, flatten_once
@@ -26,7 +26,7 @@ from .variants import Variants
 _EVERY = range(1 << 62)
 
 #: What a call that has departed is matched against: no op is like it.
-_NO_ENTRIES = [Entry(END, (), {}, None, "")]
+_NO_ENTRIES = [cut_at(END, "")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +353,7 @@ class Replay(CallSession):
     def _result(self, entry: Entry) -> Tensor:
         index = self._cursor
         self._cursor = index + 1
-        out = place(self, index, entry.node.spec)  # type: ignore[union-attr]
+        out = place(self, index, entry.spec)
         if index in self._kept:
             self._tensors.append(weakref.ref(out))
             if self._imperative:

@@ -8,10 +8,10 @@ from typing import Any
 
 from .. import forking
 from ..executor import Program
-from ..executor.collector import resting
-from ..executor.resized import Resizer, spec_at
-from ..ir import Node, Spec, input_node
-from ..sizes import At, Lengths, Sizes, checker, fixed
+from ..executor.resized import spec_at
+from ..forking import cached_property
+from ..ir import Spec, input_node
+from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized
 from ..tensor import Tensor
 from .arguments import ARRAYS
 from .record import Ends, Entry, External, Given, Literal, Record, external_ref
@@ -57,14 +57,11 @@ class Followed:
         fixed(self.sizes.letters)
 
     def end(self, record: Record) -> None:
-        """`record` is whole: make it plain, and keep with it how it is for other lengths."""
+        """`record` is whole: what it is for these lengths, and for others, is made when it is wanted."""
         self.sizes.close()
-        if not self._given:
-            return
-        sized = SizedRecord(record, self.sizes, self._ranks)
-        plain_record = sized.record(self._given)
-        record.entries, record.externals = plain_record.entries, plain_record.externals
-        record.sized, record.lengths = sized, self._given
+        if self._given:
+            record.sized = SizedRecord(record, self.sizes, self._ranks)
+            record.lengths = self._given
 
 
 def shape_of(leaf: Any) -> tuple[int, ...]:
@@ -91,13 +88,10 @@ def with_input(record: Record, step: int, position: int) -> Record:
     new = record.begun(step)
     new.statics, new.bindings = dict(record.statics), record.bindings
     new.externals.append(External(node, source=node.source, converts=type(number.raw)))
-    for entry in record.entries[step:]:
-        args, old = list(entry.args), entry.node
-        if len(new.entries) == step:
-            args[position] = external_ref(len(record.externals))
-        if old is not None and old.inputs:
-            old = Node(old.op, tuple(map(new.node, args)), old.params, old.spec, old.source)
-        new.entries.append(replace(entry, args=tuple(args), node=old))
+    changed, *others = record.entries[step:]
+    args = list(changed.args)
+    args[position] = external_ref(len(record.externals))
+    new.entries += [replace(changed, args=tuple(args)), *others]
     return new
 
 
@@ -159,7 +153,7 @@ class SizedRecord:
         """What lengths are for arguments of these."""
         return Lengths(self._sizes, values)
 
-    def outline(self, values: Values) -> Record:
+    def outline(self, values: Sequence[Any]) -> Record:
         """As `record`, but for the entries, whose lengths are not for use."""
         at = self.at(values)
         externals = [
@@ -170,26 +164,28 @@ class SizedRecord:
 
     def record(self, values: Sequence[Any]) -> Record:
         """The record for arguments of these lengths, which may be sizes as well."""
-        at, old = self.at(values), self._record
-        copies = Resizer(at)
-        with resting():
-            externals = [replace(e, node=copies.node(e.node)) for e in old.externals]
-            entries = [self._entry(entry, at, copies) for entry in old.entries]
-        return replace(
-            old,
-            entries=entries, externals=externals, statics=dict.fromkeys(old.statics), sized=self,
-            lengths=tuple(values), ends=_ends_at(old.ends, at),
-        )  # fmt: skip
+        at, old = self.at(values), self.outline(values)
+        entries = list(old.entries)
+        for step in self._sized:
+            entries[step] = _entry_at(entries[step], at)
+        statics = dict.fromkeys(old.statics)
+        return replace(old, entries=entries, statics=statics, sized=self, lengths=tuple(values))
 
-    def _entry(self, entry: Entry, at: At, copies: Resizer) -> Entry:
-        if entry.node is None:
-            return entry
-        args = tuple([ref.at(at) if isinstance(ref, Literal) else ref for ref in entry.args])
-        for was, ref, node in zip(entry.args, args, entry.node.inputs, strict=False):
-            if isinstance(ref, Literal) and ref is not was:
-                copies.put(node, self._record.node(ref))
-        node = copies.node(entry.node)
-        return entry if node is entry.node else replace(entry, args=args, params=dict(node.params), node=node)
+    @cached_property
+    def _sized(self) -> list[int]:
+        """The steps whose types, parameters or constants hold sizes."""
+        return [step for step, entry in enumerate(self._record.entries) if _holds_sizes(entry)]
+
+
+def _holds_sizes(entry: Entry) -> bool:
+    constants = (ref for ref in entry.args if isinstance(ref, Literal))
+    is_one = is_sized(entry.spec.shape) or is_sized(entry.params)
+    return is_one or any(constant.size is not None for constant in constants)
+
+
+def _entry_at(entry: Entry, at: At) -> Entry:
+    args = tuple([ref.at(at) if isinstance(ref, Literal) else ref for ref in entry.args])
+    return Entry(entry.op, args, at(entry.params), spec_at(entry.spec, at), entry.source)
 
 
 def _ends_at(ends: Ends | None, at: At) -> Ends | None:

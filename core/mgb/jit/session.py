@@ -10,7 +10,7 @@ from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Session, Tensor, wrap
-from .record import SHAPE, Entry, Literal, Record, external_ref
+from .record import SHAPE, Entry, Literal, Record, cut_at, external_ref
 from .variant import Variant
 
 P = ParamSpec("P")
@@ -194,7 +194,7 @@ class CallSession(Session[Tensor]):
 
     def cut(self, op: Op, steps: Iterable[int]) -> None:
         """A cut comes here, where the values of `steps` leave the program."""
-        self.record.entries.append(Entry(op, (), {}, None, caller(), tuple(sorted(steps))))
+        self.record.entries.append(cut_at(op, caller(), tuple(sorted(steps))))
 
     # values without a program
 

@@ -7,9 +7,14 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import unwrap
+from itertools import repeat
 from keyword import iskeyword
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
+
+import numpy as np
+
+from ..sizes import native
 
 
 class Scope(Protocol):
@@ -47,15 +52,7 @@ def holder(value: Any) -> Callable[[], Any]:
             return weakref.ref(value)
         except TypeError:
             pass
-    return _Strong(value)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Strong:
-    value: Any
-
-    def __call__(self) -> Any:
-        return self.value
+    return repeat(value).__next__
 
 
 class Identity:
@@ -87,30 +84,37 @@ class Held(Identity):
 
     def code(self, value: str, scope: Scope) -> str:
         """The expression that says whether `value` is this object."""
-        if isinstance(self.get, _Strong):
-            return f"{value} is {scope.name(self.get.value)}"
-        return f"{value} is not None and {value} is {scope.name(self.get)}()"
+        if isinstance(self.get, weakref.ref):
+            return f"{value} is not None and {value} is {scope.name(self.get)}()"
+        return f"{value} is {scope.name(self.get())}"
 
     def is_gone(self) -> bool:
         """Is there no such object any more?"""
-        return not isinstance(self.get, _Strong) and self.get() is None
+        return isinstance(self.get, weakref.ref) and self.get() is None
 
     def __repr__(self) -> str:
         return "an object that is gone" if self.is_gone() else short(self.get())
 
 
+#: Of these the text is shown, and of classes derived from them that of theirs; no code of a user runs.
+_SHOWN = (int, float, complex, str, bytes, slice, type(None), np.generic)
+_NAMED = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType, np.ufunc)
+
+
 def short(value: Any) -> str:
     """A value in a message: numbers and texts themselves, of others their kind."""
-    if isinstance(value, str | bytes | int | float | complex | tuple | frozenset | slice | type(None)):
-        text = repr(value)
+    kind = type(value)
+    if issubclass(kind, _SHOWN):
+        text: str = native(kind).__repr__(value)
         return text if len(text) < 60 else text[:56] + "..."
-    name = getattr(value, "__name__", None)
-    if isinstance(name, str):
-        return f"{type(value).__name__} `{name}`"
-    shape = getattr(value, "_tuple_shape", None)
-    if shape is not None:
-        return f"a {type(value).__name__} of shape {shape}"
-    return f"a {type(value).__name__}"
+    if kind is tuple or kind is frozenset:
+        parts = ", ".join(map(short, value))
+        parts = f"({parts}{',' * (len(value) == 1)})" if kind is tuple else f"frozenset({{{parts}}})"
+        return parts if len(parts) < 60 else parts[:56] + "..."
+    if issubclass(kind, _NAMED):
+        return f"{kind.__name__} `{value.__name__}`"
+    shape = value._tuple_shape if hasattr(kind, "_tuple_shape") else None
+    return f"a {kind.__name__}" if shape is None else f"a {kind.__name__} of shape {shape}"
 
 
 class Source:
@@ -151,13 +155,14 @@ class Object(Source):
     thing: Held
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        if self.thing.is_gone():
+        value = self.thing.get()
+        if value is None and self.thing.is_gone():
             raise LookupError("it is gone")
-        return self.thing.get()
+        return value
 
     def code(self, scope: Scope) -> str:
         get = self.thing.get
-        return scope.name(get.value) if isinstance(get, _Strong) else f"{scope.name(get)}()"
+        return f"{scope.name(get)}()" if isinstance(get, weakref.ref) else scope.name(get())
 
     def __str__(self) -> str:
         return repr(self.thing)

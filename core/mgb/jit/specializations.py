@@ -7,7 +7,7 @@ from typing import Any
 
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
-from .arguments import ArrayKey, form_of, numbers_in, pattern_of, without_numbers
+from .arguments import ArrayKey, Key, numbers_in
 from .guard import MISS, Guard
 from .kept import Kept
 from .record import Record
@@ -26,7 +26,6 @@ _MISSED = 256
 #: Calls between two that nothing serves, if each finds other things than all before.
 _BETWEEN = 8
 
-Key = tuple[Any, ...]
 #: Of leaves, in order.
 Places = tuple[int, ...]
 
@@ -44,7 +43,9 @@ class Specializations:
         self._free: Kept[list[Places]] = Kept()  # by patterns: which places may have any number
         self._newest: Kept[Any] = Kept()  # by patterns
         self._resizable: Kept[list[Any]] = Kept()  # by forms
-        self._missed: dict[Key, tuple[int, int]] = {}  # by keys: how often in a row, and when that was
+        self._missed: dict[
+            tuple[Any, ...], tuple[int, int]
+        ] = {}  # by keys: how often in a row, and when that was
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -64,17 +65,17 @@ class Specializations:
 
     def _keys_of(self, key: Key) -> list[Key]:
         """`key`, and those of calls that take any number in some places."""
-        free = self._free.get(pattern_of(key)) if len(self._free) else None
-        return [key, *(without_numbers(key, places) for places in free or ())]
+        free = self._free.get(key.pattern) if len(self._free) else None
+        return [key, *(key.without_numbers(places) for places in free or ())]
 
     def newest(self, key: Key) -> Any:
         """The latest call for arguments with `key`, but for numbers and lengths; None: there is none."""
-        return self._newest.get(pattern_of(key))
+        return self._newest.get(key.pattern)
 
     def resized(self, key: Key, leaves: Sequence[Any], run: Callable[[Any], Any]) -> Any:
         """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
-        for form in map(form_of, self._keys_of(key)):
-            for known in self._resizable.get(form) or ():
+        for known_key in self._keys_of(key):
+            for known in self._resizable.get(known_key.form) or ():
                 call = known.resized(leaves)
                 result = MISS if call is None else run(call)
                 if result is not MISS:
@@ -86,13 +87,13 @@ class Specializations:
         """Keep a call that was recorded for `leaves`, arguments with `key`."""
         freed = self._add(key, call, leaves)
         if call.variant.sized is not None:
-            _put(self._resizable, form_of(freed), call, leaves, call)
+            _put(self._resizable, freed.form, call, leaves, call)
 
     def _add(self, key: Key, call: Any, leaves: Sequence[Any]) -> Key:
-        pattern, freed = pattern_of(key), key
+        pattern, freed = key.pattern, key
         if free := _free_places(call.variant.outline):
             _put(self._free, pattern, free, leaves, call)
-            freed = without_numbers(key, free)
+            freed = key.without_numbers(free)
         _put(self._calls, freed, call, leaves, call)
         self._newest.keep(pattern, call, leaves, most_like(call.variant))
         return freed
@@ -117,7 +118,7 @@ class Specializations:
 
     def is_ever_new(self, key: Key, now: int) -> bool:
         """Told that nothing serves the call `now`; did that happen too often in a row?"""
-        return self._count(without_numbers(key), now) > (STATES if self.of(key) else _ALIKE)
+        return self._count(key.without_numbers(), now) > (STATES if self.of(key) else _ALIKE)
 
     def has_ever_new(self, key: Key, now: int) -> int:
         """Told the same: how often it is too often for texts and objects that no call had; 0: it is not.
@@ -131,7 +132,7 @@ class Specializations:
         often = self._count((structure, shared, *kinds), now) - _ALIKE
         return often if often > 0 and often & (often - 1) else int(often == 1)
 
-    def _count(self, key: Key, now: int) -> int:
+    def _count(self, key: tuple[Any, ...], now: int) -> int:
         """How often in a row nothing served calls with arguments that have `key` in common."""
         often, then = self._missed.pop(key, (0, 0))
         often = often + 1 if now - then <= _BETWEEN else 1

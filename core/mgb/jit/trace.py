@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import ExportError
 from ..tensor import active_trace
 from .argument_specs import names_of_tensors, parameters_of, stand_ins
-from .arguments import arrays_among, check_tensors, key_of, pattern_of, shapes_of
+from .arguments import Key, arrays_among, check_tensors, key_of, shapes_of
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
 from .captured import Captured, check_pure, graph_of
@@ -134,8 +134,8 @@ class trace(Matching):
 
     # the body is skipped
 
-    def _matched(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
-        impure = self._impure.get(pattern_of(key))
+    def _matched(self, key: Key, args: Any, kwargs: Any) -> Any:
+        impure = self._impure.get(key.pattern)
         if impure is None or impure.is_due():
             return MISS
         result = self._follow(args, kwargs, impure.variants)
@@ -145,29 +145,29 @@ class trace(Matching):
         impure.calls += result is not MISS
         return result
 
-    def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
+    def _keep(self, key: Key, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         super()._keep(key, leaves, shapes, recorded)
         if recorded.call is not None:
             return
         self._calls.drop(key)
-        pattern = pattern_of(key)
-        impure = self._impure.get(pattern) or Impure(leaves)
+        impure = self._impure.get(key.pattern) or Impure(leaves)
         impure.variants.keep(shapes, recorded.variant)
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
-        self._impure.keep(pattern, impure, leaves, _IMPURE)
+        self._impure.keep(key.pattern, impure, leaves, _IMPURE)
 
     # recording
 
-    def _observer_after(self, key: tuple[Any, ...], leaves: list[Any], reason: str | None) -> Observer:
+    def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
         follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
         observer = self._observer(leaves, follows)
-        impure = self._impure.get(pattern_of(key)) or Impure(leaves)
-        if impure.unsettled is None and reason is not None and self.run_body is None:
+        impure = self._impure.get(key.pattern)
+        if reason is not None and self.run_body is None and (impure is None or impure.unsettled is None):
             if self._calls.is_ever_new(key, self._statistics.calls):
+                impure = impure or Impure(leaves)
                 impure.unsettled = f"finds what is new at each call: {reason}"
-                self._impure.keep(pattern_of(key), impure, leaves, _IMPURE)
-        if impure.unsettled is not None:
+                self._impure.keep(key.pattern, impure, leaves, _IMPURE)
+        if impure is not None and impure.unsettled is not None:
             observer.impure(impure.unsettled, place=beginning_of(self.__wrapped__))
         return observer
 
@@ -194,12 +194,13 @@ class trace(Matching):
         box = [run_body(session, self._body_with(args), kwargs)]
         variant = Variant(close(session, box[0]), self._compiler)
         if self.symbolic:
+            session.record = variant.record
             for number in range(len(variant.segments)):
                 session.run_segment(variant, number)
         session.settle()
         self._statistics.recorded()
-        if variant.record.ends is not None:
-            self._captured = Captured.of(args, kwargs, variant.record)
+        if self.capture_as_const and session.record.ends is not None:
+            self._captured = Captured.of(args, kwargs, session.record)
         if session.is_pure:
             box.append(session.handed_out(box.pop()))
             session.check_changes()

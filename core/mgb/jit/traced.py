@@ -16,7 +16,7 @@ from ..forking import cached_property
 from ..ir import Graph
 from ..tensor import active_trace
 from . import reasons
-from .arguments import key_of, names_of, shapes_of
+from .arguments import Key, key_of, names_of, shapes_of
 from .binding import Bindable
 from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
@@ -95,6 +95,7 @@ class Traced(Bindable, ABC):
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._lock = forking.lock()
+        self._known = 0  # how many calls that nothing served have been recorded and kept
         #: Where the body runs: by whether a tape of the caller looks on, and by which arguments are NumPy's.
         self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
         self._impure: Kept[Impure] = Kept()
@@ -123,20 +124,22 @@ class Traced(Bindable, ABC):
 
     def _call_skipping(self, args: Any, kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
-        key = key_of(leaves, structure)
+        key, known = key_of(leaves, structure), self._known
         result = self._served(key, leaves, args, kwargs)
         if result is not MISS:
             return result
         with self._lock:
-            result = self._served(key, leaves, args, kwargs)  # another thread may have been faster
+            if self._known != known:  # another thread was faster
+                result = self._served(key, leaves, args, kwargs)
             if result is MISS:
                 result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
             if result is MISS:
                 result = self._call_new(key, leaves, structure, args, kwargs)
+                self._known += 1
         assert result is not MISS, "a call that was just recorded does not serve its own arguments"
         return result
 
-    def _served(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> Any:
+    def _served(self, key: Key, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """The result by what was recorded for `key`, or `MISS`."""
         for call in self._calls.of(key):
             result = call.run(leaves)
@@ -146,13 +149,11 @@ class Traced(Bindable, ABC):
                 return result
         return self._matched(key, args, kwargs)
 
-    def _matched(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
+    def _matched(self, key: Key, args: Any, kwargs: Any) -> Any:
         """The result of a body that runs, and is matched against what was recorded for `key`, or `MISS`."""
         return MISS
 
-    def _call_new(
-        self, key: tuple[Any, ...], leaves: list[Any], structure: Structure, args: Any, kwargs: Any
-    ) -> Any:
+    def _call_new(self, key: Key, leaves: list[Any], structure: Structure, args: Any, kwargs: Any) -> Any:
         """Record a call, keep what serves others like it, and say why none did."""
         reason = self._reason_of(key, leaves, args, kwargs)
         if self._is_run(key, reason):
@@ -166,7 +167,7 @@ class Traced(Bindable, ABC):
             self._tell(reason, recorded)
         return result
 
-    def _is_run(self, key: tuple[Any, ...], reason: str | None) -> bool:
+    def _is_run(self, key: Key, reason: str | None) -> bool:
         """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""
         often = self._calls.has_ever_new(key, self._statistics.calls) if self.run_body is None else 0
         if often == 1:
@@ -174,12 +175,12 @@ class Traced(Bindable, ABC):
         self._statistics.body_runs += often > 0
         return often > 0
 
-    def _keep(self, key: Any, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
+    def _keep(self, key: Key, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         """Keep what was recorded, for calls like it."""
-        if recorded.call is not None and recorded.variant.record.changes is None:
+        if recorded.call is not None and recorded.variant.outline.changes is None:
             self._calls.keep(key, recorded.call, leaves)
 
-    def _reason_of(self, key: tuple[Any, ...], leaves: list[Any], args: Any, kwargs: Any) -> str | None:
+    def _reason_of(self, key: Key, leaves: list[Any], args: Any, kwargs: Any) -> str | None:
         """Why no recorded call serves arguments with `key`; None if there is none yet."""
         alike = self._calls.of(key)
         if alike:
@@ -189,7 +190,7 @@ class Traced(Bindable, ABC):
 
     def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
         """Why no call of those `alike` serves arguments of their types."""
-        return reasons.of_miss(self.__name__, alike[0].variant.record, leaves)
+        return reasons.of_miss(self.__name__, alike[0].variant.outline, leaves)
 
     def _tell(self, reason: str, recorded: Recorded) -> None:
         """A call was `recorded` for a `reason`."""
@@ -221,7 +222,7 @@ class Traced(Bindable, ABC):
     def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
         return Observer(leaves, self.run_body is False, self._instance is not None, follows)
 
-    def _observer_after(self, key: tuple[Any, ...], leaves: list[Any], reason: str | None) -> Observer:
+    def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
         """What watches a call that nothing serves, for the `reason`."""
         return self._observer(leaves, self._calls.follows(key, leaves))
 

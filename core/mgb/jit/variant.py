@@ -15,7 +15,7 @@ from ..forking import cached_property
 from ..ir import Graph, Node, input_node
 from .guard import Guards
 from .record import CUTS, Literal, Record, external_ref
-from .resize import SizedRecord, with_input
+from .resize import SizedRecord, Values, with_input
 from .tree import flatten
 
 
@@ -58,9 +58,22 @@ def split(record: Record) -> tuple[Segment, ...]:
 class Variant:
     """One record with its programs.
 
-    Attributes
+    Parameters
     ----------
     record : Record
+        Its lengths may be followed.
+    compile : callable
+    values : tuple of int, optional
+        Other lengths than it was recorded for.
+    like : Variant, optional
+        One of the same record.
+
+    Attributes
+    ----------
+    values : tuple of int
+        The lengths of the axes of the arguments, where these are followed.
+    sized : SizedRecord or None
+        The records for other lengths.
     segments : tuple of Segment
     found : Guards or None
         Those of the record that say which ops a body does whatever Python reads.
@@ -68,21 +81,27 @@ class Variant:
         The steps whose values leave their segment. A Tensor of another step never gets a value.
     """
 
-    def __init__(self, record: Record, compile: Compile) -> None:
-        self.record = record
-        self._begin(record.guards.of_training(), split(record), compile)
-
-    def _begin(self, found: Guards | None, segments: tuple[Segment, ...], compile: Compile) -> None:
-        self.found, self.segments = found, segments
+    def __init__(
+        self, record: Record, compile: Compile, values: Values | None = None, like: Variant | None = None
+    ) -> None:
+        self._noted, self._compile = record, compile
+        self.values = record.lengths if values is None else values
+        self.sized: SizedRecord | None = record.sized
+        self.found: Guards | None = record.guards.of_training() if like is None else like.found
+        self.segments: tuple[Segment, ...] = split(record) if like is None else like.segments
         self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
-        self._compile = compile
         self._built: list[_Built | None] = [None] * len(self.segments)
         self._lock = forking.lock()
 
-    @property
+    @cached_property
+    def record(self) -> Record:
+        """The record for these lengths; it is made when somebody asks for it."""
+        return self._noted if self.sized is None else self.sized.record(self.values)
+
+    @cached_property
     def outline(self) -> Record:
-        """The record, but that the lengths in its entries may be others."""
-        return self.record
+        """The record, but that the lengths in its entries are not for use."""
+        return self._noted if self.sized is None else self.sized.outline(self.values)
 
     def finds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Would a call with these arguments find what the recorded one `found`?"""
@@ -98,21 +117,10 @@ class Variant:
         """How many entries the record has."""
         return self.segments[-1].stop + 1
 
-    @property
-    def values(self) -> tuple[int, ...]:
-        """The lengths of the axes of the arguments, where these are followed."""
-        return self.record.lengths
-
-    @property
-    def sized(self) -> SizedRecord | None:
-        """The records for other lengths."""
-        sized: SizedRecord | None = self.record.sized
-        return sized
-
     def resized(self, leaves: Sequence[Any]) -> Variant | None:
         """The variant for arguments of other lengths, if the body would do the same with them."""
         values = None if self.sized is None else self.sized.values(leaves)
-        return None if self.sized is None or values is None else _Resized(self, self.sized, values)
+        return None if values is None else Variant(self._noted, self._compile, values, self)
 
     def with_input(self, step: int, position: int) -> Variant:
         """As this one, with an input in place of the Python number that is an operand of `step`."""
@@ -163,30 +171,6 @@ class Variant:
         return graph_of(self.record, self.segments, segment)
 
 
-class _Resized(Variant):
-    """As another one, for arguments of other lengths; its record is made when somebody asks for it."""
-
-    def __init__(self, like: Variant, sized: SizedRecord, values: tuple[int, ...]) -> None:
-        self._sized, self._values = sized, values
-        self._begin(like.found, like.segments, like._compile)
-
-    @cached_property
-    def record(self) -> Record:
-        return self._sized.record(self._values)
-
-    @property
-    def outline(self) -> Record:
-        return self._sized.outline(self._values)
-
-    @property
-    def values(self) -> tuple[int, ...]:
-        return self._values
-
-    @property
-    def sized(self) -> SizedRecord | None:
-        return self._sized
-
-
 def compile_segment(
     compile: Compile, segments: tuple[Segment, ...], segment: Segment, record: Record
 ) -> tuple[Program, tuple[int, ...]]:
@@ -208,8 +192,8 @@ def graph_of(
     boundary = {e.node: external_ref(i) for i, e in enumerate(record.externals)}
     for earlier in segments:
         if earlier.stop <= segment.start:
-            boundary.update((_node(record, i), i) for i in earlier.outputs)
-    return cut_out(tuple(_node(record, i) for i in segment.outputs), boundary)
+            boundary.update((record.node(i), i) for i in earlier.outputs)
+    return cut_out(tuple(record.node(i) for i in segment.outputs), boundary)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,12 +228,6 @@ def _runner(program: Program, reads: Sequence[int], outputs: Sequence[int]) -> C
 def _code(source: str) -> CodeType:
     """Programs for other lengths have the same text."""
     return builtins.compile(source, "<mgb segment>", "exec")
-
-
-def _node(record: Record, step: int) -> Node:
-    node = record.entries[step].node
-    assert node is not None
-    return node
 
 
 def cut_out(

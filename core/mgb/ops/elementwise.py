@@ -29,13 +29,15 @@ from .primitives import (
     lt,
     maximum,
     minimum,
-    mod,
     neg,
     shr,
     sqrt,
     where,
 )
 from .transcendental import exp, log
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
 
 INF = float("inf")
 LN2, LN10 = 0.6931471805599453, 2.302585092994046
@@ -44,17 +46,17 @@ LN2, LN10 = 0.6931471805599453, 2.302585092994046
 # comparisons and classes
 
 
-@composite(COMPARE, eager=np.greater, differentiable=False)
+@composite(COMPARE, eager=np.greater, differentiable=False, cheap=True)
 def gt(a: Tensor, b: Tensor) -> Tensor:
     return lt(b, a)
 
 
-@composite(COMPARE, eager=np.greater_equal, differentiable=False)
+@composite(COMPARE, eager=np.greater_equal, differentiable=False, cheap=True)
 def ge(a: Tensor, b: Tensor) -> Tensor:
     return le(b, a)
 
 
-@composite(COMPARE, eager=np.not_equal, differentiable=False)
+@composite(COMPARE, eager=np.not_equal, differentiable=False, cheap=True)
 def ne(a: Tensor, b: Tensor) -> Tensor:
     return logical_not(eq(a, b))
 
@@ -89,7 +91,9 @@ def bit_not(x: Tensor) -> Tensor:
 # signs
 
 
-@composite(NUMERIC, eager=np.abs, grad=lambda g, _y, x: (where(lt(0, x), g, where(lt(x, 0), neg(g), 0)),))
+@composite(
+    NUMERIC, eager=np.abs, grad=lambda g, _y, x: (where(lt(0, x), g, where(lt(x, 0), neg(g), 0)),), cheap=True
+)
 @floats.widen_halves
 def abs(x: Tensor) -> Tensor:
     return floats.magnitude(x) if x.dtype in dtypes.FLOATS else where(lt(x, 0), neg(x), x)
@@ -146,16 +150,6 @@ def round_away(x: Tensor) -> Tensor:
     return where(le(0.5, abs(x - whole)), whole + copysign(1, x), whole)
 
 
-@composite(NUMERIC, eager=np.fmod, grad=lambda g, _y, a, b: (g, neg(g * trunc(a / b))))
-@floats.widen_halves
-def fmod(a: Tensor, b: Tensor) -> Tensor:
-    """The remainder of C: it has the sign of `a`. (``mod`` has that of `b`.)"""
-    if a.dtype in dtypes.FLOATS:
-        return copysign(mod(floats.magnitude(a), floats.magnitude(b)), a)
-    m = mod(a, b)
-    return where(logical_and(ne(m, 0), ne(lt(a, 0), lt(b, 0))), m - b, m)
-
-
 @composite(
     SAME,
     eager=clip_eager,
@@ -164,6 +158,7 @@ def fmod(a: Tensor, b: Tensor) -> Tensor:
         where(le(x, low), g, 0),
         where(le(high, x), g, 0),
     ),
+    cheap=True,
 )
 def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """`x` within [`low`, `high`]; NaN stays NaN."""
@@ -173,7 +168,7 @@ def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 # powers and logarithms
 
 
-@composite(NUMERIC, eager=np.square, grad=lambda g, _y, x: (2 * g * x,))
+@composite(NUMERIC, eager=np.square, grad=lambda g, _y, x: (2 * g * x,), cheap=True)
 def square(x: Tensor) -> Tensor:
     return x * x
 

@@ -13,9 +13,9 @@ from ..apply import literal, literals
 from ..errors import ConversionError
 from ..tensor import Tensor
 from . import activations as act
+from . import division, integers
 from . import elementwise as el
 from . import hyperbolic as hyp
-from . import integers
 from . import primitives as p
 from . import transcendental as tr
 from .declare import FLOATING, NUMERIC, SAME, composite
@@ -92,7 +92,7 @@ def fuse_add_hswish(a: Tensor, b: Tensor) -> Tensor:
 
 def _mod(a: Tensor, b: Tensor) -> Tensor:
     """C's remainder for floats, Python's for integers."""
-    return el.fmod(a, b) if a.dtype in dtypes.FLOATS else p.mod(a, b)
+    return division.fmod(a, b) if a.dtype in dtypes.FLOATS else division.mod(a, b)
 
 
 def _as_given(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -124,7 +124,7 @@ _ROWS: tuple[tuple[str, int, str, Callable[..., Tensor]], ...] = (
     ("TANH",             1, "Fi",  tr.tanh),
     ("ABS_GRAD",         2, "FI",  el.abs_grad),
     ("ADD",              2, "FI",  p.add),
-    ("FLOOR_DIV",        2, "FI",  p.floor_div),
+    ("FLOOR_DIV",        2, "FI",  division.floor_div),
     ("MAX",              2, "FI",  p.maximum),
     ("MIN",              2, "FI",  p.minimum),
     ("MOD",              2, "FI",  _mod),

@@ -15,11 +15,11 @@ import numpy as np
 from ..apply import apply, tensors
 from ..tensor import Tensor
 from .declare import OPS
+from .division import floor_div, mod
 from .elementwise import reciprocal
 from .integers import left_shift, right_shift
 from .layout import reshape
 from .operators import fitted, power, product
-from .primitives import floor_div, mod
 
 #: ``np.sum`` and so on, by the functions that serve them; see `functions`.
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}

@@ -15,7 +15,7 @@ from ..apply import apply, tensors
 from ..errors import ConversionError
 from ..scalars import fixed
 from ..tensor import Tensor
-from . import elementwise, integers
+from . import division, elementwise, integers
 from . import primitives as p
 from .contract import matmul
 from .declare import op_of
@@ -23,9 +23,12 @@ from .layout import reshape
 from .primitives import cast
 from .transcendental import pow
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
+
 ADD, SUB, MUL, DIV, NEG = (op_of(f) for f in (p.add, p.sub, p.mul, p.div, p.neg))
-FLOOR_DIV, POW, MATMUL = op_of(p.floor_div), op_of(pow), op_of(matmul)
-ABS, FMOD, MOD = op_of(elementwise.abs), op_of(elementwise.fmod), op_of(p.mod)
+FLOOR_DIV, POW, MATMUL = op_of(division.floor_div), op_of(pow), op_of(matmul)
+ABS, FMOD, MOD = op_of(elementwise.abs), op_of(division.fmod), op_of(division.mod)
 LT, LE, EQ, NE = op_of(p.lt), op_of(p.le), op_of(p.eq), op_of(elementwise.ne)
 AND, OR, NOT = op_of(p.logical_and), op_of(p.logical_or), op_of(p.logical_not)
 BIT_AND, BIT_OR, BIT_XOR, BIT_NOT = (op_of(f) for f in (p.bit_and, p.bit_or, p.bit_xor, elementwise.bit_not))

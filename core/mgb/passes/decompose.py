@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from ..errors import GraphError
-from ..ir import Graph, Node
+from ..ir import CONST, Graph, Node
+from ..ops.primitives import CAST, IOTA
+from ..ops.rounding import cast_once, rounds_twice
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
 
-#: Every backend prints these; they are no part of a vocabulary.
-ALWAYS = frozenset({"const", "iota", "cast"})
+#: Every backend prints these, they need not be in its vocabulary; of casts, those that round once anyway.
+ALWAYS = frozenset({CONST, IOTA, CAST})
 
 
 def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
@@ -21,27 +23,35 @@ def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
     GraphError
         An op is neither in the vocabulary nor has a body.
     """
+    return spell_out(graph, lambda n: n.op.name in vocabulary or (n.op in ALWAYS and not rounds_twice(n)))
+
+
+def spell_out(graph: Graph, stays: Callable[[Node], bool]) -> Graph:
+    """Replace every node that does not stay by the body of its op, until none is left.
+
+    Raises
+    ------
+    GraphError
+        An op that does not stay has no body.
+    """
 
     def spell(node: Node, *values: Tensor) -> Tensor:
-        if _spoken(node, vocabulary):
+        if stays(node):
             return copy_node(node, *values)
-        if node.op.body is None:
+        body: Callable[..., Tensor] | None = cast_once if rounds_twice(node) else node.op.body
+        if body is None:
             raise GraphError(
                 f"{node!r} is a primitive outside the vocabulary: print {node.op.name!r} in the backend, "
                 "or leave the node to eager execution"
             )
-        out: Tensor = node.op.body(*values, **node.params)
+        out: Tensor = body(*values, **node.params)
         if out.dtype != node.spec.dtype:
             raise GraphError(
                 f"{node!r}: its body makes {out.dtype}: declare {node.op.name!r} with that result"
             )
         return out
 
-    while not all(_spoken(n, vocabulary) for n in graph.nodes):
+    while not all(stays(n) for n in graph.nodes):
         level = graph
         graph = rebuild(lambda *xs, level=level: level.fold(spell, xs), level.inputs)
     return graph
-
-
-def _spoken(node: Node, vocabulary: Container[str]) -> bool:
-    return node.op.name in ALWAYS or node.op.name in vocabulary

@@ -79,8 +79,8 @@ class Session(Generic[Value]):
         """Told that the constant `tensor` was made of `number`; is it to be made anew at every call?"""
         return False
 
-    def entered(self, module: Any) -> None:
-        """Told of an object whose attributes decide what the body does: a Module that is called in it."""
+    def entered(self, holder: Any) -> None:
+        """Told of an object that decides what the body does, as a layer that is called in it."""
 
     def flush(self) -> None:
         """Compute what was deferred; a trace does nothing here."""
@@ -104,7 +104,7 @@ class Ambient:
 
 _default: Any = Ambient() if config.AUTO.on() else None
 
-#: The session of this context: a trace that records or replays, `mgb.jit.auto`, or None.
+#: The session of this context: a trace that records or replays, what defers ops, or None.
 ACTIVE: ContextVar[Session[Any] | None] = ContextVar("mgb_active_trace", default=_default)
 
 
@@ -126,7 +126,7 @@ def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args
 
 
 def active_trace() -> Session[Any] | None:
-    """The trace that records or replays in this context; else what `mgb.jit.auto` deferred is computed."""
+    """The trace that records or replays in this context; else what was deferred is computed."""
     session = ACTIVE.get()
     if session is None or session.replays:
         return session

@@ -8,7 +8,6 @@ from llvmlite import ir
 
 HALF = ir.HalfType()
 FLOAT = ir.FloatType()
-DOUBLE = ir.DoubleType()
 I16 = ir.IntType(16)
 I32 = ir.IntType(32)
 
@@ -29,36 +28,3 @@ def narrow(builder: Any, value: Any, dtype: str) -> Any:
     rounded = builder.lshr(builder.add(bits, builder.add(odd, I32(0x7FFF))), I32(16))
     quiet = builder.or_(builder.lshr(bits, I32(16)), I32(0x40))
     return builder.trunc(builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded), I16)
-
-
-def to_odd(builder: Any, value: Any) -> Any:
-    """A float64 as float32, rounded to odd: a second rounding, to 16 bits, then gives the result of a single
-    one.
-
-    S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
-    """
-    near = builder.fptrunc(value, FLOAT)
-    back = builder.fpext(near, DOUBLE)
-    bits = builder.bitcast(near, I32)
-    inexact = builder.fcmp_ordered("one", back, value)
-    even = builder.icmp_unsigned("==", builder.and_(bits, I32(1)), I32(0))
-    above = builder.fcmp_ordered("ogt", _magnitude(builder, back), _magnitude(builder, value))
-    odd = builder.select(above, builder.sub(bits, I32(1)), builder.add(bits, I32(1)))
-    return builder.bitcast(builder.select(builder.and_(inexact, even), odd, bits), FLOAT)
-
-
-def _magnitude(builder: Any, value: Any) -> Any:
-    return builder.call(builder.module.declare_intrinsic("llvm.fabs", [DOUBLE]), [value])
-
-
-def float_of_integer(builder: Any, value: Any, signed: bool) -> Any:
-    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
-    word, digits, size = (value.type, 24, FLOAT) if value.type.width == 32 else (value.type, 53, DOUBLE)
-    cut = value.type.width - digits
-    low = builder.and_(value, word((1 << cut) - 1))
-    lost = builder.zext(builder.icmp_unsigned("!=", low, word(0)), word)
-    kept = builder.or_(builder.sub(value, low), builder.shl(lost, word(cut)))
-    below = builder.icmp_signed("<", value, word(0))
-    magnitude = builder.select(below, builder.neg(value), value) if signed else value
-    short = builder.icmp_unsigned("==", builder.lshr(magnitude, word(digits)), word(0))
-    return (builder.sitofp if signed else builder.uitofp)(builder.select(short, value, kept), size)

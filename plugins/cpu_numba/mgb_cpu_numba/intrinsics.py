@@ -17,13 +17,13 @@ from numba import types
 from numba.extending import intrinsic
 
 from . import memory
-from .halves import DOUBLE, float_of_integer, narrow, to_odd, widen
+from .halves import narrow, widen
 from .memory import STORED
 
 #: ``emit(builder, type, *operands) -> value``; `type` is Numba's type of the operands.
 Emit = Callable[..., Any]
 
-BIT = ir.IntType(1)
+BIT, DOUBLE = ir.IntType(1), ir.DoubleType()
 
 
 def _is_float(type_: Any) -> bool:
@@ -129,71 +129,15 @@ def _remainder(builder: Any, type_: Any, a: Any, b: Any) -> Any:
     return _call("copysign", builder, builder.fptrunc(remainder(*sizes, words), a.type), a)
 
 
-def _float_mod(builder: Any, type_: Any, a: Any, b: Any) -> Any:
-    """NumPy's remainder: it has the sign of the divisor."""
-    zero = a.type(0.0)
-    rest = _remainder(builder, type_, a, b)
-    is_zero = builder.fcmp_ordered("==", rest, zero)
-    moved = builder.select(_crosses(builder, rest, b), builder.fadd(rest, b), rest)
-    return builder.select(is_zero, _call("copysign", builder, zero, b), moved)
-
-
-def _float_floor_div(builder: Any, type_: Any, a: Any, b: Any) -> Any:
-    """NumPy's floor division: by the exact remainder, right where ``floor(a / b)`` is not."""
-    zero, one, half = a.type(0.0), a.type(1.0), a.type(0.5)
-    rest = _remainder(builder, type_, a, b)
-    whole = builder.fdiv(builder.fsub(a, rest), b)
-    moved = builder.and_(builder.fcmp_unordered("!=", rest, zero), _crosses(builder, rest, b))
-    whole = builder.select(moved, builder.fsub(whole, one), whole)
-    low = _call("floor", builder, whole)
-    up = builder.fcmp_ordered(">", builder.fsub(whole, low), half)
-    low = builder.select(up, builder.fadd(low, one), low)
-    ratio = builder.fdiv(a, b)
-    is_zero = builder.fcmp_ordered("==", whole, zero)
-    low = builder.select(is_zero, _call("copysign", builder, zero, ratio), low)
-    return builder.select(builder.fcmp_ordered("==", b, zero), ratio, low)
-
-
-def _crosses(builder: Any, rest: Any, b: Any) -> Any:
-    """Whether remainder and divisor have different signs."""
-    zero = b.type(0.0)
-    return builder.xor(builder.fcmp_ordered("<", rest, zero), builder.fcmp_ordered("<", b, zero))
-
-
-def _safe_division(builder: Any, type_: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    """(quotient, remainder) by a divisor that cannot trap, and whether the true one was 0 or -1."""
-    is_zero = builder.icmp_unsigned("==", b, b.type(0))
+def _quotient(builder: Any, type_: Any, a: Any, b: Any) -> Any:
+    """Towards 0; ``x / 0`` is 0, ``least / -1`` wraps. The divisor that LLVM is given cannot trap."""
+    zero = a.type(0)
+    is_zero = builder.icmp_unsigned("==", b, zero)
     is_minus = builder.icmp_signed("==", b, b.type(-1)) if _is_signed(type_) else BIT(0)
     divisor = builder.select(builder.or_(is_zero, is_minus), b.type(1), b)
-    divide, remainder = (builder.sdiv, builder.srem) if _is_signed(type_) else (builder.udiv, builder.urem)
-    return divide(a, divisor), remainder(a, divisor), is_zero, is_minus
-
-
-def _rounds_down(builder: Any, type_: Any, rest: Any, b: Any) -> Any:
-    """Whether truncation went up: a remainder of the other sign than the divisor."""
-    if not _is_signed(type_):
-        return BIT(0)
-    nonzero = builder.icmp_unsigned("!=", rest, b.type(0))
-    return builder.and_(nonzero, builder.icmp_signed("<", builder.xor(rest, b), b.type(0)))
-
-
-def _integer_floor_div(builder: Any, type_: Any, a: Any, b: Any) -> Any:
-    """Rounds down; ``x // 0`` is 0, ``least // -1`` wraps."""
-    zero, one = a.type(0), a.type(1)
-    quotient, rest, is_zero, is_minus = _safe_division(builder, type_, a, b)
-    down = _rounds_down(builder, type_, rest, b)
-    quotient = builder.select(down, builder.sub(quotient, one), quotient)
+    quotient = (builder.sdiv if _is_signed(type_) else builder.udiv)(a, divisor)
     quotient = builder.select(is_minus, builder.sub(zero, a), quotient)
     return builder.select(is_zero, zero, quotient)
-
-
-def _integer_mod(builder: Any, type_: Any, a: Any, b: Any) -> Any:
-    """The sign of the divisor; ``x % 0`` is 0."""
-    zero = a.type(0)
-    _, rest, is_zero, is_minus = _safe_division(builder, type_, a, b)
-    down = _rounds_down(builder, type_, rest, b)
-    rest = builder.select(down, builder.add(rest, b), rest)
-    return builder.select(builder.or_(is_zero, is_minus), zero, rest)
 
 
 def _shift(left: bool) -> Emit:
@@ -224,8 +168,7 @@ _BINARY: dict[str, Emit] = {
     "sum_up": _any_order("fadd", "add"), "multiply_up": _any_order("fmul", "mul"),
     "greatest": _extreme_of_all(swap=False), "least": _extreme_of_all(swap=True),
     "maximum": _extreme(swap=False), "minimum": _extreme(swap=True),
-    "floor_div": _float_floor_div, "mod": _float_mod,
-    "integer_floor_div": _integer_floor_div, "integer_mod": _integer_mod,
+    "towards_zero": _quotient, "fmod": _remainder,
     "bit_and": _instruction("", "and_"), "bit_or": _instruction("", "or_"),
     "quotient": _instruction("", "udiv"), "remainder": _instruction("", "urem"),
     "bit_xor": _instruction("", "xor"), "shl": _shift(left=True), "shr": _shift(left=False),
@@ -271,13 +214,7 @@ def cast(dtype: str) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             if dtype not in ("float16", "bfloat16"):
                 return _convert(builder, x, held, args[0])
-            if isinstance(x, types.Integer) and x.bitwidth >= 32:
-                single = float_of_integer(builder, args[0], x.signed)
-            else:
-                single = args[0] if x == types.float64 else _convert(builder, x, held, args[0])
-            if single.type == DOUBLE:
-                single = to_odd(builder, single)
-            return widen(builder, narrow(builder, single, dtype), dtype)
+            return widen(builder, narrow(builder, _convert(builder, x, held, args[0]), dtype), dtype)
 
         return held(x), codegen
 

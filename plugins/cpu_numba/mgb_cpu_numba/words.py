@@ -24,14 +24,6 @@ def _operator(symbol: str, function: str) -> Callable[..., str]:
     return spell
 
 
-def _by_kind(floats: str, integers: str) -> Callable[..., str]:
-    def spell(node: Node, *operands: str) -> str:
-        function = floats if node.spec.dtype.kind in "fV" else integers
-        return f"{function}({', '.join(operands)})"
-
-    return spell
-
-
 def _function(name: str) -> Callable[..., str]:
     def spell(_node: Node, *operands: str) -> str:
         return f"{name}({', '.join(operands)})"
@@ -51,7 +43,7 @@ def _bitcast(node: Node, x: str) -> str:
 WORDS: dict[str, Spelling] = {
     "add": _operator("+", "add"), "sub": _operator("-", "sub"), "mul": _operator("*", "mul"),
     "neg": _operator("-", "neg"), "div": "{0} / {1}", "fma": _function("fma"),
-    "floor_div": _by_kind("floor_div", "integer_floor_div"), "mod": _by_kind("mod", "integer_mod"),
+    "quotient": _function("towards_zero"), "fmod_float": _function("fmod"), "fmod_double": _function("fmod"),
     "maximum": _function("maximum"), "minimum": _function("minimum"),
     "lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}",
     "logical_and": _function("bit_and"), "logical_or": _function("bit_or"),

@@ -16,7 +16,7 @@ from mgb.codegen import scalar
 from mgb.ir import Node
 from mgb_native.folds import FOLDS, HELD, held
 
-from .division import float_floor_div, float_mod, integer_floor_div, integer_mod
+from .division import fmod_double, quotient
 from .toolchain import hl
 
 #: An expression of Halide.
@@ -198,38 +198,11 @@ def narrow(value: Expr, dtype: str) -> Expr:
     return hl.cast(hl.UInt(16), hl.select(value != value, quiet, rounded))
 
 
-def _to_odd(value: Expr) -> Expr:
-    """A float64 as float32, rounded to odd: a second rounding, to 16 bits, is then as good as one.
-
-    S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
-    """
-    near = hl.cast(hl.Float(32), value)
-    back, bits = hl.cast(hl.Float(64), near), hl.reinterpret(hl.UInt(32), near)
-    one = literal(1, "uint32")
-    change = (back != value) & (value == value) & ((bits & one) == literal(0, "uint32"))
-    moved = hl.select(hl.abs(back) > hl.abs(value), bits - one, bits + one)
-    return hl.reinterpret(hl.Float(32), hl.select(change, moved, bits))
-
-
-def _float_of_integer(x: Expr) -> Expr:
-    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
-    bits, digits = (32, 24) if x.type().bits() == 32 else (64, 53)
-    zero, unit, one = (literal(n, f"uint{bits}") for n in (0, 1 << bits - digits, 1))
-    word, low = _unsigned(x), unit - one
-    kept = word & ~low | hl.select((word & low) == zero, zero, unit)
-    size = hl.select(x < hl.cast(x.type(), hl.u8(0)), zero - word, word)
-    short = size >> literal(digits, f"uint{bits}") == zero
-    return _changed(hl.reinterpret(x.type(), hl.select(short, word, kept)), hl.Float(bits))
-
-
 def convert(x: Expr, target: str) -> Expr:
     """`x` in the dtype that `target` is held in, rounded once to `target`."""
     type_ = x.type()
     if target in HELD:
-        if not type_.is_float() and type_.bits() >= 32:
-            x = _float_of_integer(x)
-        x = _to_odd(x) if x.type().bits() == 64 else hl.cast(hl.Float(32), x)
-        return widen(narrow(x, target), target)
+        return widen(narrow(hl.cast(hl.Float(32), x), target), target)
     if target == "bool":
         return x if type_.is_bool() else x != hl.cast(type_, hl.u8(0))
     return _changed(x, halide_type(target))
@@ -271,13 +244,6 @@ def _bitcast(node: Node, x: Expr) -> Expr:
     return load(hl.reinterpret(halide_type(stored), store(x, source)), target)
 
 
-def _by_kind(floats: Word, integers: Word) -> Word:
-    def spell(node: Node, *operands: Expr) -> Expr:
-        return (floats if node.spec.dtype.kind in "fV" else integers)(*operands)
-
-    return spell
-
-
 def _plain(compute: Callable[..., Expr]) -> Word:
     return lambda _node, *operands: compute(*operands)
 
@@ -287,7 +253,7 @@ WORDS: dict[str, Word] = {
     "add": _arithmetic(lambda a, b: a + b), "sub": _arithmetic(lambda a, b: a - b),
     "mul": _arithmetic(lambda a, b: a * b), "fma": _arithmetic(lambda a, b, c: a * b + c),
     "neg": _neg, "div": _plain(lambda a, b: a / b),
-    "floor_div": _by_kind(float_floor_div, integer_floor_div), "mod": _by_kind(float_mod, integer_mod),
+    "quotient": _plain(quotient), "fmod_double": _plain(fmod_double),
     "maximum": _extreme(lambda a, b: a > b, "max"), "minimum": _extreme(lambda a, b: a < b, "min"),
     "lt": _compare(lambda a, b: a < b), "le": _at_most,
     "eq": _compare(lambda a, b: a == b),

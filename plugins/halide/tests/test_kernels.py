@@ -21,7 +21,8 @@ pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip insta
 from mgb.apply import apply
 from mgb.backend import num_threads
 from mgb.ops.declare import OPS
-from mgb.ops.primitives import floor_div, maximum, mod, sqrt
+from mgb.ops.division import floor_div, mod
+from mgb.ops.primitives import maximum, sqrt
 from mgb.ops.reduce import reduce_max, reduce_sum
 from mgb.ops.transcendental import exp
 from mgb.passes import lower

@@ -36,7 +36,7 @@ def _all(names: str, definition: Definition) -> dict[str, Definition]:
 
 
 OPS: dict[str, Definition] = {
-    **_all("add sub mul div floor_div mod maximum minimum", Definition(2)),
+    **_all("add sub mul div quotient fmod_float fmod_double maximum minimum", Definition(2)),
     **_all("logical_and logical_or bit_and bit_or bit_xor shl shr mulhi", Definition(2)),
     **_all("neg logical_not floor round sqrt", Definition(1)),
     **_all("lt le eq", Definition(2, "compare")),

@@ -99,13 +99,6 @@ def _mulhi(body: Body, node: Node, a: str, b: str) -> str:
 # division
 
 
-def _crosses(body: Body, rest: str, b: str, dtype: str) -> str:
-    """Whether a remainder and the divisor have different signs."""
-    zero = body.constant(0.0, dtype)
-    below = [body.compare("lt", x, zero, dtype) for x in (rest, b)]
-    return body.op("arith.xori", below, body.type("bool"))
-
-
 def _remainder(body: Body, a: str, b: str, dtype: str) -> str:
     """C's ``fmod``. It would be a call for each lane: of float32 it is spelt out."""
     if dtype != "float32" or not body.lanes.count:
@@ -126,82 +119,23 @@ def _remainder(body: Body, a: str, b: str, dtype: str) -> str:
     return body.op("math.copysign", (rest, a), body.type(dtype))
 
 
-def _float_mod(body: Body, a: str, b: str, dtype: str) -> str:
-    """NumPy's remainder: it has the sign of the divisor."""
-    type_, zero = body.type(dtype), body.constant(0.0, dtype)
-    rest = _remainder(body, a, b, dtype)
-    moved = body.op("arith.addf", (rest, b), type_)
-    moved = body.select(_crosses(body, rest, b, dtype), moved, rest, type_)
-    signed = body.op("math.copysign", (zero, b), type_)
-    return body.select(body.compare("eq", rest, zero, dtype), signed, moved, type_)
+def _fmod(body: Body, node: Node, a: str, b: str) -> str:
+    return _remainder(body, a, b, held(node))
 
 
-def _float_floor_div(body: Body, a: str, b: str, dtype: str) -> str:
-    """NumPy's floor division: by the exact remainder, right where ``floor(a / b)`` is not."""
-    type_, zero, one = body.type(dtype), body.constant(0.0, dtype), body.constant(1.0, dtype)
-    rest = _remainder(body, a, b, dtype)
-    whole = body.op("arith.divf", (body.op("arith.subf", (a, rest), type_), b), type_)
-    uneven = body.op("arith.cmpf une,", (rest, zero), type_)
-    down = body.op("arith.andi", (uneven, _crosses(body, rest, b, dtype)), body.type("bool"))
-    whole = body.select(down, body.op("arith.subf", (whole, one), type_), whole, type_)
-    low = body.op("math.floor", (whole,), type_)
-    gap = body.op("arith.subf", (whole, low), type_)
-    up = body.compare("gt", gap, body.constant(0.5, dtype), dtype)
-    low = body.select(up, body.op("arith.addf", (low, one), type_), low, type_)
-    ratio = body.op("arith.divf", (a, b), type_)
-    signed = body.op("math.copysign", (zero, ratio), type_)
-    low = body.select(body.compare("eq", whole, zero, dtype), signed, low, type_)
-    return body.select(body.compare("eq", b, zero, dtype), ratio, low, type_)
-
-
-def _division(body: Body, a: str, b: str, dtype: str) -> tuple[str, str, str, str]:
-    """(quotient, remainder) by a divisor that cannot trap, and whether the true one was 0 or -1."""
-    type_, boolean = body.type(dtype), body.type("bool")
-    is_zero = body.compare("eq", b, body.constant(0, dtype), dtype)
-    is_minus = body.constant(False, "bool")
-    if is_signed(dtype):
-        is_minus = body.compare("eq", b, body.constant(-1, dtype), dtype)
-    risky = body.op("arith.ori", (is_zero, is_minus), boolean)
-    divisor = body.select(risky, body.constant(1, dtype), b, type_)
-    sign = "s" if is_signed(dtype) else "u"
-    quotient = body.op(f"arith.div{sign}i", (a, divisor), type_)
-    return quotient, body.op(f"arith.rem{sign}i", (a, divisor), type_), is_zero, is_minus
-
-
-def _rounds_down(body: Body, rest: str, b: str, dtype: str) -> str:
-    """Whether truncation went up: a remainder of the other sign than the divisor."""
-    type_, zero = body.type(dtype), body.constant(0, dtype)
-    uneven = body.op("arith.cmpi ne,", (rest, zero), type_)
-    crosses = body.compare("lt", body.op("arith.xori", (rest, b), type_), zero, dtype)
-    return body.op("arith.andi", (uneven, crosses), body.type("bool"))
-
-
-def _floor_div(body: Body, node: Node, a: str, b: str) -> str:
-    """Rounds down; for integers ``x // 0`` is 0 and ``least // -1`` wraps."""
+def _quotient(body: Body, node: Node, a: str, b: str) -> str:
+    """Towards 0; ``x / 0`` is 0 and ``least / -1`` wraps. The divisor of the instruction cannot trap."""
     dtype = held(node)
-    if is_float(dtype):
-        return _float_floor_div(body, a, b, dtype)
-    type_, zero = body.type(dtype), body.constant(0, dtype)
-    quotient, rest, is_zero, is_minus = _division(body, a, b, dtype)
-    if is_signed(dtype):
-        less = body.op("arith.subi", (quotient, body.constant(1, dtype)), type_)
-        quotient = body.select(_rounds_down(body, rest, b, dtype), less, quotient, type_)
-        quotient = body.select(is_minus, body.op("arith.subi", (zero, a), type_), quotient, type_)
+    type_, zero, one = body.type(dtype), body.constant(0, dtype), body.constant(1, dtype)
+    is_zero = body.compare("eq", b, zero, dtype)
+    if not is_signed(dtype):
+        divisor = body.select(is_zero, one, b, type_)
+        return body.select(is_zero, zero, body.op("arith.divui", (a, divisor), type_), type_)
+    is_minus = body.compare("eq", b, body.constant(-1, dtype), dtype)
+    risky = body.op("arith.ori", (is_zero, is_minus), body.type("bool"))
+    quotient = body.op("arith.divsi", (a, body.select(risky, one, b, type_)), type_)
+    quotient = body.select(is_minus, body.op("arith.subi", (zero, a), type_), quotient, type_)
     return body.select(is_zero, zero, quotient, type_)
-
-
-def _mod(body: Body, node: Node, a: str, b: str) -> str:
-    """The sign of the divisor; for integers ``x % 0`` is 0."""
-    dtype = held(node)
-    if is_float(dtype):
-        return _float_mod(body, a, b, dtype)
-    type_, zero = body.type(dtype), body.constant(0, dtype)
-    _, rest, is_zero, is_minus = _division(body, a, b, dtype)
-    if is_signed(dtype):
-        more = body.op("arith.addi", (rest, b), type_)
-        rest = body.select(_rounds_down(body, rest, b, dtype), more, rest, type_)
-        rest = body.select(is_minus, zero, rest, type_)
-    return body.select(is_zero, zero, rest, type_)
 
 
 # conversions
@@ -221,7 +155,8 @@ def _bitcast(body: Body, node: Node, x: str) -> str:
 WORDS: dict[str, Word] = {
     "add": _by_kind("arith.addf", "arith.addi"), "sub": _by_kind("arith.subf", "arith.subi"),
     "mul": _by_kind("arith.mulf", "arith.muli"), "div": _by_kind("arith.divf", ""),
-    "neg": _neg, "fma": _fma, "floor_div": _floor_div, "mod": _mod,
+    "neg": _neg, "fma": _fma, "quotient": _quotient,
+    "fmod_float": _fmod, "fmod_double": _fmod,
     "maximum": _extreme("gt"), "minimum": _extreme("lt"),
     "lt": _comparison("lt"), "le": _comparison("le"), "eq": _comparison("eq"),
     "logical_and": _by_kind("", "arith.andi"), "logical_or": _by_kind("", "arith.ori"),

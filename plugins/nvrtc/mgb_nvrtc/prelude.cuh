@@ -68,35 +68,10 @@ template <class T> __device__ __forceinline__ T maximum(T a, T b) { return a != 
 template <class T> __device__ __forceinline__ T minimum(T a, T b) { return a != a || a < b ? a : b; }
 
 // No division traps: by 0 it gives 0, and the least number by -1 itself.
-template <class T> __device__ __forceinline__ T integer_floor_div(T a, T b) {
+template <class T> __device__ __forceinline__ T towards_zero(T a, T b) {
     if (b == 0) return 0;
     if (T(-1) < T(0) && b == T(-1)) return (T)(0 - (uint64_t)a);
-    return a / b - (a % b != 0 && (a ^ b) < 0);
-}
-template <class T> __device__ __forceinline__ T integer_mod(T a, T b) {
-    if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
-    const T rest = a % b;
-    return rest != 0 && (a ^ b) < 0 ? rest + b : rest;
-}
-__device__ __forceinline__ float remainder_of(float a, float b) { return fmodf(a, b); }
-__device__ __forceinline__ double remainder_of(double a, double b) { return fmod(a, b); }
-__device__ __forceinline__ float floor_of(float a) { return floorf(a); }
-__device__ __forceinline__ double floor_of(double a) { return floor(a); }
-template <class T> __device__ __forceinline__ T with_sign(T size, T sign) {
-    return (T)copysign((double)size, (double)sign);
-}
-template <class T> __device__ __forceinline__ T float_mod(T a, T b) {
-    const T rest = remainder_of(a, b);
-    if (rest == 0) return with_sign<T>(0, b);
-    return (b < 0) != (rest < 0) ? rest + b : rest;
-}
-template <class T> __device__ __forceinline__ T float_floor_div(T a, T b) {
-    if (b == 0) return a / b;
-    const T rest = remainder_of(a, b);
-    const T quotient = (a - rest) / b - (rest != 0 && (b < 0) != (rest < 0));
-    if (quotient == 0) return with_sign<T>(0, a / b);
-    const T low = floor_of(quotient);
-    return low + (quotient - low > (T)0.5);
+    return a / b;
 }
 
 // Sums of exp(x - t), found before t is known: against the greatest x so far, or 0 where that is not finite.

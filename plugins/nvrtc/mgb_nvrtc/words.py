@@ -62,10 +62,6 @@ def _template(name: str) -> Callable[..., str]:
     return lambda node, *operands: f"{name}<{c_type(node)}>({', '.join(operands)})"
 
 
-def _by_kind(floats: str, integers: str) -> Callable[..., str]:
-    return lambda node, *xs: _template(floats if _is_float(node) else integers)(node, *xs)
-
-
 def _bits(text: str) -> Callable[..., str]:
     return lambda node, *operands: f"({c_type(node)})({text.format(*operands)})"
 
@@ -101,8 +97,7 @@ def cast(node: Node, x: str) -> str:
     if source.name in WIDEN:
         x, source = f"{WIDEN[source.name]}({x})", np.dtype(np.float32)
     if target.name in NARROW:
-        exact = source.name in ("bool", "float32") or source.itemsize < 4
-        return f"{NARROW[target.name]}({f'(float){x}' if exact else f'to_odd({x})'})"
+        return f"{NARROW[target.name]}((float){x})"
     if target.kind == "b":
         return f"({x} != 0)"
     if source.kind == "f" and target.kind in "iu" and target.itemsize < 4:
@@ -114,8 +109,7 @@ def cast(node: Node, x: str) -> str:
 WORDS: dict[str, Spelling] = {
     "add": _arithmetic("{0} + {1}"), "sub": _arithmetic("{0} - {1}"), "mul": _arithmetic("{0} * {1}"),
     "neg": _arithmetic("-{0}"), "div": "{0} / {1}", "fma": _fma,
-    "floor_div": _by_kind("float_floor_div", "integer_floor_div"),
-    "mod": _by_kind("float_mod", "integer_mod"),
+    "quotient": _template("towards_zero"), "fmod_float": _library("fmod"), "fmod_double": _library("fmod"),
     "maximum": _template("maximum"), "minimum": _template("minimum"),
     "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})",
     "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "(!{0})",
@@ -123,7 +117,7 @@ WORDS: dict[str, Spelling] = {
     "floor": _library("floor"), "round": _library("rint"), "sqrt": _library("sqrt"),
     "bit_and": _bits("{0} & {1}"), "bit_or": _bits("{0} | {1}"), "bit_xor": _bits("{0} ^ {1}"),
     "shl": _shift("<<", unsigned=True), "shr": _shift(">>", unsigned=False), "mulhi": _mulhi,
-    "bitcast": _bitcast,
+    "bitcast": _bitcast, "round_to_odd": "to_odd({0})",
     # Those that CUDA documents to be within 2 ULP in both precisions; not so pow, atan2, erfc.
     **{name: _library(name) for name in ("exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")},
 }

@@ -15,7 +15,8 @@ from mgb.apply import apply
 from mgb.ir import Kind, Node, Op, Spec
 from mgb.ops.creation import full_like
 from mgb.ops.declare import SAME
-from mgb.ops.elementwise import abs, bit_not, copysign, fmod, ne, signbit
+from mgb.ops.division import fmod
+from mgb.ops.elementwise import abs, bit_not, copysign, ne, signbit
 from mgb.ops.hyperbolic import atan
 from mgb.ops.primitives import (
     bit_and,
@@ -54,7 +55,8 @@ def _together(a: Spec, b: Spec) -> Spec:
 #: Whole numbers divided towards 0, and the remainder with the sign of the divisor, for a divisor that is
 #: neither 0 nor -1: on these, and with the least integer, a runtime may trap. Only files have these ops.
 QUOTIENT, REMAINDER = (
-    Op(name, Kind.ELEMENTWISE, _together, promote=SAME.promote) for name in ("quotient", "remainder")
+    Op(name, Kind.ELEMENTWISE, _together, promote=SAME.promote)
+    for name in ("file_quotient", "file_remainder")
 )
 
 
@@ -94,6 +96,11 @@ def _mod(a: Tensor, b: Tensor) -> Tensor:
 def _fmod(a: Tensor, b: Tensor) -> Tensor:
     safe, zero, _minus = _safe(a, b)
     return where(zero, 0, a - apply(QUOTIENT, a, safe) * safe)
+
+
+def _quotient(a: Tensor, b: Tensor) -> Tensor:
+    safe, zero, minus = _safe(a, b)
+    return where(zero, 0, where(minus, 0 - a, apply(QUOTIENT, a, safe)))
 
 
 def _floor_div(a: Tensor, b: Tensor) -> Tensor:
@@ -225,6 +232,7 @@ SPELLINGS: dict[str, tuple[Spelling, Takes]] = {
     "mod": (_mod, _NUMBERS),
     "fmod": (_fmod, _INTEGERS),
     "floor_div": (_floor_div, _NUMBERS),
+    "quotient": (_quotient, _INTEGERS),
     "neg": (lambda x: sub(0, x), _ALL),
     "shl": (_shl, _SIGNED),
     "shr": (_shr, _SIGNED),

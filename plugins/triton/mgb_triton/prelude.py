@@ -50,36 +50,13 @@ def nan_of(dtype: tl.constexpr):
 
 # No division traps: by 0 it gives 0, and the least number by -1 itself.
 @jit
-def integer_floor_div(a, b):
+def towards_zero(a, b):
     signed: tl.constexpr = a.dtype.is_int_signed()
     if signed:
         odd = (b == 0) | (b == -1)
-        safe = tl.where(odd, 1, b)
-        quotient = a // safe
-        rest = a - quotient * safe
-        quotient = quotient - ((rest != 0) & ((a ^ b) < 0)).to(a.dtype)
-        return tl.where(odd, tl.where(b == 0, 0, -a), quotient)
+        return tl.where(odd, tl.where(b == 0, 0, -a), a // tl.where(odd, 1, b))
     else:
         return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
-
-
-@jit
-def integer_mod(a, b):
-    signed: tl.constexpr = a.dtype.is_int_signed()
-    if signed:
-        odd = (b == 0) | (b == -1)
-        safe = tl.where(odd, 1, b)
-        rest = a - (a // safe) * safe
-        rest = tl.where((rest != 0) & ((a ^ b) < 0), rest + b, rest)
-        return tl.where(odd, 0, rest)
-    else:
-        safe = tl.where(b == 0, 1, b)
-        return tl.where(b == 0, 0, a - (a // safe) * safe)
-
-
-@jit
-def zero_with_sign(sign):
-    return libdevice.copysign(tl.full((), 0, sign.dtype), sign)
 
 
 @jit
@@ -92,60 +69,9 @@ def quotient_of(a, b):
 
 
 @jit
-def float_mod(a, b):
-    rest = libdevice.fmod(a, b)
-    moved = tl.where((b < 0) != (rest < 0), rest + b, rest)
-    return tl.where(rest == 0, zero_with_sign(b), moved)
-
-
-@jit
-def float_floor_div(a, b):
-    rest = libdevice.fmod(a, b)
-    down = ((rest != 0) & ((b < 0) != (rest < 0))).to(rest.dtype)
-    quotient = quotient_of(a - rest, b) - down
-    low = libdevice.floor(quotient)
-    low = low + (quotient - low > 0.5).to(rest.dtype)
-    plain = quotient_of(a, b)
-    low = tl.where(quotient == 0, zero_with_sign(plain), low)
-    return tl.where(b == 0, plain, low)
-
-
-@jit
 def mulhi_signed(a, b):
     high = tl.umulhi(a.to(tl.uint64, bitcast=True), b.to(tl.uint64, bitcast=True)).to(tl.int64, bitcast=True)
     return high - tl.where(a < 0, b, 0) - tl.where(b < 0, a, 0)
-
-
-# Rounded to odd: what is not exact ends in a 1, so that rounding once more to 16 bits is right.
-@jit
-def odd_of_double(x):
-    near = x.to(tl.float32)
-    bits = near.to(tl.int32, bitcast=True)
-    back = near.to(tl.float64)
-    size = tl.where(x < 0, -x, x)
-    cut = bits - (tl.where(back < 0, -back, back) > size).to(tl.int32)
-    return tl.where((back == x) | (x != x), bits, cut | 1).to(tl.float32, bitcast=True)
-
-
-@jit
-def odd_of_word(x):
-    return odd_of_double(x.to(tl.float64))
-
-
-# What a double has no room for ends in a 1 as well.
-@jit
-def odd_of_long(x):
-    jammed = ((x >> 11) | ((x & 0x7FF) != 0).to(tl.int64)) << 11
-    size = tl.where(x < 0, -x, x)
-    long = (size >> 53) != 0
-    return odd_of_double(tl.where(long, jammed, x).to(tl.float64))
-
-
-@jit
-def odd_of_unsigned_long(x):
-    jammed = ((x >> 11) | ((x & 0x7FF) != 0).to(tl.uint64)) << 11
-    long = (x >> 53) != 0
-    return odd_of_double(tl.where(long, jammed, x).to(tl.float64))
 
 
 # Sums of exp(x - t), found before t is known: against the greatest x so far, or 0 where that is not finite.

@@ -69,21 +69,12 @@ def cast(node: Node, x: str) -> str:
     if source.name in NARROW:
         x, source = f"{x}.to(tl.float32)", np.dtype(np.float32)
     if target.name in NARROW:
-        exact = source.name in ("bool", "float32") or source.itemsize < 4
-        x = f"{x}.to(tl.float32)" if exact else f"{_ROUND[source.name]}({x})"
-        return f"{x}.to({t_type(node)})"
+        return f"{x}.to(tl.float32).to({t_type(node)})"
     if target.kind == "b":
         return f"({x} != 0)"
     if source.kind == "f" and target.kind in "iu" and target.itemsize < 4:
         x = f"{x}.to(tl.int32)"
     return f"{x}.to({t_type(node)})"
-
-
-#: To float32 so that rounding once more to 16 bits is right.
-_ROUND = {
-    "float64": "odd_of_double", "int32": "odd_of_word", "uint32": "odd_of_word",
-    "int64": "odd_of_long", "uint64": "odd_of_unsigned_long",
-}  # fmt: skip
 
 
 def literal(node: Node) -> str:
@@ -106,8 +97,8 @@ WORDS: dict[str, Spelling] = {
     "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})", "neg": "(-{0})",
     "div": _by_size("tl.div_rn({0}, {1})", "({0} / {1})"),
     "fma": _by_kind("tl.fma({0}, {1}, {2})", "({0} * {1} + {2})"),
-    "floor_div": _by_kind("float_floor_div({0}, {1})", "integer_floor_div({0}, {1})"),
-    "mod": _by_kind("float_mod({0}, {1})", "integer_mod({0}, {1})"),
+    "quotient": "towards_zero({0}, {1})",
+    "fmod_float": "libdevice.fmod({0}, {1})", "fmod_double": "libdevice.fmod({0}, {1})",
     "maximum": "tl.maximum({0}, {1}, " + _NAN + ")", "minimum": "tl.minimum({0}, {1}, " + _NAN + ")",
     "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})",
     "logical_and": "({0} & {1})", "logical_or": "({0} | {1})", "logical_not": "({0} == 0)",

@@ -40,21 +40,16 @@ def _fma(a: Value, b: Value, c: Value) -> Value:
 def _floor_div(a: Value, b: Value) -> Value:
     if is_float(a):
         return _float_floor_div(a, b)
-    zero = lax.eq(b, like(b, 0))
-    safe = lax.select(zero, like(b, 1), b)
-    quotient, rest = _quotient(a, safe), _rest(a, safe)
-    quotient = lax.select(_other_sign(rest, safe), lax.sub(quotient, like(quotient, 1)), quotient)
-    return lax.select(zero, like(a, 0), quotient)
+    quotient = _quotient(a, b)
+    down = _other_sign(lax.sub(a, lax.mul(quotient, b)), b)
+    down = lax.bitwise_and(down, lax.ne(b, like(b, 0)))
+    return lax.select(down, lax.sub(quotient, like(quotient, 1)), quotient)
 
 
 def _mod(a: Value, b: Value) -> Value:
     if is_float(a):
         return _float_mod(a, b)
-    zero = lax.eq(b, like(b, 0))
-    safe = lax.select(zero, like(b, 1), b)
-    rest = _rest(a, safe)
-    moved = lax.select(_other_sign(rest, safe), lax.add(rest, safe), rest)
-    return lax.select(zero, like(a, 0), moved)
+    return lax.select(lax.eq(b, like(b, 0)), like(a, 0), lax.sub(a, lax.mul(_floor_div(a, b), b)))
 
 
 def _float_mod(a: Value, b: Value) -> Value:
@@ -81,20 +76,18 @@ def _float_floor_div(a: Value, b: Value) -> Value:
 
 
 def _quotient(a: Value, b: Value) -> Value:
-    """Towards zero; the least integer by -1 wraps."""
-    return lax.select(_wraps(b), lax.neg(a), lax.div(a, b)) if _signed(a) else lax.div(a, b)
-
-
-def _rest(a: Value, b: Value) -> Value:
-    return lax.select(_wraps(b), like(a, 0), lax.rem(a, b)) if _signed(a) else lax.rem(a, b)
+    """Towards zero; by 0 it is 0, and the least integer by -1 wraps."""
+    zero, one = lax.eq(b, like(b, 0)), like(b, 1)
+    safe = lax.select(zero, one, b)
+    if not _signed(a):
+        return lax.select(zero, like(a, 0), lax.div(a, safe))
+    minus = lax.eq(b, like(b, -1))
+    quotient = lax.select(minus, lax.neg(a), lax.div(a, lax.select(minus, one, safe)))
+    return lax.select(zero, like(a, 0), quotient)
 
 
 def _signed(x: Value) -> bool:
     return bool(x.dtype.kind == "i")
-
-
-def _wraps(b: Value) -> Value:
-    return lax.eq(b, like(b, -1))
 
 
 def _other_sign(rest: Value, b: Value) -> Value:
@@ -162,18 +155,10 @@ def _mulhi_64(a: Value, b: Value) -> Value:
 
 
 def _cast(node: Node, x: Value) -> Value:
-    """Rounded once: XLA makes a float32 on the way to 16 bits."""
     wanted = node.spec.dtype
-    if wanted.kind in "fV" and wanted.itemsize == 2 and x.dtype.name in _LONGER:
-        x = x if is_float(x) else _float_of_integer(x)
-        x = _to_odd(x) if x.dtype == np.float64 else x
     if wanted == np.float64 and x.dtype.name in ("int64", "uint64"):
         return _double_of_halves(x)
     return lax.convert_element_type(x, wanted)
-
-
-#: Dtypes with numbers that float32 has no room for.
-_LONGER = frozenset({"float64", "int32", "int64", "uint32", "uint64"})
 
 
 def _double_of_halves(x: Value) -> Value:
@@ -181,32 +166,6 @@ def _double_of_halves(x: Value) -> Value:
     high = lax.convert_element_type(_shr(x, like(x, 32)), np.float64)
     low = lax.convert_element_type(lax.bitwise_and(x, like(x, 0xFFFFFFFF)), np.float64)
     return lax.add(lax.mul(high, like(high, 2.0**32)), low)
-
-
-def _to_odd(x: Value) -> Value:
-    """A float64 as a float32, rounded to odd: a second rounding, to 16 bits, is then as good as one.
-
-    S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
-    """
-    near = lax.convert_element_type(x, np.float32)
-    back, bits = lax.convert_element_type(near, np.float64), lax.bitcast_convert_type(near, np.int32)
-    even = lax.eq(lax.bitwise_and(bits, like(bits, 1)), like(bits, 0))
-    inexact = lax.bitwise_and(lax.bitwise_and(lax.ne(back, x), lax.eq(x, x)), even)
-    step = lax.select(lax.gt(lax.abs(back), lax.abs(x)), like(bits, -1), like(bits, 1))
-    moved = lax.select(inexact, lax.add(bits, step), bits)
-    return lax.bitcast_convert_type(moved, np.float32)
-
-
-def _float_of_integer(x: Value) -> Value:
-    """An integer of 32 or 64 bits as the float of that size, rounded to odd."""
-    bits = 8 * x.dtype.itemsize
-    wanted = np.finfo(f"float{bits}")
-    unit = 1 << bits - wanted.nmant - 1
-    low = lax.bitwise_and(x, like(x, unit - 1))
-    lost = lax.select(lax.eq(low, like(low, 0)), low, like(low, unit))
-    kept = lax.bitwise_or(lax.sub(x, low), lost)
-    high = lax.shift_right_logical(_abs_integer(x), like(x, wanted.nmant + 1))
-    return lax.convert_element_type(lax.select(lax.eq(high, like(high, 0)), x, kept), wanted.dtype)
 
 
 def _bitcast(node: Node, x: Value) -> Value:
@@ -229,7 +188,8 @@ def _abs_integer(x: Value) -> Value:
 WORDS: dict[str, Word] = {
     "add": plain(lax.add), "sub": plain(lax.sub), "mul": plain(lax.mul), "neg": plain(lax.neg),
     "div": plain(_div), "fma": plain(_fma),
-    "floor_div": plain(_floor_div), "mod": plain(_mod),
+    "floor_div": plain(_floor_div), "mod": plain(_mod), "quotient": plain(_quotient),
+    "fmod_double": plain(lax.rem),
     "maximum": plain(lax.max), "minimum": plain(lax.min),
     "lt": plain(lax.lt), "le": plain(lax.le), "eq": plain(lax.eq),
     "logical_and": plain(lax.bitwise_and), "logical_or": plain(lax.bitwise_or),

@@ -1,4 +1,4 @@
-"""The exact remainder of floats, which for float32 needs no call for each element.
+"""The exact remainder of floats, in float64: there it is not lost where float32 reads subnormal numbers as 0.
 
 XLA's own calls ``fmod``, which takes a turn for each bit of the quotient. Here float32 numbers are divided in
 float64, 28 bits of the quotient at a time: a step takes from the rest the nearest multiple of the divisor and

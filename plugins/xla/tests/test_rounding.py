@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import functional as F
-from mgb.ops.primitives import floor_div, fma, mod, neg
+from mgb.ops.division import floor_div, mod
+from mgb.ops.primitives import fma, neg
 from mgb_conformance.cases import pairs_of_any_bits
 from xla_helpers import new_process, program
 
@@ -161,7 +162,7 @@ def test_remainders_where_products_and_sums_are_rounded_apart(tmp_path: Path) ->
     """As on processors that have no instruction for both."""
     found = new_process(
         """
-        from mgb.ops.primitives import mod
+        from mgb.ops.division import mod
         from mgb_conformance.cases import pairs_of_any_bits
 
         least = np.finfo(np.float32).tiny

@@ -136,20 +136,20 @@ class Net:
         self._known: set[int] = set()
         self._kept: list[CodeType] = []  # so that no other gets their ids
         self._undo: Callable[[], object] = lambda: None
-        self._tracer: Callable[..., None] | None = None  # which CPython calls without a reference of its own
+        self.tracer: Callable[..., None] | None = None  # which CPython calls without a reference of its own
 
     def spread(self) -> str | None:
         """Begin; a text says why it cannot be."""
         monitoring = getattr(sys, "monitoring", None)
         if monitoring is not None:
             return self._monitor(monitoring)
-        self._tracer = self._traced
+        self.tracer = self._traced
         if sys.gettrace() is None:
             self._undo = self._untrace
-            sys.settrace(self._tracer)
+            sys.settrace(self.tracer)
         elif sys.getprofile() is None:
             self._undo = self._unprofile
-            sys.setprofile(self._tracer)
+            sys.setprofile(self.tracer)
         else:
             return "a debugger and a profiler are both active"
         return None
@@ -185,7 +185,7 @@ class Net:
 
     def forget(self) -> None:
         """Hold nothing; asked where no tracer runs."""
-        self._tracer = None
+        self.tracer = None
         self._kept.clear()
 
     def started(self, code: CodeType, caller: FrameType | None) -> bool:

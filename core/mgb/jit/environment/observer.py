@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from ... import device, random
+from ...holding import SETTINGS
 from ...scalars import FOLLOWED, plain
 from ...sizes import settled, tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
-from ..guard import Guards, is_plain
+from ..guard import is_plain
 from ..source import Argument, Attribute, Held, Object, Source
 from ..tree import flatten, parts_of, put
 from . import calls, reads
@@ -23,9 +23,6 @@ from .arming import Net
 from .hooks import HOOKS
 from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
-
-#: Settings of mgb that decide which ops a body records.
-_SETTINGS = ((device, "_default"), (random, "_generators"))
 
 
 class Observer(Watch):
@@ -60,7 +57,7 @@ class Observer(Watch):
         super().__init__(leaves, refuses, Armed(HOOKS, self.impure), follows)
         self._of_instance = of_instance
         self._outer: Watch | None = None
-        self._net = Net(self._started)
+        self.net = Net(self._started)
         self._shared: set[int] = set()  # containers that stand in several places
         self._borrowers: list[Any] = []  # containers that hold what stands for numbers
 
@@ -90,8 +87,7 @@ class Observer(Watch):
         finally:
             self._release()  # an interrupt may have come before or in the first
         if not self.impurities:
-            facts = [guard for guard in self.guards if getattr(guard.source, "name", "") != "__code__"]
-            changed = Guards(facts).why(self.leaves)  # another thread may watch the same functions
+            changed = self.guards.why(self.leaves, but="__code__")  # another thread may watch these functions
             if changed is not None:
                 self.impure(f"changes what it reads, or reads what is new each time: {changed}", once=True)
         return result
@@ -117,14 +113,14 @@ class Observer(Watch):
     @contextmanager
     def lifted(self) -> Iterator[None]:
         """Functions that start inside are not told, which saves their time."""
-        self._net.lift()
+        self.net.lift()
         try:
             yield
         finally:
             self._spread()
 
     def _spread(self) -> None:
-        trouble = self._net.spread()
+        trouble = self.net.spread()
         if trouble:
             self.impure(f"its calls cannot be watched: {trouble}")
 
@@ -205,7 +201,7 @@ class Observer(Watch):
             for _, whole, source, place in pending:
                 reads.array_contents(self, whole, source, place)
         self.tell_written()
-        for module, setting in _SETTINGS:
+        for module, setting in SETTINGS:
             value = vars(module)[setting]
             self.found(Attribute(Object(Held(module)), setting), value)
             reads.container(self, value)
@@ -213,26 +209,27 @@ class Observer(Watch):
 
     def _check_result(self, result: Any) -> None:
         """What comes from outside is that very object in the result; a list would be another one."""
-        waiting, seen = [result], set[int]()
+        waiting, seen = [(result, False)], set[int]()
         while waiting:
-            part = waiting.pop()
+            part, in_outside = waiting.pop()
             inside = parts_of(part) if id(part) not in seen else None
             seen.add(id(part))
             if isinstance(part, Tensor) and self.is_made(part) and (notes := notes_of(part)):
                 return self.impure(f"returns a Tensor that it gives the attribute {notes[0]}")
+            is_outside = in_outside or self.is_argument(part) or self.known(part) is not None
             if inside is not None and not isinstance(part, tuple):
-                if self.is_argument(part) or self.known(part) is not None:
+                if is_outside:
                     return self.impure(f"returns a {type(part).__name__} from outside")
             elif inside is None and not is_plain(part) and not isinstance(part, Tensor):
                 if (source := self.known(part)) is not None:
                     self.guard(source, "is", Held(part))
-            waiting += inside or ()
+            waiting += [(each, is_outside) for each in inside or ()]
         return None
 
     def _release(self) -> None:
         self.changing.numbers.open = False
         self._give_back()
-        self._net.gather()
+        self.net.gather()
         WATCHING.watch = self._outer
         self._armed.release()
         self.pending.clear()
@@ -245,12 +242,21 @@ class Observer(Watch):
 
     def forget(self) -> None:
         super().forget()
-        self._net.forget()
+        self.net.forget()
 
-    def enters(self, module: Any) -> None:
-        """The core calls a Module: its class, and what stands before that, have to stay."""
+    def enters(self, holder: Any) -> None:
+        """The library works with a holder: what its class adds to that of the library has to stay."""
         if WATCHING.watch is self:
-            calls.module_facts(self, module)
+            calls.holder_facts(self, holder)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """What a holder says of itself is no part of the body."""
+        watch, WATCHING.watch = WATCHING.watch, None
+        try:
+            yield
+        finally:
+            WATCHING.watch = watch
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
 from ..capture import Body, note
-from ..record import END, Entry, Literal, Record, Ref, external_ref
+from ..record import CUTS, END, Literal, Record, Ref, cut_at, external_ref
 from ..recording import Recording
 from ..source import Source, found_at
 from ..tree import LEAF, Structure, flatten_once
@@ -96,7 +96,7 @@ def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int
     return tuple([None if n is None else first.setdefault(n, place) for place, n in enumerate(nodes)])
 
 
-def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], modules: Iterable[Any]) -> Noted:
+def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], holders: Iterable[Any]) -> Noted:
     """Note one call of `body` and its gradient; no Tensor outside changes, no tape remembers it.
 
     Parameters
@@ -105,8 +105,8 @@ def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], modules: It
     body : sequence
         With what it is given by position.
     kwargs : mapping
-    modules : iterable
-        Objects whose attributes decide what the body does.
+    holders : iterable
+        Objects that decide what the body does.
 
     Raises
     ------
@@ -115,8 +115,8 @@ def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], modules: It
     """
     stretch, leaves = Stretch(), session.leaves
     found: list[_Gradients] = []
-    for module in modules:
-        session.entered(module)
+    for holder in holders:
+        session.entered(holder)
     try:
         note(session, body, kwargs, lambda result: found.append(_pulled(session, result, stretch)))
     finally:
@@ -161,7 +161,7 @@ def _ends(session: Recording, leaves: Sequence[Any], tape: Tape) -> dict[int | S
     A result that is a Tensor from outside has its own place on the tape, as before or by its new value.
     """
     first = {id(y): n for n, y in reversed(list(enumerate(leaves)))}
-    grads, provenance = session.provenance.holders(), session.provenance
+    grads, provenance = session.provenance.holders, session.provenance
     new = [n for n in first.values() if _seen_by(tape, leaves[n])]
     new = sorted(n for n in new if provenance.is_own(leaves[n]) or id(leaves[n]) in grads)
     found: dict[int | Source, Tensor] = {n: leaves[n] for n in new}
@@ -188,7 +188,7 @@ def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Note
     steps = {ref for ref in (*results, *(b.source for b in record.bindings)) if isinstance(ref, int)}
     steps.update(backward.kept if backward is not None else ())
     required = tuple(sorted(step for step in steps if step >= 0))
-    end = Entry(END, (), {}, None, record.entries[-1].source, required)
+    end = cut_at(END, record.entries[-1].source, required)
     kept = backward.kept if backward is not None else ()
     flat = Structure(list, (), (LEAF,) * (len(results) + len(kept)))
     forward = replace(record, entries=[*record.entries[:-1], end], ends=(flat, (*results, *kept)))
@@ -207,7 +207,8 @@ def _backward(
             "body found and that is gone since; pass it as an argument"
         )
     ref_of = {e.node: external_ref(n) for n, e in enumerate(record.externals)}
-    ref_of.update((entry.node, step) for step, entry in enumerate(record.entries) if entry.node is not None)
+    steps = (step for step, entry in enumerate(record.entries) if entry.op not in CUTS)
+    ref_of.update((record.node(step), step) for step in steps)
     gradients = tuple(record.node(ref) for ref in found.gradients.values())
     arriving = {record.node(step): step for step in found.arriving}
     held = {e.node for e in record.externals}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mgb import dtypes
 from mgb.errors import ModelFileError, ModelUnsupportedError
-from mgb.ops import activations, hyperbolic, integers, primitives, transcendental
+from mgb.ops import activations, division, hyperbolic, integers, primitives, transcendental
 from mgb.ops import elementwise as words
 from mgb.ops.declare import arity, op_of
 from mgb.ops.primitives import bitcast, cast, where
@@ -103,12 +103,12 @@ def div(x: Tensor, y: Tensor) -> Tensor:
         return x / y
     if x.dtype in dtypes.UNSIGNED:
         return x // y
-    return (x - words.fmod(x, y)) // y
+    return (x - division.fmod(x, y)) // y
 
 
 @operator("Mod")
 def mod(x: Tensor, y: Tensor, *, fmod: int = 0) -> Tensor:
-    return words.fmod(x, y) if fmod else primitives.mod(x, y)
+    return division.fmod(x, y) if fmod else division.mod(x, y)
 
 
 @operator("Pow")
