@@ -8,6 +8,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from mgb import dtypes
@@ -116,7 +117,8 @@ def _flat(dtype: np.dtype[Any], size: int, random: np.random.Generator) -> np.nd
         return np.where(random.random(size) < 0.5, wide, wide % 17)
     kinds = [random.normal(size=size), 30 * random.normal(size=size), random.uniform(-1, 1, size)]
     kinds.append(np.exp(3 * random.normal(size=size)) * random.choice([-1, 1], size))
-    return np.choose(random.integers(0, 4, size), kinds)
+    largest = float(ml_dtypes.finfo(dtype).max)  # none of them is infinite
+    return np.clip(np.choose(random.integers(0, 4, size), kinds), -largest, largest)
 
 
 # ops by dtype
@@ -141,13 +143,37 @@ def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
     return found if wanted in found and {wanted, dtypes.bool_}.issuperset(found) else ()
 
 
-def combinations(values: Sequence[np.ndarray], most: int = 4096) -> list[np.ndarray]:
-    """Every combination of `values`, an array for each operand; some of them where there are too many."""
-    count = int(np.prod([v.size for v in values]))
-    if count <= most:
-        return [np.ascontiguousarray(g.ravel()) for g in np.meshgrid(*values, indexing="ij")]
-    random = np.random.default_rng(count)
-    return [v[random.integers(0, v.size, most)] for v in values]
+def spread(given: Sequence[np.dtype[Any]]) -> list[tuple[int, ...]]:
+    """A shape for each operand, each broadcast in a way of its own.
+
+    Tiers that take it for the same ops ask for the same kernels, of backends that compile for one shape too.
+    """
+    rows = 3 if len(given) < 3 else 15
+    shapes = ((rows, 1, 61), (rows, 5, 61), (61,), (rows, 5, 1))
+    return [shapes[i % len(shapes)] for i in range(len(given))] if len(given) > 1 else [shapes[1]]
+
+
+def dealt(values: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """Arrays of these shapes, in which every value of an operand meets every value of each other one.
+
+    That needs some room. Wherever the operands dealt before, the small ones, are the same, an operand goes
+    through its values in turn, from one drawn by lot.
+    """
+    random = np.random.default_rng(len(values))
+    turns: dict[int, np.ndarray] = {}
+    for i in sorted(range(len(values)), key=lambda i: int(np.prod(shapes[i]))):
+        met = [np.zeros(shapes[i], int)]
+        met += [np.broadcast_to(t, shapes[i]) for t in turns.values() if _fits(t.shape, shapes[i])]
+        _, groups = np.unique(np.stack(met).reshape(len(met), -1), axis=1, return_inverse=True)
+        turn, sizes = np.empty(groups.size, int), np.bincount(groups.ravel())
+        places = np.argsort(groups.ravel(), kind="stable")
+        turn[places] = np.concatenate([random.integers(values[i].size) + np.arange(n) for n in sizes])
+        turns[i] = turn.reshape(shapes[i]) % values[i].size
+    return [values[i][turns[i]] for i in range(len(values))]
+
+
+def _fits(shape: tuple[int, ...], larger: tuple[int, ...]) -> bool:
+    return np.broadcast_shapes(shape, larger) == larger
 
 
 def parameters(op: Op) -> dict[str, Any]:
@@ -178,6 +204,8 @@ def plain(name: str) -> Callable[..., list[Any]]:
 class Batches:
     """Many ops in one kernel, an answer for each: compilations are what a run costs.
 
+    Tiers of the same ops and shapes share the kernels as well, which a `Driver` keeps.
+
     Parameters
     ----------
     cases : sequence of (dtype, op)
@@ -201,7 +229,7 @@ class Batches:
         size: int = 16,
     ) -> None:
         self._cases = cases
-        self._inputs = inputs
+        self._inputs = cache(inputs)
         self._family = family
         self._signed_zero = signed_zero
         self._size = size
@@ -257,7 +285,7 @@ class Batches:
         return self._unclaimed[key]
 
     def _graph(self, names: list[str], dtype: str) -> tuple[Graph, list[np.ndarray], list[int]]:
-        arrays = self._inputs(operands(OPS[names[0]], dtype))
+        arrays = [a.copy() for a in self._inputs(operands(OPS[names[0]], dtype))]
         counts: list[int] = []
 
         def outputs(*xs: Any) -> list[Any]:

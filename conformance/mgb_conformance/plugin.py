@@ -80,6 +80,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("-m"):
         _leave_out_sweeps(config, items)
+    _put_together(items)
     if config.getoption("--mgb-known-failures"):
         _expect_failures(Path(config.getoption("--mgb-known-failures")), items)
 
@@ -90,6 +91,20 @@ def _leave_out_sweeps(config: pytest.Config, items: list[pytest.Item]) -> None:
     if sweeps:
         config.hook.pytest_deselected(items=list(sweeps))
         items[:] = [i for i in items if i not in sweeps]
+
+
+def _put_together(items: list[pytest.Item]) -> None:
+    """Tests of ops follow each other dtype by dtype, in all tiers: what shares kernels shares a worker."""
+    places = [k for k, i in enumerate(items) if _is_ours(i) and {"dtype", "name"} <= _parameters(i).keys()]
+    found: dict[tuple[str | None, str], list[pytest.Item]] = {}
+    for k in places:
+        found.setdefault((_backend_name(items[k]), _parameters(items[k])["dtype"]), []).append(items[k])
+    for k, item in zip(places, [item for group in found.values() for item in group], strict=True):
+        items[k] = item
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return getattr(getattr(item, "callspec", None), "params", {})
 
 
 def _is_ours(item: pytest.Item) -> bool:

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 from mgb.ops.declare import OPS
 
-from .cases import Batches, call, check, elementwise, of, operands, samples
+from .cases import Batches, call, check, elementwise, of, operands, samples, spread
 from .drive import Driver
-
-SHAPES = ((3, 1, 61), (3, 5, 61), (61,), (5, 1))
 
 
 def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
-    if len(given) == 1:
-        return [samples(given[0].name, SHAPES[1])]
-    return [samples(d.name, SHAPES[i % len(SHAPES)], seed=i) for i, d in enumerate(given)]
+    return [
+        samples(d.name, shape, seed=i) for i, (d, shape) in enumerate(zip(given, spread(given), strict=True))
+    ]
 
 
 BATCHES = Batches(elementwise(), _inputs)

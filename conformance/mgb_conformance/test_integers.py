@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mgb import tensor
 
-from .cases import DTYPES, FLOATS, Batches, check, combinations, elementwise, of
+from .cases import DTYPES, FLOATS, Batches, check, dealt, elementwise, of, spread
 from .drive import Driver
 
 
@@ -23,7 +23,7 @@ def edges(dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
-    return combinations([edges(d) for d in given])
+    return dealt([edges(d) for d in given], spread(given))
 
 
 NAMES = tuple(d for d in DTYPES if d not in FLOATS)

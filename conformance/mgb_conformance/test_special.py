@@ -10,7 +10,7 @@ import pytest
 from mgb import dtypes
 from mgb.ops.primitives import cast, div, floor_div, mod
 
-from .cases import FLOATS, Batches, check, combinations, elementwise, of
+from .cases import FLOATS, Batches, check, dealt, elementwise, of, spread
 from .drive import Driver
 
 #: Ops whose zeros have a sign that IEEE or C prescribes; `maximum` of the two zeros has none.
@@ -27,7 +27,7 @@ def special(dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _inputs(given: tuple[np.dtype[Any], ...]) -> list[np.ndarray]:
-    return combinations([np.array([False, True]) if d.kind == "b" else special(d) for d in given])
+    return dealt([np.array([False, True]) if d.kind == "b" else special(d) for d in given], spread(given))
 
 
 CASES = tuple((d, name) for d, name in elementwise() if d in FLOATS)

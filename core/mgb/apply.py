@@ -22,7 +22,6 @@ from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, qui
 _WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
 _NONE: dict[str, Any] = {}
-_TOUCHES_BITS = frozenset({"cast", "bitcast"})
 _PACKAGE = str(Path(__file__).parent)
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
 _cast: Callable[..., Tensor]
@@ -102,7 +101,7 @@ def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str 
     device : str, optional
         Where the result is to lie when `arrays` are constants alone.
     """
-    if (devices.gpu_module is None and device[:3] != "gpu") or op.name == "transfer":
+    if (devices.gpu_module is None and device[:3] != "gpu") or op.crosses:
         return _evaluate(op, arrays, params, device)
     return _evaluate_there(op, arrays, params, device)
 
@@ -154,7 +153,7 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """16-bit floats are computed in float32 and rounded once."""
     assert op.eager is not None
-    if op.name in _TOUCHES_BITS:
+    if op.keeps_bits:
         return _as_array(op.eager(*arrays, **params))
     dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
     return _as_array(op.eager(*_widened(arrays), **params)).astype(dtype, copy=False)

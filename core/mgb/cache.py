@@ -25,6 +25,9 @@ from pathlib import Path
 from . import config, forking
 from .errors import CacheWarning
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 try:
     import fcntl
 except ImportError:  # Windows: two processes may compile the same kernel, and the last rename wins

@@ -12,6 +12,9 @@ from typing import Any
 
 from .errors import CommandError, MgbError
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status, 2 for what mgb refuses."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from .errors import VariableError
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 _ON, _OFF = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 

@@ -19,6 +19,9 @@ from .data import batches, load_digits
 from .jit import trace
 from .tensor import Tensor, tensor
 
+#: See `holding`.
+__tracing__ = {"*": "watched"}
+
 #: Largest difference that two loss curves may show. Both are float32, but sums run in another order, and a
 #: few hundred steps of Adam can make a rounding of 1e-7 grow a thousandfold and more.
 TOLERANCE = 1e-3

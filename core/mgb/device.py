@@ -17,6 +17,9 @@ import numpy as np
 
 from .errors import DeviceError, DeviceMemoryError, DeviceUnavailableError
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"set_default_device": "impure"}
+
 _NAME = re.compile(r"(xpu|cpu|gpu)(x|\d+|(?=:)|(?<=xpu))(?::(\d+))?")
 _default = "xpux"
 

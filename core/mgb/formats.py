@@ -16,6 +16,9 @@ from . import forking, plugins
 from .errors import DumpOptionError, FormatImportError, FormatMissingError, UnknownFormatError
 from .model_file import Format, ModelSource
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 GROUP = "mgb.formats"
 
 #: The endings of files whose formats this project publishes, and the extra of ``mgb`` that installs each. The

@@ -23,11 +23,15 @@ import numpy as np
 
 from . import dtypes
 from .errors import ExportError, GraphFileError, GraphFileVersionError
+from .files import replace_file
 from .fusion import NUMBER
 from .ir import CONST, Graph, Node, Op, Spec, input_node
 from .ops.declare import OPS
-from .serialization import replace_file
+from .plugins import known_ops
 from .tracing import make_node
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
 
 Array = np.ndarray[Any, Any]
 
@@ -228,10 +232,10 @@ class Reader:
         if name == CONST.name:
             node = Node(CONST, (), params, Spec(params["value"].shape, params["value"].dtype, wanted.device))
         else:
-            op = NUMBER if name == NUMBER.name else OPS.get(name)
+            op = NUMBER if name == NUMBER.name else OPS.get(name) or known_ops().get(name)
             if op is None:
                 raise ValueError(
-                    f"this mgb has no op {name!r}; import the package that adds it, or upgrade mgb"
+                    f"this mgb has no op {name!r}; install or import the package that adds it, or upgrade mgb"
                 )
             _check_call(op, len(inputs), params)
             node = make_node(op, tuple([nodes[_index(n, nodes)] for n in inputs]), params, str(source))

@@ -24,6 +24,9 @@ from .errors import DumpOptionError, FileCaseError
 from .ir import CONST, Graph, Node, Spec
 from .testcases import Cases
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 Array = np.ndarray[Any, Any]
 
 _RAND = re.compile(r"#rand\((.*)\)$")

@@ -75,6 +75,20 @@ class Op:
         integers that a comparison has to bring to one sign. None: taken as they are.
     differentiable : bool
         False: the result does not depend smoothly on any input, the gradient stops here.
+    cheap : bool
+        An element costs so little that it is computed again rather than stored or moved.
+    cost : callable or None
+        ``(node) -> int``: about how many operations on numbers a node of this op is. None: as its kind says,
+        one for each element that is computed, or folded, or as its body says.
+    moves : callable or None
+        ``(shape, strides, **params) -> strides``, in elements, of what the op makes of an operand that lies
+        so, or None where that is no view of the operand. None in its place: it never is.
+    picks : bool
+        It reads of its first operand no more elements than it gives.
+    keeps_bits : bool
+        Its eager rule takes 16-bit floats as they are; those of others are given float32.
+    crosses : bool
+        Its operand and its result may lie on two devices.
     """
 
     name: str
@@ -85,6 +99,12 @@ class Op:
     body: Callable[..., Any] | None = None
     promote: Callable[[Sequence[Any]], Sequence[np.dtype[Any]]] | None = None
     differentiable: bool = True
+    cheap: bool = False
+    cost: Callable[[Node], int] | None = None
+    moves: Callable[..., tuple[int, ...] | None] | None = None
+    picks: bool = False
+    keeps_bits: bool = False
+    crosses: bool = False
 
     @property
     def is_primitive(self) -> bool:
@@ -175,9 +195,9 @@ class Graph:
         """The graph from the same inputs to `outputs`: this one, with all it knows, if they are its own."""
         return self if outputs == self.outputs else Graph(self.inputs, outputs)
 
-    def has(self, *names: str) -> bool:
-        """Is there an op of one of these names?"""
-        return any(n.op.name in names for n in self.nodes)
+    def has(self, *ops: Op) -> bool:
+        """Is one of these ops in it?"""
+        return any(n.op in ops for n in self.nodes)
 
     @cached_property
     def key(self) -> str:

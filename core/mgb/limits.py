@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from .apply import evaluate
 from .device import default as default_device
 from .errors import InvalidLimitsError, LoadLimitError
-from .executor.profile_cost import operations
+from .executor.operations import operations
 from .ir import Graph, Node, Op, input_node
 from .tensor import ACTIVE, Session, Tensor, run_in, wrap
 

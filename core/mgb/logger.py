@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _level = logging.INFO
 _given: dict[str, logging.Logger] = {}

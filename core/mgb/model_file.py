@@ -22,6 +22,9 @@ from .ir import Graph, Op
 from .limits import LoadLimits
 from .testcases import Cases
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 File = str | os.PathLike[str] | BinaryIO
 
 

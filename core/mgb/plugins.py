@@ -3,7 +3,8 @@
 A plugin is a module (or any object) with functions marked `hookimpl`. A distribution announces one for each
 of its backends in the entry-point group ``mgb.backends``, by the name of the backend. Only the plugin that
 is named is imported. ``manager.register(plugin, name="mine")`` does without a distribution. Plugins of
-formats are found in the same way (`formats`).
+formats are found in the same way (`formats`). Plugins of ops stand in the group ``mgb.ops``, under any name:
+all of them are imported when an op is first looked for by its name (`known_ops`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ from .errors import (
 from .ir import Graph, Op
 from .ops.declare import OPS
 from .ops.declare import register as register_op
+from .passes.decompose import ALWAYS
 
 GROUP = "mgb.backends"
+OPS_GROUP = "mgb.ops"
 
 #: The backends that this project publishes, and the extra of ``mgb`` that installs each.
 EXTRAS = {
@@ -154,9 +157,28 @@ def _imported(name: str) -> Backend:
     plugin = manager.get_plugin(name) or _import_plugin(name, _entry_point(name))
     backend = _ask(name, plugin)
     _check_version(name, backend)
-    _register_ops()
-    _check_words(name, backend.traits.vocabulary)
+    _check_words(name, backend.traits.vocabulary, known_ops())
     return backend
+
+
+def known_ops() -> Mapping[str, Op]:
+    """Every op by its name, those of plugins too; a package of ops that is broken is logged and left out.
+
+    Raises
+    ------
+    BackendAnswerError, BackendConflictError
+        A plugin gives what is no op, or another op of a name that is taken.
+    """
+    with forking.undivided("the import of ops"), _importing:
+        for name, points in announced(OPS_GROUP).items():
+            for distribution, point in points.items():
+                if manager.get_plugin(point.name) is None:
+                    try:
+                        load_plugin(OPS_GROUP, point)
+                    except Exception as error:
+                        _log.warning("the ops of %s (%s) cannot be loaded: %r", name, distribution, error)
+        _register_ops()
+    return OPS
 
 
 def _register_ops() -> None:
@@ -270,14 +292,10 @@ def _check_version(name: str, backend: Backend) -> None:
     )
 
 
-#: Words that every backend prints, whether its vocabulary has them or not.
-_SPOKEN_BY_ALL = frozenset({"const", "iota", "cast"})
-
-
-def _check_words(name: str, vocabulary: frozenset[str]) -> None:
+def _check_words(name: str, vocabulary: frozenset[str], ops: Mapping[str, Op]) -> None:
     """Refuse words that are no ops: what they were meant for would run op by op, and nobody would know."""
-    for word in sorted(vocabulary - OPS.keys() - _SPOKEN_BY_ALL):
-        raise BackendTraitsError(f"{_of(name)}: Traits.vocabulary has {word!r}{nearest(word, OPS)}")
+    for word in sorted(vocabulary - ops.keys() - {op.name for op in ALWAYS}):
+        raise BackendTraitsError(f"{_of(name)}: Traits.vocabulary has {word!r}{nearest(word, ops)}")
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from . import device as devices
 from . import dtypes
 from .apply import literal
 from .errors import ShapeError
+from .holding import SETTINGS, STATES
 from .ops.activations import sigmoid
 from .ops.creation import as_shape
 from .ops.index import index_get
@@ -29,6 +31,9 @@ from .ops.sort import argsort
 from .ops.transcendental import exp, log
 from .sizes import broadcast, whole
 from .tensor import Tensor, run_in
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = dict.fromkeys(("seed", "set_rng_state"), "impure")
 
 Size = int | Sequence[int] | None
 
@@ -281,9 +286,13 @@ def states() -> Iterator[Tensor]:
     return (tensor for one in tuple(_alive) for tensor in (one._seed, one._draws))
 
 
+STATES.append(states)
+
+
 # the generator that everybody shares, one for each device
 
 _generators: dict[str, RNG] = {}
+SETTINGS.append((sys.modules[__name__], "_generators"))
 
 
 def generator(device: str | None = None) -> RNG:

@@ -18,6 +18,9 @@ from .jit.load import load
 from .limits import LoadLimits
 from .testcases import CASES, Cases
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 Array = np.ndarray[Any, Any]
 
 

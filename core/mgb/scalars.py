@@ -167,7 +167,9 @@ class Size(Whole):
         return repr(self) if self.follower.prints else super().__format__(spec)
 
 
-Size.__name__ = Size.__qualname__ = int.__name__  # so that errors of Python are those of integers
+#: So that errors of Python are those of numbers.
+for _kind, _name in ((Scalar, "float"), (Whole, "int"), (Size, "int")):
+    _kind.__name__ = _kind.__qualname__ = _name
 
 #: What stands for a number that is followed.
 SCALARS = frozenset({Scalar, Whole, Size})

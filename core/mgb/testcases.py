@@ -7,7 +7,6 @@ in the graph and hinder no reader.
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from .errors import FileCaseError
-from .serialization import load, save
+from .tensor_file import decoded, encoded
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
 
 #: The entry of a model's metadata that holds its test cases.
 CASES = "mgb.testcases"
@@ -53,11 +55,9 @@ class Cases:
 
     def text(self) -> str:
         """What stands in the metadata."""
-        buffer = io.BytesIO()
         cases = [list(pair) for pair in zip(self.inputs, self.outputs)]
         settings = {"maxerr": self.maxerr, "silent": self.silent, "check": self.check}
-        save({"cases": cases, **settings}, buffer)
-        return base64.b64encode(buffer.getvalue()).decode("ascii")
+        return base64.b64encode(b"".join(encoded({"cases": cases, **settings}))).decode("ascii")
 
     @classmethod
     def from_text(cls, text: str) -> Cases:
@@ -69,7 +69,7 @@ class Cases:
             It is damaged.
         """
         try:
-            found = load(io.BytesIO(base64.b64decode(text, validate=True)))
+            found = decoded(base64.b64decode(text, validate=True), CASES, lambda _device: None)
             pairs = [(_arrays(inputs), _arrays(outputs)) for inputs, outputs in found["cases"]]
             inputs, outputs = zip(*pairs) if pairs else ((), ())
             return cls(inputs, outputs, float(found["maxerr"]), bool(found["silent"]), bool(found["check"]))

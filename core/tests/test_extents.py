@@ -20,6 +20,7 @@ from mgb.fusion import NUMBER, Step, detect, place_extents
 from mgb.ir import Graph, Kind, Spec
 from mgb.ops.declare import OPS
 from mgb.ops.methods import average
+from mgb.ops.reduce import EXTENT
 from mgb.passes import simplify, verify
 from mgb.tensor import Tensor
 from mgb.tracing import graph_of
@@ -76,7 +77,7 @@ def test_a_kernel_with_a_number_serves_every_number() -> None:
 
 def test_a_mean_counts_for_itself() -> None:
     graph, _ = steps_of(lambda x: average(x * x, (1,)), Spec((6, 5), dtypes.float32))
-    assert graph.has("extent") and not graph.has("number")
+    assert graph.has(EXTENT) and not graph.has(NUMBER)
 
 
 @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
@@ -84,6 +85,6 @@ def test_a_number_is_the_extent(axis: tuple[int, ...]) -> None:
     spec = Spec((6, 5), dtypes.float32)
     extent = OPS["extent"]
     graph, _ = steps_of(lambda x: apply(extent, x * x, axis=axis) * 2.0 + x, spec)
-    assert [n.op for n in graph.nodes if n.op is NUMBER] and not graph.has("extent")
+    assert [n.op for n in graph.nodes if n.op is NUMBER] and not graph.has(EXTENT)
     x = np.ones(spec.shape, np.float32)
     np.testing.assert_array_equal(run(graph, [x])[0], 2 * prod(spec.shape[a] for a in axis) + x)

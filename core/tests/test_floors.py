@@ -10,76 +10,106 @@ from pathlib import Path
 
 import mgb
 import pytest
+from import_graph import circle_in, graph_of, imports, modules_of, nodes_of
 from mgb.formats import EXTRAS
 
 PACKAGE = Path(mgb.__file__).parent
 ROOT = PACKAGE.parent.parent
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 
-#: ARCHITECTURE.md's table of floors: a module imports only what stands before it here, or in its own folder.
-ORDER = re.findall(r"`(\w+)/?`", "".join(re.findall(r"^\| \d \|(.*)\|$", ARCHITECTURE, re.MULTILINE)))
+#: ARCHITECTURE.md's table of rooms and floors: a module imports what stands before it here or in its folder.
+ROWS = re.findall(r"^\| (\w+) \| (\d+) \|(.*)\|$", ARCHITECTURE, re.MULTILINE)
+ORDER = [name for *_, modules in ROWS for name in re.findall(r"`(\w+)/?`", modules)]
 PLACE = {name: place for place, name in enumerate(ORDER)}
-BACKEND_API = {"backend", "cache", "codegen", "ir", "plugins", "libraries", "forking"}
+FLOOR = {name: int(floor) for _, floor, modules in ROWS for name in re.findall(r"`(\w+)/?`", modules)}
+ROOM = {name: room for room, _, modules in ROWS for name in re.findall(r"`(\w+)/?`", modules)}
+
+MODULES = modules_of(PACKAGE)
+#: The folders of the plugins.
+PLUGINS = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
 
 
-def imports(path: Path, package: tuple[str, ...]) -> set[str]:
-    """The top-level modules of `mgb` that the file at `path` imports, anywhere in it, also by a string."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = (*base, *(node.module.split(".") if node.module else ()))
-            names = [module] if len(module) > 1 else [(*module, a.name) for a in node.names]
-            found |= {n[1] for n in names if n[0] == "mgb"}
-        elif isinstance(node, ast.Import):
-            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("mgb.")}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            found |= set(re.findall(r"^'mgb\.(\w+)", ast.unparse(node.args[0])))
-    return found
+def may_import(who: str) -> set[str]:
+    """The parts of mgb that they may import, by the second table."""
+    (text,) = re.findall(rf"^\| {re.escape(who)} \| ([^|]*) \|$", ARCHITECTURE, re.MULTILINE)
+    allowed = set(re.findall(r"`(\w+)`", text))
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        floors = range(int(first), int(last or first) + 1)
+        allowed |= {name for name, floor in FLOOR.items() if floor in floors}
+    return allowed
 
 
-MODULES = [p for p in sorted(PACKAGE.rglob("*.py")) if p != PACKAGE / "__init__.py"]
+def parts_imported(name: str, path: Path) -> set[str]:
+    """The parts of mgb that a module imports."""
+    found = [one.split(".") for one in imports(name, path)]
+    return {parts[1] for parts in found if parts[0] == "mgb" and len(parts) > 1}
 
 
 def test_modules_import_only_from_lower_floors() -> None:
     wrong = []
-    for path in MODULES:
-        parts = ("mgb", *path.relative_to(PACKAGE).with_suffix("").parts)
-        own = parts[1]
+    for name, path in MODULES.items():
+        own = name.split(".")[1] if "." in name else None
+        if own is None:
+            continue  # which puts the parts together
         assert own in PLACE, f"{own} stands on no floor: add it to ARCHITECTURE.md"
-        above = {m for m in imports(path, parts[:-1]) if PLACE.get(m, -1) > PLACE[own]}
-        wrong += [f"{path.relative_to(PACKAGE)} imports {m} from above" for m in sorted(above)]
+        above = {m for m in parts_imported(name, path) if PLACE.get(m, -1) > PLACE[own]}
+        wrong += [f"{name} imports {m} from above" for m in sorted(above)]
     assert len(MODULES) > 200
     assert not wrong, "\n".join(wrong)
 
 
-#: The folders of the plugins, and of those that bring a format of files.
-PLUGINS = {path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")}
-FORMATS = {path for path in PLUGINS if "mgb.formats" in (path / "pyproject.toml").read_text()}
+def test_rooms_import_what_they_may() -> None:
+    assert set(ROOM.values()) == {"compiler", "library", "tools"}
+    assert not may_import("compiler") & {name for name, room in ROOM.items() if room != "compiler"}
+    wrong = []
+    for name, path in MODULES.items():
+        if "." in name:
+            found = parts_imported(name, path) & ROOM.keys()
+            wrong += [f"{name} imports {m}" for m in found - may_import(ROOM[name.split(".")[1]])]
+    assert not wrong, "\n".join(wrong)
 
 
-def used_by(plugins: set[Path]) -> dict[str, set[str]]:
-    """By each file of `plugins`, what of the core it imports; what they have for tests may import all."""
-    files = [path for plugin in plugins for path in sorted(plugin.glob("mgb_*/**/*.py"))]
-    files = [path for path in files if "testing" not in path.parts]
-    return {str(path.relative_to(ROOT)): imports(path, (path.parent.name,)) for path in files}
+def test_the_compiler_names_nothing_of_the_library() -> None:
+    """Neither in an import nor as a text: `"mgb.module"`, `f"mgb.{name}"`."""
+    others = {name for name, room in ROOM.items() if room != "compiler"}
+    wrong = []
+    for name, path in MODULES.items():
+        if ROOM.get(name.partition(".")[2].split(".")[0]) != "compiler":
+            continue
+        for node in nodes_of(path):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if not isinstance(text, str) or not re.fullmatch(r"[\w./ ]+", text):  # it is for a reader
+                continue
+            if re.search(rf"\bmgb[./]({'|'.join(others)})\b", text):
+                wrong.append(f"{name}, line {node.lineno}: {text!r}")
+    assert not wrong, "\n".join(wrong)
 
 
-def test_plugins_use_only_the_backend_api() -> None:
-    used = used_by(PLUGINS - FORMATS)
-    assert len(used) > 50
-    assert not {path: found - BACKEND_API for path, found in used.items() if found - BACKEND_API}
+def test_no_imports_form_a_circle() -> None:
+    packages = [path for plugin in PLUGINS for path in plugin.glob("mgb_*") if path.is_dir()]
+    graph = graph_of([PACKAGE, ROOT / "conformance" / "mgb_conformance", *packages])
+    assert len(graph) > 400
+    assert circle_in(graph) is None
 
 
-def test_plugins_of_formats_use_only_what_stands_below_the_trace() -> None:
-    used = used_by(FORMATS)
-    assert len(used) > 20
-    above = set(ORDER[PLACE["jit"] :])
-    assert not {path: found & above for path, found in used.items() if found & above}
+def test_a_circle_is_found() -> None:
+    assert circle_in({"a": ["b"], "b": ["c"], "c": ["b"], "d": []}) == ["b", "c"]
+    assert circle_in({"a": ["b", "c"], "b": ["c"], "c": []}) is None
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.name)
+def test_plugins_import_what_they_may(plugin: Path) -> None:
+    """What they have for tests may import all."""
+    groups = re.findall(r'entry-points\."(mgb\.\w+)"', (plugin / "pyproject.toml").read_text())
+    may = may_import(f"plugins of `{groups[0] if groups else 'mgb.backends'}`")
+    for package in plugin.glob("mgb_*"):
+        for name, path in modules_of(package).items() if package.is_dir() else ():
+            if "testing" not in path.parts:
+                assert not (parts_imported(name, path) & ROOM.keys()) - may, name
 
 
 def test_the_core_names_formats_in_one_place() -> None:
-    told = [(path.name, path.read_text().lower()) for path in MODULES]
+    told = [(path.name, path.read_text().lower()) for path in MODULES.values()]
     for name in EXTRAS:
         assert [file for file, text in told if name in text] == ["formats.py"]
 

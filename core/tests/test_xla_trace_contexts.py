@@ -189,7 +189,10 @@ def test_partial_trace_is_one_executable_each_way(backend: str, caplog: Any) -> 
     def backbone(model, inp):
         return model(inp)
 
+    networks = []  # what is compiled for one is kept no longer than it
+
     def partly(data, label, *, opt, net):
+        networks.append(net)
         gm = GradManager()
         gm.attach(net.parameters())
         with gm:

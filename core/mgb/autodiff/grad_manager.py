@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from .. import dtypes
 from ..errors import AttachError, TapeError
+from ..holding import Holder
 from ..ops.creation import ones_like
 from ..ops.primitives import add
 from ..tensor import ACTIVE, Tensor
 from .tape import Tape, next_level
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "tells", "attach": "changes"}
 
 #: ``(tensor, grad) -> grad``: sees a gradient as soon as it is complete, and may replace it.
 Callback = Callable[[Tensor, Tensor], Any]
@@ -74,7 +78,7 @@ class _Recorder(ABC):
         _to_the_end(self.release)
 
 
-class GradManager(_Recorder):
+class GradManager(_Recorder, Holder):
     """Computes gradients of what happens between `record` and `backward`.
 
     Managers nest: the one that was opened first records the `backward` of one that was opened later, which
@@ -93,8 +97,8 @@ class GradManager(_Recorder):
     Tensor([2., 4., 6.], device=xpux:0)
     """
 
-    #: Another number after each change from outside a trace: what a compiled step must know.
-    _revision = 0
+    #: Another number after each change from outside a trace.
+    __revision__ = 0
 
     def __init__(self) -> None:
         self._attached: dict[int, _Attached] = {}
@@ -133,14 +137,27 @@ class GradManager(_Recorder):
             attached.callbacks += added
         session = ACTIVE.get()
         if changes and (session is None or not session.replays):
-            self._revision += 1
+            self.__revision__ += 1
         return self
 
     def attached_tensors(self) -> list[Tensor]:
         """The tensors that want a gradient, in the order they were attached."""
         self._tell()
-        alive = (attached.reference() for attached in self._attached.values())
-        return [tensor for tensor in alive if tensor is not None]
+        return self._alive()
+
+    def _alive(self) -> list[Tensor]:
+        found = (attached.reference() for attached in list(self._attached.values()))
+        return [tensor for tensor in found if tensor is not None]
+
+    def __parts__(self) -> Iterator[tuple[str, Any]]:
+        for place, tensor in enumerate(self._alive()):
+            yield f"tensors.{place}", tensor
+            for number, callback in enumerate(self._attached[id(tensor)].callbacks):
+                yield f"callbacks.{place}.{number}", callback
+
+    def __decides__(self) -> Iterator[Any]:
+        """Nothing but its revision, which tells of every tensor that is attached."""
+        return iter(())
 
     def record(self) -> None:
         """Start to record.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
+from ..ops.primitives import IOTA
 from ..sizes import broadcast, fixed
 
 Shape = tuple[int, ...]
@@ -88,7 +89,7 @@ def structure_key(graph: Graph) -> str:
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
-        given = {} if v.op.name == "iota" else fixed(dict(v.params))
+        given = {} if v.op is IOTA else fixed(dict(v.params))
         params = [f"{k}={exact_text(p)}" for k, p in sorted(given.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")

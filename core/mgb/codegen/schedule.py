@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir import CONST, Graph, Kind, Node
+from ..ops.reduce import EXTENT
 from .domain import Shape, domain, reduced_axes, spans, values
 
 #: A value that a later pass needs is kept in a buffer when making it again takes this many ops.
@@ -165,7 +166,7 @@ class _Facts:
 
     def reads(self, node: Node) -> bool:
         """Whether `node` looks at its inputs' elements: all do but ``extent``."""
-        return node.op.name != "extent"
+        return node.op is not EXTENT
 
     def is_fold(self, node: Node) -> bool:
         reduces = node.op.kind is Kind.REDUCE and self.reads(node)

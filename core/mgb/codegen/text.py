@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import CONST, Node
+from .domain import Shape
 
 #: How an op is spelt: a format string over its operands, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
 Spelling = str | Callable[..., str]
@@ -109,3 +110,24 @@ def _c_float(value: float, suffix: str) -> str:
     if np.isinf(value):
         return f"(({'float' if suffix else 'double'}){sign}INFINITY)"
     return f"({value.hex()}{suffix})" if sign else f"{value.hex()}{suffix}"
+
+
+def offset(index: str, shape: Shape, strides: Shape, divide: str = "/") -> str:
+    """Text of an operand's offset at row-major place `index` of a loop nest of known `shape`.
+
+    >>> offset("i", (2, 3, 4), (4, 0, 1))
+    'i / 12 * 4 + i % 4'
+    """
+    terms, inner = [], 1
+    for axis in reversed(range(len(shape))):
+        if strides[axis]:
+            place = index if inner == 1 else f"{index} {divide} {inner}"
+            if axis > 0:
+                place = f"{place} % {shape[axis]}" if inner == 1 else f"({place}) % {shape[axis]}"
+            terms.append(place if strides[axis] == 1 else f"{_factor(place, axis)} * {strides[axis]}")
+        inner *= shape[axis]
+    return " + ".join(reversed(terms)) or "0"
+
+
+def _factor(place: str, axis: int) -> str:
+    return place if axis == 0 else f"({place})"

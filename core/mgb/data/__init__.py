@@ -4,4 +4,7 @@ from __future__ import annotations
 
 from .digits import batches, load_digits
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 __all__ = ["batches", "load_digits"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ..forking import cached_property
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
+from .operations import operations
 from .views import view_strides
 
 #: What a step is taken to cost, in nanoseconds: the call, each byte, each multiplication and addition.
@@ -196,11 +197,9 @@ def _cost(step: Step, view: bool) -> float:
     moved = sum(n.spec.nbytes for n in (*step.reads, *step.writes))
     if _is_bound(step) or view:
         return _CALL
-    return _CALL + _BYTE * moved + _FLOP * math.fsum(_flops(n) for n in step.graph.nodes)
+    return _CALL + _BYTE * moved + _FLOP * sum(operations(n) for n in step.graph.nodes if _computes(n))
 
 
-def _flops(node: Node) -> float:
-    """Of a product of matrices exactly: each of its three extents is one of two arrays of the three."""
-    if node.op.kind is not Kind.CONTRACT:
-        return 0.0
-    return 2 * math.sqrt(math.prod(float(n.spec.size) for n in (node, *node.inputs)))
+def _computes(node: Node) -> bool:
+    """Does what it computes count beside what it moves?"""
+    return node.op.kind is Kind.CONTRACT or node.op.cost is not None

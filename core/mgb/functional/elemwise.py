@@ -19,6 +19,9 @@ from ..ops import transcendental as t
 from ..ops.declare import op_of
 from ..tensor import Tensor
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
+
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil",
     "clip", "copysign", "cos", "cosh", "div", "equal", "erf", "erfc", "erfcinv", "erfinv", "exp",

@@ -33,6 +33,9 @@ from .softmaxes import *
 from .softmaxes import softmax
 from .tensor import indexing_one_hot, one_hot
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"dropout": "elementwise"}
+
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "dropout", "embedding", "indexing_one_hot",
     "interpolate", "linear", "max_pool2d", "one_hot", "pad", "pixel_shuffle",

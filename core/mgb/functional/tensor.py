@@ -32,6 +32,9 @@ from ..ops.methods import flatten, reshaped, transposed
 from ..sizes import indices, whole
 from ..tensor import Tensor
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"where": "elementwise"}
+
 __all__ = [
     "arange", "broadcast_to", "cast", "concat", "cond_take", "copy", "dimshuffle", "expand_dims",
     "eye", "flatten", "full", "full_like", "gather", "indexing_one_hot", "linspace", "masked_fill",

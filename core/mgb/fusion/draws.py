@@ -12,7 +12,8 @@ from ..backend import Traits
 from ..ir import Graph, Node
 from ..ops import random_bits
 from ..ops.declare import op_of
-from ..ops.primitives import bit_and, iota, shr
+from ..ops.layout import RESHAPE, SLICE
+from ..ops.primitives import IOTA, bit_and, iota, shr
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
 from .legality import DEFAULT, FusionConfig, Shape, accepts
@@ -72,7 +73,7 @@ def _is_regular(node: Node) -> bool:
     which, counter, *rest = node.inputs
     words, counters = which.spec.size, counter.spec.size
     return (
-        which.op.name == counter.op.name == "iota"
+        which.op is counter.op is IOTA
         and (which.spec.shape, counter.spec.shape) == ((1, words), (counters, 1))
         and words.bit_count() == 1
         and words * counters <= MOST
@@ -82,9 +83,9 @@ def _is_regular(node: Node) -> bool:
 
 def _keeps_places(node: Node) -> bool:
     """Does an op leave every number at its row-major place, or drop those at the end?"""
-    if node.op.name == "slice":
+    if node.op is SLICE:
         return len(node.params["window"]) == 1 and node.params["window"][0][::2] == (0, 1)
-    return node.op.name == "reshape"
+    return node.op is RESHAPE
 
 
 def _draw(node: Node, inputs: tuple[Tensor, ...], shape: Shape) -> Tensor:

@@ -11,14 +11,14 @@ from ..backend import Traits
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import with_inputs
 from ..sizes import about
-from .legality import CHEAP, DEFAULT, FusionConfig, accepts
+from .legality import DEFAULT, FusionConfig, accepts
 from .step import is_copied
 
 
 def duplicate(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph:
     """Give each reader of a cheap value a copy of the op that computes it, where that saves memory traffic.
 
-    A value is cheap if one op of `legality.CHEAP` computes it of one input of the graph, beside constants.
+    A value is cheap if one cheap op computes it of one input of the graph, beside constants.
     The input is there anyway; reading it must cost no more than reading the value: it is no larger, or the
     reader reads it too. Values that are outputs, or have a reader that cannot be fused, are stored anyway.
     """
@@ -30,7 +30,7 @@ def duplicate(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
         readers = graph.readers[node]
         return (
             node.op.kind is Kind.ELEMENTWISE
-            and node.op.name in CHEAP
+            and node.op.cheap
             and len(operands) == 1
             and operands <= given
             and len(readers) > 1

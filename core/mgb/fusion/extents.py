@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Graph, Kind, Node, Op, Spec
+from ..ops.reduce import EXTENT
 from ..passes.rewrite import with_inputs
 
 #: A constant that is no part of a kernel's text: it is read, so one kernel serves every value.
@@ -31,14 +32,14 @@ def place_extents(graph: Graph) -> Graph:
     extent of that reduction's operand: the kernel that folds it knows how many there are, in calls of
     any size. Others get a `NUMBER`, which a kernel has as an operand, for the same reason.
     """
-    if not graph.has("extent"):
+    if not graph.has(EXTENT):
         return graph
     numbers: dict[Node, Node] = {}
 
     def visit(node: Node, *inputs: Node) -> Node:
         placed = []
         for old, new in zip(node.inputs, inputs, strict=True):
-            if old.op.name != "extent":
+            if old.op is not EXTENT:
                 placed.append(new)
                 continue
             folded = _folded(node, old, inputs)

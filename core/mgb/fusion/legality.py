@@ -13,6 +13,7 @@ from ..device import device_type
 from ..dtypes import HALVES
 from ..errors import GraphError
 from ..ir import Graph, Kind, Node, Op, Spec, input_node
+from ..ops.reduce import EXTENT
 from ..passes import decompose
 from ..passes.rewrite import stretches
 from ..sizes import about, is_sized, key, same_shape
@@ -22,14 +23,6 @@ from .products import Product, refusal
 Shape = tuple[int, ...]
 
 _IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT})
-
-# fmt: off
-#: Ops so cheap that a value may be computed for each element of the domain, though it varies along few axes.
-CHEAP = frozenset({
-    "add", "sub", "mul", "neg", "fma", "maximum", "minimum", "lt", "le", "eq", "gt", "ge", "ne",
-    "logical_and", "logical_or", "logical_not", "where", "cast", "relu", "abs", "square", "clip",
-})
-# fmt: on
 
 #: A reduction to fewer rows than `FEW_ROWS`, over `MANY` elements or more, does not go on at full size in one
 #: kernel: each row is one worker's, and the others would have nothing to do.
@@ -89,7 +82,7 @@ def weight(traits: Traits, node: Node) -> int:
     A product in a domain is not: alone it is left to a library.
     """
     if node.op.kind is Kind.REDUCE:
-        return 0 if node.op.name == "extent" else max(1, traits.min_ops)
+        return 0 if node.op is EXTENT else max(1, traits.min_ops)
     if node.op.kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN:
         return 0
     return _spelling(traits, node)[1]
@@ -167,7 +160,7 @@ def group_of(scope: Scope, node: Node) -> Group:
         return Group(device, bare(source), axes, reduces=True)
     if node.op.kind is Kind.CONTRACT:
         return Group(device, shape, product=Product(node))
-    return Group(device, shape, shapes=((shape, node.op.name in CHEAP),))
+    return Group(device, shape, shapes=((shape, node.op.cheap),))
 
 
 def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:

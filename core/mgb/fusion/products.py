@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..backend import Traits
 from ..ir import Kind, Node
+from ..ops.contract import MATMUL
 
 Shape = tuple[int, ...]
 
@@ -49,7 +50,7 @@ class Product:
 
 def refusal(traits: Traits, node: Node) -> str | None:
     """Why a contraction may be no part of a group of one domain; None when it may."""
-    if node.op.name != "matmul":
+    if node.op is not MATMUL:
         return f"is of kind {node.op.kind.value}"
     if any(i.spec.ndim != 2 for i in node.inputs):
         return "multiplies more than two matrices"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..backend import Scope, Traits
 from ..ir import Graph, Kind, Node
 from ..sizes import about, same_shape
-from .legality import CHEAP, bare
+from .legality import bare
 from .products import holds_product
 from .step import Step, is_copied, make_step
 
@@ -93,7 +93,7 @@ class _Plan:
             node = waiting.pop()
             if (
                 node.op.kind is not Kind.ELEMENTWISE
-                or node.op.name not in CHEAP
+                or not node.op.cheap
                 or not same_shape(node.spec.shape, value.spec.shape)
             ):
                 return None

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..ir import CONST, Graph, Node, input_node
+from ..ops.primitives import IOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Step:
 
 def is_copied(node: Node, below: int = 2) -> bool:
     """Does every step that reads `node` make it itself? True of iotas and of constants of so few elements."""
-    return node.op.name == "iota" or (node.op is CONST and 0 < node.spec.size < below)
+    return node.op is IOTA or (node.op is CONST and 0 < node.spec.size < below)
 
 
 def make_step(

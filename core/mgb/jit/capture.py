@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..apply import caller
 from ..errors import TraceOutputError
-from ..scalars import SCALARS, Scalar, Size, fixed, holds_followed
-from ..sizes import settled
+from ..scalars import SCALARS, Scalar, Size, holds_followed
+from ..sizes import settled, tuple_like
 from ..tensor import Tensor, run_in
 from .record import End, Ends, Literal, Live, Record
 from .recording import Recording
-from .tree import Structure, flatten_once
+from .tree import flatten_once, parts_of, put
 
 #: A body, and what it is given by position.
 Body = Sequence[Any]
@@ -85,24 +84,27 @@ def note(
 
 
 def with_numbers(result: Any, decide: bool) -> Any:
-    """The result of a body with plain numbers for those that are followed.
+    """The result of a body with plain numbers for those that are followed; other containers stay themselves.
 
     If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
     """
     rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
-    leaves, structure = flatten_once(result)
-    kept = [leaf if decide and type(leaf) in SCALARS else settled(leaf, rule) for leaf in leaves]
-    same = all(map(operator.is_, kept, leaves)) and not _has_followed_keys(structure)
-    return result if same else _with_plain_keys(structure).build(iter(kept))
+    flatten_once(result)  # which refuses what has no end
 
+    def settle(value: Any) -> Any:
+        if (inside := parts_of(value)) is None:
+            return value if decide and type(value) in SCALARS else settled(value, rule)
+        if isinstance(value, dict) and holds_followed(value):
+            return settled(value, rule)
+        parts = list(map(settle, inside))
+        if all(map(operator.is_, parts, inside)):
+            return value
+        if isinstance(value, tuple):
+            return tuple_like(value, parts)
+        put(value, parts)
+        return value
 
-def _has_followed_keys(structure: Structure) -> bool:
-    return holds_followed(structure.keys) or any(map(_has_followed_keys, structure.children))
-
-
-def _with_plain_keys(structure: Structure) -> Structure:
-    children = tuple(map(_with_plain_keys, structure.children))
-    return replace(structure, keys=fixed(structure.keys), children=children)
+    return settle(result)
 
 
 def _ends_of(result: Any, session: Recording) -> Ends:

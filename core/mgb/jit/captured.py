@@ -9,9 +9,10 @@ from typing import Any
 from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..model_file import Names, shown
-from ..tensor import Tensor
+from ..tensor import Parameter, Tensor
+from .holder_guards import is_part
 from .record import CUTS, END, End, Given, Record
-from .source import Argument, Held
+from .source import Argument, Held, found_at
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
 
@@ -66,14 +67,14 @@ def _keyword_names(kwargs: Mapping[str, Any]) -> Iterator[str]:
 
 def check_pure(record: Record) -> None:
     """Refuse what a file cannot do: change Tensors outside, and what Python does with values."""
-    from ..module.normalization import BatchNorm1d, BatchNorm2d
-
-    for module, state in record.modules:
-        if isinstance(module, BatchNorm1d | BatchNorm2d) and state["training"] and not state["freeze"]:
-            if state.get("running_mean") is not None:
-                raise DumpTrainingError(
-                    "can not dump BatchNorm in training mode, maybe you forget to do model.eval()?"
-                )
+    changed = {id(found_at(binding.target)) for binding in record.bindings if not binding.is_grad}
+    for held, _ in record.holders:
+        holder = held.get()
+        parts = () if holder is None else (p for _, p in holder.__parts__() if not isinstance(p, Parameter))
+        if getattr(holder, "training", False) and any(id(part) in changed for part in parts):
+            raise DumpTrainingError(
+                f"can not dump {type(holder).__name__} in training mode, maybe you forget to do model.eval()?"
+            )
     if record.bindings:
         raise DumpTrainingError(
             "the function gives Tensors outside of it new values or gradients, or draws random numbers, "
@@ -144,26 +145,24 @@ def _constants_now(record: Record) -> dict[Node, Node]:
 
 
 def _replaced(record: Record) -> dict[int, Tensor]:
-    """By the ids of Tensors that were attributes of modules: those that stand there now."""
+    """By the ids of Tensors that decided what holders do: those that stand there now."""
     now: dict[int, Tensor] = {}
-    for module, attributes in record.modules:
-        for name, then in attributes.items():
-            value = vars(module).get(name)
+    for held, parts in record.holders:
+        for place, then in parts if not held.is_gone() else ():
+            value = found_at(place)
             if isinstance(then, Tensor) and isinstance(value, Tensor):
                 if now.setdefault(id(then), value) is not value:
-                    raise _changed(f"{name} of Module {module.__class__.__name__} is another Tensor")
-            elif value is not then and (isinstance(then, Tensor) or hasattr(then, "forward")):
-                raise _changed(f"{name} of Module {module.__class__.__name__} is another object")
+                    raise _changed(f"{place} is another Tensor")
+            elif value is not then:
+                raise _changed(f"{place} is another object")
     for guard in record.guards:
-        if guard.test == "items" and any(map(_is_part, guard.value)) and not guard.holds(()):
+        if guard.test == "items" and any(map(_is_held_part, guard.value)) and not guard.holds(()):
             raise _changed(guard.change(()))
     return now
 
 
-def _is_part(held: Any) -> bool:
-    """Is it a Tensor or a Module?"""
-    part = held.get() if isinstance(held, Held) else None
-    return isinstance(part, Tensor) or hasattr(part, "forward")
+def _is_held_part(held: Any) -> bool:
+    return isinstance(held, Held) and (held.is_gone() or is_part(held.get()))
 
 
 def _changed(what: str) -> DumpStateError:

@@ -7,23 +7,26 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .. import formats, passes
 from ..errors import DumpNameError, DumpOptionError, DumpStateError
 from ..executor import Options
+from ..files import replace_file
+from ..holding import parts_within
 from ..input_data import TestData
 from ..ir import CONST, Graph, exact_text
 from ..model_file import DumpInfo, DumpRequest, File, Style
 from ..passes.inference import Inference
-from ..serialization import replace_file
+from ..tensor import Tensor
 from .captured import Captured, check_pure, graph_of
 from .record import Record
+from .statistics import Statistics
 
-if TYPE_CHECKING:
-    from .trace import trace
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"dump": "impure"}
 
 #: Options of MegEngine's that name what mgb has not.
 _LAYOUTS = ("hwcd4", "nchw88", "nchw44", "nchw44_dot", "nchw4", "nchw32", "nchw64", "chwn4")
@@ -38,8 +41,22 @@ _FUSING = ("enable_fuse_conv_bias_nonlinearity", "enable_fuse_conv_bias_with_z")
 _NARROWING = ("enable_io16xc32", "enable_ioc16")
 
 
+class Dumpable(Protocol):
+    """A traced function with what `dump` asks of it."""
+
+    __name__: str
+    options: Options
+    capture_as_const: bool
+    _statistics: Statistics
+
+    @property
+    def _impurity(self) -> Any: ...
+
+    def _to_dump(self) -> Captured | None: ...
+
+
 def dump(
-    traced: trace,
+    traced: Dumpable,
     file: File,
     *,
     arg_names: str | Sequence[str | None] | None = None,
@@ -192,7 +209,7 @@ def dump(
     return info
 
 
-def _checked(traced: trace) -> Captured:
+def _checked(traced: Dumpable) -> Captured:
     """What was recorded, if a file can do it."""
     if not traced.capture_as_const:
         raise DumpStateError("you must specify capture_as_const=True at __init__ to use dump")
@@ -278,15 +295,15 @@ def _style(captured: Captured, values: int, nodes: bool, parameters: bool, prior
 
 
 def _parameter_names(record: Record) -> dict[str, Any]:
-    """The Tensors of the modules that were called, by their names in the outermost of them."""
-    modules = [module for module, _ in record.modules]
-    inner = {id(child) for module in modules for child in module.modules() if child is not module}
-    roots = [module for module in modules if id(module) not in inner]
+    """The Tensors of the holders that worked in the body, by their names in the outermost of them."""
+    holders = [held.get() for held, _ in record.holders if not held.is_gone()]
+    inner = {id(part) for holder in holders for _, part in parts_within(holder)}
     return {
-        (f"{root.name}.{name}" if root.name else name): tensor.numpy()
-        for root in roots
-        for name, tensor in root.named_tensors()
-        if tensor.size > 1
+        (f"{root.name}.{name}" if getattr(root, "name", None) else name): part.numpy()
+        for root in holders
+        if id(root) not in inner
+        for name, part in parts_within(root)
+        if isinstance(part, Tensor) and part.size > 1
     }
 
 

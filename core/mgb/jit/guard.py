@@ -231,7 +231,7 @@ class Guard:
         """Has a Tensor a ``grad``, what is trained: does other ops follow from it whatever Python reads?"""
         if isinstance(self.source, Grad):
             return self.test in ("a Tensor", "no Tensor")
-        return isinstance(self.source, Attribute) and self.source.name == "_revision"
+        return isinstance(self.source, Attribute) and self.source.name == "__revision__"
 
     def key(self) -> Any:
         """What equal guards have in common; 1, True and 1.0 differ."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, random
+from .. import dtypes
 from ..apply import caller
+from ..holding import STATES
 from ..ir import Spec, input_node
 from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
@@ -176,7 +177,7 @@ class Inputs:
         return any(
             id(part) in self._provenance.arguments
             or (self._belongings is not None and part in self._belongings)
-            or any(part is state for state in random.states())
+            or any(part is state for states in STATES for state in states())
             for part in (tensor, self._provenance.holders.get(id(tensor), tensor))
         )
 

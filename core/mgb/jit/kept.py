@@ -1,4 +1,4 @@
-"""Calls that are kept for later, no longer than the Modules and Optimizers that they were given."""
+"""Calls that are kept for later, no longer than the holders of Tensors that they were given."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..executor import Options, Program, compile_program
-from ..holding import holdings_of
+from ..holding import Holder, holdings_of
 from ..ir import Graph
-from ..module import Module
-from ..optimizer import Optimizer
+from .tree import is_itself
 
 Value = TypeVar("Value")
 
@@ -19,13 +18,14 @@ Value = TypeVar("Value")
 class Kept(Generic[Value]):
     """A mapping from keys of calls to what serves them, the oldest first.
 
-    What serves a call looks at the Modules and Optimizers among the arguments, which it holds. So these hold
-    it, in turn, and here are weak references: when they are gone but for this cycle, all goes together.
+    What serves a call looks at the holders among the arguments, and may refer to what is in them. So one that
+    derives from `Holder` holds it, in turn, and here are weak references: when that is gone but for this
+    cycle, all goes together. It goes with each other holder, too.
     """
 
     def __init__(self) -> None:
-        #: The values, and what holds each: one of the arguments, or None where that is done here.
-        self._entries: dict[Hashable, tuple[weakref.ref[_Box[Value]], weakref.ref[Any] | None]] = {}
+        #: The values, with what holds each, one of the arguments or None where that is done here.
+        self._entries: dict[Hashable, _Entry[Value]] = {}
         self._held: dict[Hashable, _Box[Value]] = {}
 
     def get(self, key: Hashable) -> Value | None:
@@ -50,9 +50,12 @@ class Kept(Generic[Value]):
 
     def keep(self, key: Hashable, value: Value, leaves: Sequence[Any], most: int) -> None:
         """Keep `value` for a call with the arguments `leaves`, and drop the oldest beyond `most`."""
-        box, owner = _Box(value), _owner_among(leaves)
-        reference = weakref.ref(box, partial(_forget, weakref.ref(self), key))
-        self._entries[key] = reference, None if owner is None else weakref.ref(owner)
+        box, holders = _Box(value), [leaf for leaf in leaves if isinstance(leaf, Holder) and is_itself(leaf)]
+        owner = next((holder for holder in reversed(holders) if Holder in type(holder).__mro__), None)
+        gone = partial(_forget, weakref.ref(self), key, weakref.ref(box))
+        others = tuple([weakref.ref(holder, gone) for holder in holders if holder is not owner])
+        owned_by = None if owner is None else weakref.ref(owner)
+        self._entries[key] = weakref.ref(box, gone), owned_by, others
         self._home(owner)[key] = box
         keys = list(self._entries)
         for oldest in keys[: max(len(keys) - most, 0)]:
@@ -79,20 +82,16 @@ class _Box(Generic[Value]):
         self.value = value
 
 
-def _forget(kept: weakref.ref[Kept[Any]], key: Hashable, box: weakref.ref[Any]) -> None:
+#: A reference to the value, one to what holds it, and to other holders among the arguments.
+_Entry = tuple[weakref.ref[_Box[Value]], weakref.ref[Any] | None, tuple[weakref.ref[Any], ...]]
+
+
+def _forget(kept: weakref.ref[Kept[Any]], key: Hashable, box: weakref.ref[Any], _gone: Any) -> None:
+    """The value in `box`, or an argument of its call, is gone."""
     table = kept()
     entry = table._entries.get(key) if table is not None else None
-    if table is not None and entry is not None and entry[0] is box:
-        table._entries.pop(key, None)
-
-
-def _owner_among(leaves: Sequence[Any]) -> Any:
-    """The argument that goes first: an Optimizer rather than the Module whose Parameters it has."""
-    for kind in (Optimizer, Module):
-        for leaf in reversed(leaves):
-            if isinstance(leaf, kind):
-                return leaf
-    return None
+    if table is not None and entry is not None and entry[0]() is box():
+        table.drop(key)
 
 
 def compiler_of(traced: Any, options: Options) -> Callable[[Graph, Mapping[int, int]], Program]:

@@ -29,6 +29,9 @@ from ..tensor import Tensor, active_trace
 from .environment import unwatched
 from .trace import trace
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"load": "impure"}
+
 #: Ways through one model, by branches and turns of loops that depend on data, that are kept compiled.
 _PATHS = 16
 

@@ -87,7 +87,7 @@ def _closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[An
 def _differ(known: Any, now: Any) -> bool:
     """Do two parts of keys, or of shapes? Any number of a type is known by that alone."""
     is_of_any = type(known) is tuple and len(known) == 1 and isinstance(known[0], type)
-    return bool(known[0] is not now[0] if is_of_any else known != now)
+    return known[0] is not now[0] if is_of_any else hash(known) != hash(now) or bool(known != now)
 
 
 def _text(argument: str, name: str, aspect: str, now: str, recorded: Iterable[str]) -> str:

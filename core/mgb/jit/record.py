@@ -17,7 +17,7 @@ from ..sizes import At, Size, plain
 from ..tensor import Tensor
 from ..tracing import inferred
 from .guard import Guards
-from .source import Argument, Grad, Object, Source, found_at, is_gone, roots
+from .source import Argument, Grad, Held, Object, Source, found_at, is_gone, roots
 from .tree import Structure
 
 
@@ -276,7 +276,7 @@ class Record:
         The effects.
     guards : Guards
         What has to be as it was for the body to do the same: all of it if the body `is_observed`, else only
-        which ``grad`` is None, and for which Tensors GradManagers and Optimizers work.
+        which ``grad`` is None, and what decides what the holders of Tensors in it do.
     is_observed : bool
         Was the body seen to read outside?
     is_unknown : bool
@@ -287,10 +287,10 @@ class Record:
         How the result is nested, and where its values come from; None: the body makes it at each call.
     statics : dict
         The steps that depend on shapes and literals only, with their values once these were wanted.
-    modules : list of (Module, dict)
-        Those that the body called or changed, with the attributes that say what they do.
+    holders : list of (Held, list)
+        Those that the body worked with, and the places of Tensors and holders that decided what they do.
     changes : str or None
-        What the body changes in its `modules`, in words: it would do something else after that.
+        What the body changes in its `holders`, in words: it would do something else after that.
     returned : tuple of int, Source or None
         For each Tensor in the result which one it is, by a number if the body made it.
     outside : frozenset of int
@@ -315,7 +315,7 @@ class Record:
     is_unknown: bool = False
     follows: frozenset[Source] = frozenset()
     ends: Ends | None = None
-    modules: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    holders: list[tuple[Held, list[tuple[Source, Any]]]] = field(default_factory=list)
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
     returned: tuple[int | Source | None, ...] = ()

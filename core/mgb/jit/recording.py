@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..apply import caller, evaluate
-from ..autodiff import GradManager
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
+from ..holding import Holder
 from ..ir import Op, Spec
-from ..optimizer import Optimizer
 from ..scalars import SCALARS, Scalar, Size, mapped, plain
 from ..sizes import but_lengths
 from ..tensor import Tensor, place, wrap
@@ -24,8 +23,8 @@ from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
 from .environment import Observer
 from .guard import Guards, is_plain
+from .holder_guards import Decided
 from .inputs import Inputs
-from .module_guards import decisive, guards_of_module, guards_of_trainer, tensors_of
 from .policy import Policy
 from .provenance import Provenance
 from .record import CUTS, END, EXCLUDE, READ, Given, Literal, Live, Record, Ref
@@ -80,12 +79,11 @@ class Recording(CallSession):
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
         self._instance = instance
         #: With what they were when the body found them.
-        self._modules: dict[int, tuple[Any, Guards, tuple[str, ...]]] = {}
-        self._trainers: dict[int, weakref.ref[Any]] = {}
+        self._holders: dict[int, Decided] = {}
         self._returned: list[Any] = []
-        for module in (instance, *(belongings.modules if belongings is not None else ())):
-            if hasattr(module, "forward"):
-                self.entered(module)
+        for holder in (instance, *(belongings.holders if belongings is not None else ())):
+            if isinstance(holder, Holder):
+                self.entered(holder)
 
     # the Session protocol
 
@@ -192,13 +190,13 @@ class Recording(CallSession):
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
         return self.inputs.follows(tensor, number)
 
-    def entered(self, module: Any) -> None:
-        if isinstance(module, GradManager | Optimizer):
-            self._trainers[id(module)] = weakref.ref(module)
-        elif id(module) not in self._modules:
-            self._modules[id(module)] = module, Guards(guards_of_module(module)), tuple(vars(module))
+    def entered(self, holder: Any) -> None:
+        known = self._holders.get(id(holder))
+        if known is None or known.holder.get() is not holder:  # another one had its id
+            with nullcontext() if self.observer is None else self.observer.resting():
+                self._holders[id(holder)] = Decided(holder)
             if self.observer is not None:
-                self.observer.enters(module)
+                self.observer.enters(holder)
 
     def must_run(self, reason: str, once: bool = False) -> None:
         """Told why the body has to run at each call; where it must not, this raises an error."""
@@ -257,29 +255,22 @@ class Recording(CallSession):
         record, observer = self.record, self.observer
         if observer is not None:
             record.is_unknown = not all(impurity.once for impurity in observer.impurities)
-        for module, before, names in self._modules.values():
-            alive = weakref.proxy(module) if module is self._instance else module
-            record.modules.append((alive, decisive(module)))
-            if observer is None or not observer.is_made(module):
-                changed = before.why(())
-                record.changes = record.changes or changed
-                free = observer.changing.attributes(module) if observer is not None else ()
-                is_same = changed is None and not free and tuple(vars(module)) == names
-                record.guards.add(*(before if is_same else guards_of_module(module, free)))
-        for trainer in self._living_trainers():
-            record.guards.add(*guards_of_trainer(trainer))
-
-    def _living_trainers(self) -> list[Any]:
-        """The GradManagers and Optimizers that worked in the body and were not made there."""
-        found = [trainer for reference in self._trainers.values() if (trainer := reference()) is not None]
-        return [t for t in found if self.observer is None or not self.observer.is_made(t)]
+        for before in self._holders.values():
+            if before.holder.is_gone():
+                continue
+            holder = before.holder.get()
+            record.holders.append((before.holder, before.parts() if self.policy.freezes else []))
+            if observer is None or not observer.is_made(holder):
+                record.changes = record.changes or before.guards.why(())
+                free = observer.changing.attributes(holder) if observer is not None else ()
+                record.guards.add(*before.now(holder, free).guards)
 
     def forget(self) -> None:
         """Hold nothing from outside any more: what nobody else holds goes."""
         self.leaves, self._instance = (), None
         self.provenance.forget()
         self.inputs.forget()
-        self._modules.clear()
+        self._holders.clear()
         if self.observer is not None:
             self.observer.forget()
 
@@ -288,8 +279,9 @@ class Recording(CallSession):
         if self.observer is None:
             return frozenset()
         found = [guard.value.get() for guard in self.observer.guards if guard.test == "is"]
-        for part in (*(module for module, *_ in self._modules.values()), *self._living_trainers()):
-            found += tensors_of(part)
+        for decided in self._holders.values():
+            holder = decided.holder.get()
+            found += () if holder is None else (part for _, part in holder.__parts__())
         return frozenset([id(value) for value in found if issubclass(type(value), Tensor)])  # asks no proxy
 
     def returned(self, tensors: Iterable[Any]) -> None:

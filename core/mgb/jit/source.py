@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 from inspect import unwrap
 from itertools import repeat
 from keyword import iskeyword
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
+
+import numpy as np
+
+from ..sizes import native
 
 
 class Scope(Protocol):
@@ -92,18 +96,25 @@ class Held(Identity):
         return "an object that is gone" if self.is_gone() else short(self.get())
 
 
+#: Of these the text is shown, and of classes derived from them that of theirs; no code of a user runs.
+_SHOWN = (int, float, complex, str, bytes, slice, type(None), np.generic)
+_NAMED = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType, np.ufunc)
+
+
 def short(value: Any) -> str:
     """A value in a message: numbers and texts themselves, of others their kind."""
-    if isinstance(value, str | bytes | int | float | complex | tuple | frozenset | slice | type(None)):
-        text = repr(value)
+    kind = type(value)
+    if issubclass(kind, _SHOWN):
+        text: str = native(kind).__repr__(value)
         return text if len(text) < 60 else text[:56] + "..."
-    name = getattr(value, "__name__", None)
-    if isinstance(name, str):
-        return f"{type(value).__name__} `{name}`"
-    shape = getattr(value, "_tuple_shape", None)
-    if shape is not None:
-        return f"a {type(value).__name__} of shape {shape}"
-    return f"a {type(value).__name__}"
+    if kind is tuple or kind is frozenset:
+        parts = ", ".join(map(short, value))
+        parts = f"({parts}{',' * (len(value) == 1)})" if kind is tuple else f"frozenset({{{parts}}})"
+        return parts if len(parts) < 60 else parts[:56] + "..."
+    if issubclass(kind, _NAMED):
+        return f"{kind.__name__} `{value.__name__}`"
+    shape = value._tuple_shape if hasattr(kind, "_tuple_shape") else None
+    return f"a {kind.__name__}" if shape is None else f"a {kind.__name__} of shape {shape}"
 
 
 class Source:

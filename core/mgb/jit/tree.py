@@ -11,20 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceInputError, TraceOutputError
+from ..holding import Holder
 from ..ir import Spec
-from ..module import Module
-from ..optimizer import Optimizer
+from ..sizes import elements, native, pairs
 from .source import Identity
-
-#: What keeps the calls that it was given to: see `Kept`.
-_HOLDING = (Module, Optimizer)
 
 #: How an object is told apart that is equal to itself alone.
 _OF_OBJECTS: Any = (object.__hash__, object.__eq__)
 
 #: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
 _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
-_TOLD_BY_TEXT = (float, complex, Decimal, np.generic, range)
+_TOLD_BY_TEXT = (int, float, complex, str, bytes, Decimal, np.generic, range)
 
 
 class Again:
@@ -134,8 +131,8 @@ def flatten_once(value: Any) -> tuple[list[Any], Structure]:
 def is_itself(value: Any) -> bool:
     """Is it known by its identity, and held weakly?"""
     kind = type(value)
-    is_one = (kind.__hash__, kind.__eq__) == _OF_OBJECTS and kind.__weakrefoffset__
-    return bool(is_one) or isinstance(value, _HOLDING)
+    is_one = (kind.__hash__, kind.__eq__) == _OF_OBJECTS or isinstance(value, Holder)
+    return is_one and kind.__weakrefoffset__ != 0
 
 
 def exactly(value: Any) -> tuple[Any, ...]:
@@ -149,8 +146,8 @@ def exactly(value: Any) -> tuple[Any, ...]:
         return kind, value
     if is_itself(value):
         return kind, Identity(value)
-    if isinstance(value, _TOLD_BY_TEXT):
-        return kind, repr(value)  # 0.0 equals -0.0, and NaN nothing
+    if issubclass(kind, _TOLD_BY_TEXT):  # 0.0 equals -0.0, and NaN nothing
+        return kind, native(kind).__repr__(value)
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, value.tobytes()
     if isinstance(value, slice):
@@ -168,12 +165,12 @@ def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
     kind = type(value)
     if isinstance(value, list | tuple):
         own = () if kind is list or kind is tuple else own_names(value)
-        return Structure(kind, (), tuple([visit(v, emit, visit) for v in value]), own)
+        return Structure(kind, (), tuple([visit(v, emit, visit) for v in elements(value)]), own)
     if isinstance(value, dict):
-        keys = tuple(value)
+        keys = tuple([key for key, _ in pairs(value)])
         exact: tuple[Any, ...] = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
         exact = exact if kind is dict else (*exact, own_names(value))
-        children = tuple([visit(v, emit, visit) for v in value.values()])
+        children = tuple([visit(v, emit, visit) for v in elements(value)])
         factory = value.default_factory if isinstance(value, defaultdict) else None
         return Structure(kind, keys, children, exact, factory)
     parts = fields_of(value)
@@ -196,10 +193,8 @@ def own_names(value: Any) -> tuple[str, ...]:
 
 def parts_of(value: Any) -> list[Any] | None:
     """What `flatten` finds in a container, one level deep; None: it is a leaf."""
-    if isinstance(value, list | tuple):
-        return list(value)
-    if isinstance(value, dict):
-        return list(value.values())
+    if isinstance(value, list | tuple | dict):
+        return elements(value)
     parts = fields_of(value)
     return None if parts is None else [part for _, part in parts]
 
@@ -210,7 +205,7 @@ def put(value: Any, parts: Sequence[Any]) -> None:
         for place, part in enumerate(parts):
             list.__setitem__(value, place, part)
     elif isinstance(value, dict):
-        for key, part in zip(list(value), parts, strict=True):
+        for (key, _), part in zip(pairs(value), parts, strict=True):
             dict.__setitem__(value, key, part)
     else:
         for (name, _), part in zip(fields_of(value) or (), parts, strict=True):
@@ -219,7 +214,7 @@ def put(value: Any, parts: Sequence[Any]) -> None:
 
 def fields_of(value: Any) -> list[tuple[str, Any]] | None:
     """The fields of an instance of a dataclass, with their names; None: it is none, or what is called."""
-    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (*_HOLDING, Spec)):
+    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (Holder, Spec)):
         return None
     return [(field.name, getattr(value, field.name)) for field in fields(value) if hasattr(value, field.name)]
 

@@ -141,13 +141,14 @@ class xla_trace(trace):
                 "nothing: leave it out, or use @trace"
             )
         self._skips = True
+        self._constants: dict[int, Callable[[], Any]] = {}  # by ids: Tensors whose values a program has
         self._given: tuple[Any, Any] | None = None  # of the latest call that was noted, Specs for Tensors
 
     # calling
 
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
         if taped:
-            self._check_tapes(flatten((args, kwargs))[0])
+            self._check_tapes([*flatten((args, kwargs))[0], *(owner() for owner in self._constants.values())])
         return self._call_skipping(args, kwargs)
 
     def _check_arguments(self, args: tuple[Any, ...]) -> None:
@@ -161,11 +162,12 @@ class xla_trace(trace):
 
     def _check_tapes(self, leaves: Sequence[Any]) -> None:
         """Refuse to lose a gradient that the caller's tapes would want."""
-        tapes = frozenset(recording())
+        if not (tapes := frozenset(recording())):
+            return
         tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._belongings(leaves).tensors)
         if any(t._tape and not tapes.isdisjoint(t._tape) for t in tensors):
             raise CallerTapeError(
-                f"a GradManager outside of {self.__name__} records its arguments, but a function that is "
+                f"a GradManager outside of {self.__name__} records what it takes, but a function that is "
                 "compiled whole has no gradient: open the GradManager inside of it, or use partial_trace"
             )
 
@@ -181,6 +183,10 @@ class xla_trace(trace):
         session = self._session(args, kwargs, leaves, policy, **watch)
         note(session, self._body_with(args), kwargs, check=_check_known)
         self._given = _without_values(args, kwargs)
+        owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]
+        constants = {id(owner()): owner for owner in owners}
+        self._check_tapes([owner() for owner in owners])
+        self._constants.update(constants)
         variant = Variant(session.record, self._compiler)
         return Recorded(MISS, variant, CompiledCall(variant, leaves))
 

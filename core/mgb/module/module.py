@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
-from collections import OrderedDict
+from abc import abstractmethod
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from reprlib import recursive_repr
 from typing import Any
 
 import numpy as np
 
 from ..errors import ShapeError, StateKeyError
-from ..holding import Holder
+from ..holding import Holder, attributes_of, inside
 from ..tensor import ACTIVE, Parameter, Tensor
+
+#: What a traced function may call of it, see `holding`: registering and loading write outside.
+__tracing__ = {
+    **dict.fromkeys(
+        ("load_state_dict", "register_forward_pre_hook", "register_forward_hook", "remove"), "impure"
+    ),
+    "__call__": "tells",
+}
 
 Predicate = Callable[[Any], bool]
 PreHook = Callable[["Module", tuple[Any, ...]], Any]
@@ -39,7 +48,17 @@ class HookHandler:
         self._hooks.pop(self, None)
 
 
-class Module(Holder, ABC):
+#: What stays one object and gets other contents, and has elements by keys or places.
+_CONTAINERS = (list, dict, deque, tuple)
+
+#: Attributes that say what a call does, beside functions and other objects that are called.
+_DECISIVE = (
+    bool, int, float, complex, str, bytes, type(None), Enum, np.generic, np.dtype, frozenset, set,
+    *_CONTAINERS, Holder, Tensor, np.ndarray,
+)  # fmt: skip
+
+
+class Module(Holder):
     """A function with parameters.
 
     Tensors and Modules that are attributes, or stand in lists, tuples and dicts that are attributes, belong
@@ -63,6 +82,9 @@ class Module(Holder, ABC):
     @abstractmethod
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The function itself."""
+
+    #: What a call hands its arguments to.
+    __calls__ = "forward"
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         session = ACTIVE.get()
@@ -94,6 +116,22 @@ class Module(Holder, ABC):
         if session is not None and name in self.__dict__:
             session.entered(self)
         super().__setattr__(name, value)
+
+    # for the compiler
+
+    def __parts__(self) -> Iterator[tuple[str, Any]]:
+        for name in sorted(vars(self)):
+            yield from inside(name, vars(self)[name])
+
+    def __decides__(self) -> Iterator[Any]:
+        """Its mode, numbers, Tensors, submodules and hooks, and what stands in its containers."""
+        if "forward" not in vars(self):  # as it would be called instead of that of the class
+            yield vars, "forward"
+        seen: set[int] = set()
+        for name in attributes_of(self):
+            value = vars(self)[name]
+            if isinstance(value, _DECISIVE) or callable(value):
+                yield from _paths((vars, name), value, seen)
 
     # the walk
 
@@ -162,7 +200,7 @@ class Module(Holder, ABC):
         seen = {id(self)} if seen is None else seen
         for attribute in sorted(vars(self)):
             name = f"{prefix}.{attribute}" if prefix else attribute
-            for key, value in expand(name, vars(self)[attribute]):
+            for key, value in inside(name, vars(self)[attribute], _check_key):
                 if id(value) in seen:
                     continue
                 seen.add(id(value))
@@ -247,8 +285,8 @@ class Module(Holder, ABC):
 
     @recursive_repr("...")
     def __repr__(self) -> str:
-        inside = (found for name, value in vars(self).items() for found in expand(name, value))
-        children = [f"({name}): {value!r}" for name, value in inside if isinstance(value, Module)]
+        found = (each for name, value in vars(self).items() for each in inside(name, value, _check_key))
+        children = [f"({name}): {value!r}" for name, value in found if isinstance(value, Module)]
         if not children:
             return f"{type(self).__name__}({self._describe()})"
         described = [self._describe()] if self._describe() else []
@@ -272,25 +310,19 @@ def is_module(value: Any) -> bool:
     return isinstance(value, Module)
 
 
-def expand(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The Tensors and Modules in `value`, a nest of lists, tuples and dicts, with their dotted names.
+def _paths(path: tuple[Any, ...], value: Any, seen: set[int]) -> Iterator[tuple[Any, ...]]:
+    """The `path` to `value`, and those to the containers in it."""
+    yield path
+    if isinstance(value, _CONTAINERS) and id(value) not in seen:
+        seen.add(id(value))  # a list may stand in itself
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(part, (*_CONTAINERS, set)):
+                yield from _paths((*path, key), part, seen)
 
-    Raises
-    ------
-    AssertionError
-        A dict holds one under a key that is not a string.
-    """
-    if isinstance(value, Tensor | Module):
-        yield name, value
-    elif isinstance(value, dict):
-        for key in sorted(value, key=str):
-            for found in expand(f"{name}.{key}", value[key]):
-                if not isinstance(key, str):
-                    raise AssertionError(f"keys for Tensor and Module must be str, error key: {key}")
-                yield found
-    elif isinstance(value, list | tuple):
-        for place, item in enumerate(value):
-            yield from expand(f"{name}.{place}", item)
+
+def _check_key(key: Any, part: Any) -> None:
+    if not isinstance(key, str) and isinstance(part, Tensor | Module):
+        raise AssertionError(f"keys for Tensor and Module must be str, error key: {key}")
 
 
 def _named(found: Iterator[tuple[str, Any, Module]]) -> Iterator[tuple[str, Any]]:

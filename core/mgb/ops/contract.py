@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import forking
 from ..errors import ShapeError
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Node, Op, Spec
 from ..libraries import Rule
 from ..memory import empty
 from ..sizes import broadcast
@@ -77,17 +77,24 @@ def _matmul_grad(
     return da, db
 
 
-#: ``matmul(a, b, transpose_a=False, transpose_b=False)``: matrices in the last two axes, the rest broadcast.
-matmul = declare(
-    Op(
-        "matmul",
-        Kind.CONTRACT,
-        _matmul_infer,
-        Rule("matmul", _matmul_eager, _matmul_infer),
-        _matmul_grad,
-        promote=NUMERIC.promote,
-    )
+def _matmul_cost(node: Node) -> int:
+    """Two operations for each pair of numbers that meet."""
+    shape = node.inputs[0].spec.shape
+    return 2 * node.spec.size * shape[-2 if node.params.get("transpose_a") else -1]
+
+
+MATMUL = Op(
+    "matmul",
+    Kind.CONTRACT,
+    _matmul_infer,
+    Rule("matmul", _matmul_eager, _matmul_infer),
+    _matmul_grad,
+    promote=NUMERIC.promote,
+    cost=_matmul_cost,
 )
+
+#: ``matmul(a, b, transpose_a=False, transpose_b=False)``: matrices in the last two axes, the rest broadcast.
+matmul = declare(MATMUL)
 
 
 # convolution: shapes
@@ -286,6 +293,11 @@ def _grad_weight_grad(
     return conv2d(x, h, **window), conv2d_grad_input(g, h, size=x.shape[2:], **window)
 
 
+def _window_cost(images: Node, weights: Node) -> int:
+    """Each element of the convolved images meets the weights of one output channel."""
+    return 2 * images.spec.size * math.prod(weights.spec.shape[1:])
+
+
 #: ``conv2d(x, w, stride=, padding=, dilation=, groups=)``: cross-correlation of images with weights.
 conv2d = declare(
     Op(
@@ -295,6 +307,7 @@ conv2d = declare(
         Rule("conv2d", _conv2d_eager, _conv2d_infer),
         _conv2d_grad,
         promote=NUMERIC.promote,
+        cost=lambda node: _window_cost(node, node.inputs[1]),
     )
 )
 
@@ -307,6 +320,7 @@ conv2d_grad_input = declare(
         Rule("conv2d_grad_input", _grad_input_eager, _grad_input_infer),
         _grad_input_grad,
         promote=NUMERIC.promote,
+        cost=lambda node: _window_cost(node.inputs[0], node.inputs[1]),
     )
 )
 
@@ -319,5 +333,6 @@ conv2d_grad_weight = declare(
         Rule("conv2d_grad_weight", _grad_weight_eager, _grad_weight_infer),
         _grad_weight_grad,
         promote=NUMERIC.promote,
+        cost=lambda node: _window_cost(node.inputs[0], node),
     )
 )

@@ -109,11 +109,15 @@ SELECT = Typing(_select, _last)  # where
 
 
 def primitive(
-    name: str, eager: Callable[..., Any], typing: Typing, grad: Callable[..., Any] | None = None
+    name: str,
+    eager: Callable[..., Any],
+    typing: Typing,
+    grad: Callable[..., Any] | None = None,
+    cheap: bool = False,
 ) -> Callable[..., Tensor]:
     """An element-wise op that every backend must print or be given a body for."""
     op = Op(name, Kind.ELEMENTWISE, _infer(name, typing.result), eager, grad, promote=typing.promote,
-            differentiable=grad is not None)  # fmt: skip
+            differentiable=grad is not None, cheap=cheap)  # fmt: skip
     return declare(op)
 
 
@@ -124,6 +128,7 @@ def composite(
     grad: Callable[..., Any] | None = None,
     name: str | None = None,
     differentiable: bool = True,
+    cheap: bool = False,
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """An element-wise op defined by the decorated body; `eager` and `grad` only for speed or stability."""
 
@@ -135,7 +140,7 @@ def composite(
             _check_call(body, len(specs), tuple(params))
             return plain(*specs)
 
-        op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable)
+        op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable, cheap)
         return update_wrapper(declare(op), body, updated=())
 
     return decorate

@@ -37,6 +37,9 @@ from .primitives import (
 )
 from .transcendental import exp, log
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
+
 INF = float("inf")
 LN2, LN10 = 0.6931471805599453, 2.302585092994046
 
@@ -44,17 +47,17 @@ LN2, LN10 = 0.6931471805599453, 2.302585092994046
 # comparisons and classes
 
 
-@composite(COMPARE, eager=np.greater, differentiable=False)
+@composite(COMPARE, eager=np.greater, differentiable=False, cheap=True)
 def gt(a: Tensor, b: Tensor) -> Tensor:
     return lt(b, a)
 
 
-@composite(COMPARE, eager=np.greater_equal, differentiable=False)
+@composite(COMPARE, eager=np.greater_equal, differentiable=False, cheap=True)
 def ge(a: Tensor, b: Tensor) -> Tensor:
     return le(b, a)
 
 
-@composite(COMPARE, eager=np.not_equal, differentiable=False)
+@composite(COMPARE, eager=np.not_equal, differentiable=False, cheap=True)
 def ne(a: Tensor, b: Tensor) -> Tensor:
     return logical_not(eq(a, b))
 
@@ -89,7 +92,9 @@ def bit_not(x: Tensor) -> Tensor:
 # signs
 
 
-@composite(NUMERIC, eager=np.abs, grad=lambda g, _y, x: (where(lt(0, x), g, where(lt(x, 0), neg(g), 0)),))
+@composite(
+    NUMERIC, eager=np.abs, grad=lambda g, _y, x: (where(lt(0, x), g, where(lt(x, 0), neg(g), 0)),), cheap=True
+)
 @floats.widen_halves
 def abs(x: Tensor) -> Tensor:
     return floats.magnitude(x) if x.dtype in dtypes.FLOATS else where(lt(x, 0), neg(x), x)
@@ -164,6 +169,7 @@ def fmod(a: Tensor, b: Tensor) -> Tensor:
         where(le(x, low), g, 0),
         where(le(high, x), g, 0),
     ),
+    cheap=True,
 )
 def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """`x` within [`low`, `high`]; NaN stays NaN."""
@@ -173,7 +179,7 @@ def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 # powers and logarithms
 
 
-@composite(NUMERIC, eager=np.square, grad=lambda g, _y, x: (2 * g * x,))
+@composite(NUMERIC, eager=np.square, grad=lambda g, _y, x: (2 * g * x,), cheap=True)
 def square(x: Tensor) -> Tensor:
     return x * x
 

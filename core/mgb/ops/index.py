@@ -78,7 +78,9 @@ def _get_grad(
 
 #: ``index_get(x, *indices, axes=, place=)``: `x` indexed by integer arrays along `axes`. They broadcast
 #: against each other; their axes stand at `place` among the remaining axes of `x`.
-index_get = declare(Op("index_get", Kind.OPAQUE, _get_infer, _get, _get_grad))
+index_get = declare(
+    Op("index_get", Kind.OPAQUE, _get_infer, _get, _get_grad, cost=lambda _node: 0, picks=True)
+)
 
 
 def _put_infer(x: Spec, value: Spec, *indices: Spec, axes: Axes, place: int) -> Spec:
@@ -112,7 +114,9 @@ def _set_grad(
 
 
 #: ``index_set(x, value, *indices, axes=, place=)``: `x` with `value` at ``index_get(x, *indices, ...)``.
-index_set = declare(Op("index_set", Kind.OPAQUE, _put_infer, _set, _set_grad, promote=_like_first))
+index_set = declare(
+    Op("index_set", Kind.OPAQUE, _put_infer, _set, _set_grad, promote=_like_first, cost=lambda _node: 0)
+)
 
 
 def _add(x: Any, value: Any, *indices: Any, axes: Axes, place: int) -> Any:
@@ -151,7 +155,15 @@ def _slice_set_grad(g: Tensor, _y: Spec, _x: Spec, _value: Spec, window: Window)
 
 #: ``slice_set(x, value, window=)``: `x` with `value` in a window of ranges.
 slice_set = declare(
-    Op("slice_set", Kind.OPAQUE, _slice_set_infer, _slice_set, _slice_set_grad, promote=_like_first)
+    Op(
+        "slice_set",
+        Kind.OPAQUE,
+        _slice_set_infer,
+        _slice_set,
+        _slice_set_grad,
+        promote=_like_first,
+        cost=lambda _node: 0,
+    )
 )
 
 
@@ -191,7 +203,9 @@ def _gather_grad(g: Tensor, _y: Spec, _x: Spec, index: Tensor, axis: int) -> tup
 
 
 #: ``gather(x, index, axis=)``: ``out[i][j] = x[index[i][j]][j]`` for axis 0, and so on.
-gather_ = declare(Op("gather", Kind.OPAQUE, _gather_infer, _gather, _gather_grad))
+gather_ = declare(
+    Op("gather", Kind.OPAQUE, _gather_infer, _gather, _gather_grad, cost=lambda _node: 0, picks=True)
+)
 
 
 def _check_scatter(x: Any, value: Any, index: Any, axis: int) -> None:
@@ -230,7 +244,17 @@ def _scatter_add_grad(
 
 
 #: ``scatter(x, value, index, axis=)``: `x` with `value` where ``gather(x, index, axis=)`` reads.
-scatter_ = declare(Op("scatter", Kind.OPAQUE, _scatter_infer, _scatter, _scatter_grad, promote=_like_first))
+scatter_ = declare(
+    Op(
+        "scatter",
+        Kind.OPAQUE,
+        _scatter_infer,
+        _scatter,
+        _scatter_grad,
+        promote=_like_first,
+        cost=lambda _node: 0,
+    )
+)
 #: As ``scatter``, but adds.
 scatter_add_ = declare(
     Op("scatter_add", Kind.OPAQUE, _scatter_infer, _scatter_add, _scatter_add_grad, promote=_like_first)

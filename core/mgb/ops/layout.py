@@ -10,6 +10,7 @@ from ..apply import apply
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..sizes import broadcast, count, same_shape
+from ..strides import broadcast_strides, collapse, row_major
 from ..tensor import Tensor
 from .declare import OPS, SAME, declare
 
@@ -22,16 +23,34 @@ def _reshape_infer(x: Spec, shape: Shape) -> Spec:
     return Spec(shape, x.dtype)
 
 
-#: ``reshape(x, shape=)``; `shape` holds no -1 here.
-reshape = declare(
-    Op(
-        "reshape",
-        Kind.LAYOUT,
-        _reshape_infer,
-        lambda x, shape: np.reshape(x, shape),
-        lambda g, _y, _x, shape: (reshape(g, shape=_x.shape),),
-    )
+def _reshaped(old: Shape, strides: Shape, shape: Shape) -> Shape | None:
+    """Each new axis must be part of one run of old ones that are stepped through evenly; else it copies."""
+    if 0 in shape:
+        return row_major(shape)
+    loops = collapse(old, [strides])
+    runs = iter(zip(loops.shape, loops.strides[0], strict=True))
+    left, step, found = 1, 0, []
+    for length in shape:
+        if left == 1 and length > 1:
+            left, step = next(runs)
+        left, cut = divmod(left, length)
+        if cut:
+            return None
+        found.append(left * step)
+    return tuple(found)
+
+
+RESHAPE = Op(
+    "reshape",
+    Kind.LAYOUT,
+    _reshape_infer,
+    lambda x, shape: np.reshape(x, shape),
+    lambda g, _y, _x, shape: (reshape(g, shape=_x.shape),),
+    moves=_reshaped,
 )
+
+#: ``reshape(x, shape=)``; `shape` holds no -1 here.
+reshape = declare(RESHAPE)
 
 
 def _transpose_infer(x: Spec, axes: Shape) -> Spec:
@@ -40,16 +59,17 @@ def _transpose_infer(x: Spec, axes: Shape) -> Spec:
     return Spec(tuple(x.shape[a] for a in axes), x.dtype)
 
 
-#: ``transpose(x, axes=)``; `axes` is a full permutation of non-negative integers.
-transpose = declare(
-    Op(
-        "transpose",
-        Kind.LAYOUT,
-        _transpose_infer,
-        lambda x, axes: np.transpose(x, axes),
-        lambda g, _y, _x, axes: (transpose(g, axes=tuple(int(a) for a in np.argsort(axes))),),
-    )
+TRANSPOSE = Op(
+    "transpose",
+    Kind.LAYOUT,
+    _transpose_infer,
+    lambda x, axes: np.transpose(x, axes),
+    lambda g, _y, _x, axes: (transpose(g, axes=tuple(int(a) for a in np.argsort(axes))),),
+    moves=lambda _shape, strides, axes: tuple(strides[a] for a in axes),
 )
+
+#: ``transpose(x, axes=)``; `axes` is a full permutation of non-negative integers.
+transpose = declare(TRANSPOSE)
 
 
 def _broadcast_infer(x: Spec, shape: Shape) -> Spec:
@@ -68,16 +88,17 @@ def sum_to(g: Tensor, shape: Shape) -> Tensor:
     return reshape(apply(total, g, axis=axis) if axis else g, shape=shape)
 
 
-#: ``broadcast_to(x, shape=)``.
-broadcast_to = declare(
-    Op(
-        "broadcast_to",
-        Kind.LAYOUT,
-        _broadcast_infer,
-        lambda x, shape: np.broadcast_to(x, shape),
-        lambda g, _y, _x, shape: (sum_to(g, _x.shape),),
-    )
+BROADCAST_TO = Op(
+    "broadcast_to",
+    Kind.LAYOUT,
+    _broadcast_infer,
+    lambda x, shape: np.broadcast_to(x, shape),
+    lambda g, _y, _x, shape: (sum_to(g, _x.shape),),
+    moves=lambda old, strides, shape: broadcast_strides(old, strides, shape),
 )
+
+#: ``broadcast_to(x, shape=)``.
+broadcast_to = declare(BROADCAST_TO)
 
 #: ``(start, stop, step)`` along each axis, already clipped; a negative step counts down, `stop` -1 there
 #: means "to the end".
@@ -95,16 +116,23 @@ def _slice_infer(x: Spec, window: Window) -> Spec:
     return Spec(tuple(count(a, b, step) for a, b, step in window), x.dtype)
 
 
-#: ``slice(x, window=)``: basic indexing with a range along each axis.
-slice_ = declare(
-    Op(
-        "slice",
-        Kind.LAYOUT,
-        _slice_infer,
-        lambda x, window: x[slices(window)],
-        lambda g, _y, _x, window: (unslice(g, shape=_x.shape, window=window),),
-    )
+def _sliced(_: Shape, strides: Shape, window: Window) -> Shape | None:
+    if not window:  # NumPy makes a number
+        return None
+    return tuple(stride * step for stride, (*_ends, step) in zip(strides, window, strict=True))
+
+
+SLICE = Op(
+    "slice",
+    Kind.LAYOUT,
+    _slice_infer,
+    lambda x, window: x[slices(window)],
+    lambda g, _y, _x, window: (unslice(g, shape=_x.shape, window=window),),
+    moves=_sliced,
 )
+
+#: ``slice(x, window=)``: basic indexing with a range along each axis.
+slice_ = declare(SLICE)
 
 
 def cut_along(x: Tensor, axis: int, start: int, stop: int) -> Tensor:

@@ -42,7 +42,17 @@ def _transfer_grad(g: Tensor, _y: Spec, _x: Spec, device: str) -> tuple[Tensor]:
 
 
 #: ``transfer(x, device=)``: `x` in the memory of another device.
-transfer = declare(Op("transfer", Kind.OPAQUE, _transfer_infer, _transfer, _transfer_grad))
+transfer = declare(
+    Op(
+        "transfer",
+        Kind.OPAQUE,
+        _transfer_infer,
+        _transfer,
+        _transfer_grad,
+        cost=lambda _node: 0,
+        crosses=True,
+    )
+)
 
 
 def to(self: Tensor, device: str) -> Tensor:

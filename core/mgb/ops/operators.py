@@ -23,6 +23,9 @@ from .layout import reshape
 from .primitives import cast
 from .transcendental import pow
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
+
 ADD, SUB, MUL, DIV, NEG = (op_of(f) for f in (p.add, p.sub, p.mul, p.div, p.neg))
 FLOOR_DIV, POW, MATMUL = op_of(p.floor_div), op_of(pow), op_of(matmul)
 ABS, FMOD, MOD = op_of(elementwise.abs), op_of(elementwise.fmod), op_of(p.mod)

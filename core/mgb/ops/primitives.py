@@ -1,4 +1,4 @@
-"""The words: what every other element-wise op is spelt in. Columns: name, NumPy, dtypes, gradient.
+"""The words: what every other element-wise op is spelt in. Columns: name, NumPy, dtypes, gradient, price.
 
 In a gradient, ``g`` is the gradient of the result, ``y`` the result, then the inputs; a name with a leading
 underscore is only looked at for its shape and dtype.
@@ -24,29 +24,28 @@ from .eager import shl as eager_shl
 from .eager import shr as eager_shr
 from .eager import where as eager_where
 
-# fmt: off
-add = primitive("add", np.add,         NUMERIC,  lambda g, _y, _a, _b: (g, g))
-sub = primitive("sub", np.subtract,    NUMERIC,  lambda g, _y, _a, _b: (g, neg(g)))
-mul = primitive("mul", np.multiply,    NUMERIC,  lambda g, _y, a, b: (g * b, g * a))
-div = primitive("div", np.true_divide, FLOATING, lambda g, y, _a, b: (g / b, neg(g * y / b)))
-neg = primitive("neg", np.negative,    NUMERIC,  lambda g, _y, _x: (neg(g),))
-fma = primitive("fma", eager_fma,      NUMERIC,  lambda g, _y, a, b, _c: (g * b, g * a, g))
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "elementwise"}
 
+# fmt: off
+add = primitive("add", np.add,         NUMERIC,  lambda g, _y, _a, _b: (g, g), cheap=True)
+sub = primitive("sub", np.subtract,    NUMERIC,  lambda g, _y, _a, _b: (g, neg(g)), cheap=True)
+mul = primitive("mul", np.multiply,    NUMERIC,  lambda g, _y, a, b: (g * b, g * a), cheap=True)
+div = primitive("div", np.true_divide, FLOATING, lambda g, y, _a, b: (g / b, neg(g * y / b)))
+neg = primitive("neg", np.negative,    NUMERIC,  lambda g, _y, _x: (neg(g),), cheap=True)
+fma = primitive("fma", eager_fma,      NUMERIC,  lambda g, _y, a, b, _c: (g * b, g * a, g), cheap=True)
 floor_div = primitive("floor_div", np.floor_divide, NUMERIC)
 mod       = primitive("mod",       np.remainder,    NUMERIC, lambda g, _y, a, b: (g, neg(g * floor(a / b))))
 
-maximum = primitive("maximum", np.maximum, SAME, lambda g, _y, a, b: _parts(g, le(b, a)))
-minimum = primitive("minimum", np.minimum, SAME, lambda g, _y, a, b: _parts(g, le(a, b)))
-
-lt = primitive("lt", np.less,       COMPARE)
-le = primitive("le", np.less_equal, COMPARE)
-eq = primitive("eq", np.equal,      COMPARE)
-logical_and = primitive("logical_and", np.logical_and, LOGICAL)
-logical_or  = primitive("logical_or",  np.logical_or,  LOGICAL)
-logical_not = primitive("logical_not", np.logical_not, LOGICAL)
-
-where = primitive("where", eager_where, SELECT, lambda g, _y, c, _a, _b: (None, *_parts(g, c)))
-
+maximum = primitive("maximum", np.maximum, SAME, lambda g, _y, a, b: _parts(g, le(b, a)), cheap=True)
+minimum = primitive("minimum", np.minimum, SAME, lambda g, _y, a, b: _parts(g, le(a, b)), cheap=True)
+lt = primitive("lt", np.less,       COMPARE, cheap=True)
+le = primitive("le", np.less_equal, COMPARE, cheap=True)
+eq = primitive("eq", np.equal,      COMPARE, cheap=True)
+logical_and = primitive("logical_and", np.logical_and, LOGICAL, cheap=True)
+logical_or  = primitive("logical_or",  np.logical_or,  LOGICAL, cheap=True)
+logical_not = primitive("logical_not", np.logical_not, LOGICAL, cheap=True)
+where = primitive("where", eager_where, SELECT, lambda g, _y, c, _a, _b: (None, *_parts(g, c)), cheap=True)
 floor = primitive("floor", np.floor, FLOATING)
 round = primitive("round", np.rint,  FLOATING)  # halfway cases go to the even neighbour
 sqrt  = primitive("sqrt",  np.sqrt,  FLOATING, lambda g, y, _x: (0.5 * g / y,))
@@ -69,16 +68,26 @@ def _cast_grad(g: Tensor, _y: Spec, _x: Spec, dtype: np.dtype[Any]) -> tuple[Ten
     return (cast(g, dtype=_x.dtype) if _x.dtype.kind in "fV" and dtype.kind in "fV" else None,)
 
 
-cast = declare(Op("cast", Kind.ELEMENTWISE, lambda x, dtype: Spec(x.shape, dtype), eager_cast, _cast_grad))
-bitcast = declare(
-    Op(
-        "bitcast",
-        Kind.ELEMENTWISE,
-        lambda x, dtype: Spec(x.shape, dtype),
-        eager_bitcast,
-        differentiable=False,
-    )
+CAST = Op(
+    "cast",
+    Kind.ELEMENTWISE,
+    lambda x, dtype: Spec(x.shape, dtype),
+    eager_cast,
+    _cast_grad,
+    cheap=True,
+    keeps_bits=True,
 )
+cast = declare(CAST)
+
+BITCAST = Op(
+    "bitcast",
+    Kind.ELEMENTWISE,
+    lambda x, dtype: Spec(x.shape, dtype),
+    eager_bitcast,
+    differentiable=False,
+    keeps_bits=True,
+)
+bitcast = declare(BITCAST)
 
 
 def of_one_sign(a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -92,13 +101,13 @@ def of_one_sign(a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 install_promotion(cast, of_one_sign)
 
-#: ``iota(shape=, dtype=)``: each element's place in row-major order, 0, 1, 2, ...
-iota = declare(
-    Op(
-        "iota",
-        Kind.LEAF,
-        lambda shape, dtype, device="xpux:0": Spec(shape, dtype, device),
-        eager_iota,
-        differentiable=False,
-    )
+IOTA = Op(
+    "iota",
+    Kind.LEAF,
+    lambda shape, dtype, device="xpux:0": Spec(shape, dtype, device),
+    eager_iota,
+    differentiable=False,
 )
+
+#: ``iota(shape=, dtype=)``: each element's place in row-major order, 0, 1, 2, ...
+iota = declare(IOTA)

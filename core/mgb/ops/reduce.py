@@ -110,9 +110,11 @@ def _extent_eager(x: Any, axis: Axes) -> Any:
     return np.full_like(x, math.prod(x.shape[a] for a in axis), spec.dtype, shape=spec.shape)
 
 
+EXTENT = Op("extent", Kind.REDUCE, _extent_infer, _extent_eager, differentiable=False, cost=lambda _node: 0)
+
 #: ``extent(x, axis=)``: how many elements a reduction over `axis` folds, as a float. It reads no data; it
 #: is an op so that a kernel for ``mean`` serves every batch size.
-extent = declare(Op("extent", Kind.REDUCE, _extent_infer, _extent_eager, differentiable=False))
+extent = declare(EXTENT)
 
 
 def _spread(g: Tensor, like: Spec) -> Tensor:

@@ -10,6 +10,9 @@ from typing import Any
 from ..errors import StateKeyError
 from .optimizer import Optimizer
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "impure"}
+
 
 class LRScheduler(ABC):
     """Sets the ``lr`` of an optimizer's groups, once when it is made and then at each `step`.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from numbers import Real
 from typing import Any, TypeVar
@@ -12,10 +12,17 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ParameterError, ShapeError, StateKeyError
-from ..holding import Holder
+from ..holding import Holder, inside
 from ..ops.primitives import cast
 from ..tensor import ACTIVE, Parameter, Tensor
 from ..tracing import live
+
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {
+    "add_param_group": "changes",
+    "load_state_dict": "impure",
+    **dict.fromkeys(("step", "clear_grad", "__init__"), "tells"),
+}
 
 Self = TypeVar("Self", bound="Optimizer")
 Params = Parameter | Mapping[str, Any] | Iterable[Parameter] | Iterable[Mapping[str, Any]]
@@ -23,7 +30,19 @@ Group = dict[str, Any]
 State = dict[str, Tensor]
 
 
-class Optimizer(Holder, ABC):
+class _Watched(dict[str, Any]):
+    """A group that notes which of its items are looked at."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.seen: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.seen.add(name)
+        return super().__getitem__(name)
+
+
+class Optimizer(Holder):
     """Changes parameters by their gradients.
 
     Parameters
@@ -46,8 +65,8 @@ class Optimizer(Holder, ABC):
         Something is not a Parameter, or parameters stand in a set, which has no order.
     """
 
-    #: Another number after each change of the groups: what a compiled step must know.
-    _revision = 0
+    #: Another number after each change of the groups.
+    __revision__ = 0
 
     def __init__(self, params: Params, defaults: Mapping[str, Any]) -> None:
         self._defaults = dict(defaults)
@@ -66,7 +85,7 @@ class Optimizer(Holder, ABC):
             raise ParameterError("some parameters appear in more than one parameter group")
         self._check(group)
         self.param_groups.append(group)
-        self._revision += bool(group["params"])
+        self.__revision__ += bool(group["params"])
         for param in group["params"]:
             self._state[param] = self._new_state(param, group)
 
@@ -102,6 +121,30 @@ class Optimizer(Holder, ABC):
         session = ACTIVE.get()
         if session is not None:
             session.entered(self)
+
+    # for the compiler
+
+    def __parts__(self) -> Iterator[tuple[str, Any]]:
+        yield from inside("params", [param for group in self.param_groups for param in group["params"]])
+        yield from inside("state", list(self._state.values()))
+        for name, value in vars(self).items():
+            if name not in ("param_groups", "_state"):
+                yield from inside(name, value)
+
+    def __decides__(self) -> Iterator[Any]:
+        """For which parameters it works, and the hyper-parameters that no step asks for anew."""
+        yield "param_groups"
+        for place, group in enumerate(self.param_groups):
+            asked = self._asked_for(group)
+            yield from (("param_groups", place, name) for name in group if name not in asked)
+            yield from (("param_groups", place, decides) for decides in self._decisions)
+
+    def _asked_for(self, group: Group) -> set[str]:
+        """The hyper-parameters of `group` that a compiled step looks up at each call."""
+        watched = _Watched(group)
+        for source in self._live(watched).values():
+            source()
+        return watched.seen
 
     # what an optimizer defines
 

@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from ..dtypes import FLOATS
 from ..ir import Graph, Node
+from ..ops.declare import op_of
 from ..ops.primitives import add, div, mul, neg, sqrt, sub
 from ..tensor import Tensor
 from .rewrite import Rule, by_name, constant_of, inputs_of, node_of, rewrite, shaped
+
+_NEG = op_of(neg)
 
 #: The powers that are cheaper as something else.
 POWERS: dict[float, Callable[[Tensor], Tensor]] = {
@@ -35,20 +38,20 @@ def _power(node: Node, x: Tensor, exponent: Tensor) -> Tensor | None:
 
 
 def _add_negative(_node: Node, a: Tensor, b: Tensor) -> Tensor | None:
-    if minus := inputs_of(b, "neg"):
+    if minus := inputs_of(b, _NEG):
         return sub(a, minus[0])
-    minus = inputs_of(a, "neg")
+    minus = inputs_of(a, _NEG)
     return sub(b, minus[0]) if minus else None
 
 
 def _sub_negative(_node: Node, a: Tensor, b: Tensor) -> Tensor | None:
-    minus = inputs_of(b, "neg")
+    minus = inputs_of(b, _NEG)
     return add(a, minus[0]) if minus else None
 
 
 def _both_negative(op: Callable[..., Tensor]) -> Rule:
     def rule(_node: Node, a: Tensor, b: Tensor) -> Tensor | None:
-        left, right = inputs_of(a, "neg"), inputs_of(b, "neg")
+        left, right = inputs_of(a, _NEG), inputs_of(b, _NEG)
         return op(left[0], right[0]) if left and right else None
 
     return rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..apply import apply
 from ..ir import Graph, Kind, Node
+from ..ops.layout import BROADCAST_TO, RESHAPE
 from ..sizes import same_shape
 from ..tensor import Tensor
 from .reshapes import merged_reshape
@@ -16,13 +17,13 @@ def delay_broadcasts(graph: Graph) -> Graph:
     Reshapes that only add or drop leading axes of length 1 count as broadcasts; other reshapes are merged on
     the way, since they may stand between two broadcasts.
     """
-    return rewrite(graph, _delay) if graph.has("broadcast_to", "reshape") else graph
+    return rewrite(graph, _delay) if graph.has(BROADCAST_TO, RESHAPE) else graph
 
 
 def _delay(node: Node, *values: Tensor) -> Tensor | None:
-    if node.op.name == "reshape":
+    if node.op is RESHAPE:
         return merged_reshape(values[0], node.spec.shape)
-    if node.op.name == "broadcast_to":
+    if node.op is BROADCAST_TO:
         source = _source(values[0])
         if source is not values[0] or same_shape(source.shape, node.spec.shape):
             return shaped(source, node.spec.shape)
@@ -38,7 +39,7 @@ def _delay(node: Node, *values: Tensor) -> Tensor | None:
 def _source(value: Tensor) -> Tensor:
     """What `value` is when broadcasting will do the rest."""
     while True:
-        inner = inputs_of(value, "broadcast_to") or inputs_of(value, "reshape")
+        inner = inputs_of(value, BROADCAST_TO) or inputs_of(value, RESHAPE)
         if inner is None or not _implicit(inner[0].shape, value.shape):
             return value
         value = inner[0]

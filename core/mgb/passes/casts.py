@@ -8,19 +8,19 @@ import numpy as np
 
 from .. import dtypes
 from ..ir import Graph, Node
-from ..ops.primitives import cast
+from ..ops.primitives import CAST, cast
 from ..tensor import Tensor
 from .rewrite import by_name, inputs_of, rewrite
 
 
 def skip_casts(graph: Graph) -> Graph:
     """Drop casts that change nothing, and the first of two where its dtype holds every value exactly."""
-    return rewrite(graph, by_name({"cast": (_skip,)})) if graph.has("cast") else graph
+    return rewrite(graph, by_name({"cast": (_skip,)})) if graph.has(CAST) else graph
 
 
 def _skip(node: Node, x: Tensor) -> Tensor | None:
     wanted = node.spec.dtype
-    inner = inputs_of(x, "cast")
+    inner = inputs_of(x, CAST)
     source = inner[0] if inner and exact(inner[0].dtype, x.dtype) else x
     if source.dtype == wanted:
         return source

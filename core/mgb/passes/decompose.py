@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from ..errors import GraphError
-from ..ir import Graph, Node
+from ..ir import CONST, Graph, Node, Op
+from ..ops.primitives import CAST, IOTA
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
 
 #: Every backend prints these; they are no part of a vocabulary.
-ALWAYS = frozenset({"const", "iota", "cast"})
+ALWAYS = frozenset({CONST, IOTA, CAST})
 
 
 def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
@@ -21,9 +22,20 @@ def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
     GraphError
         An op is neither in the vocabulary nor has a body.
     """
+    return spell_out(graph, lambda op: op in ALWAYS or op.name in vocabulary)
+
+
+def spell_out(graph: Graph, stays: Callable[[Op], bool]) -> Graph:
+    """Replace every op that does not stay by its body, until none is left.
+
+    Raises
+    ------
+    GraphError
+        An op that does not stay has no body.
+    """
 
     def spell(node: Node, *values: Tensor) -> Tensor:
-        if _spoken(node, vocabulary):
+        if stays(node.op):
             return copy_node(node, *values)
         if node.op.body is None:
             raise GraphError(
@@ -37,11 +49,7 @@ def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
             )
         return out
 
-    while not all(_spoken(n, vocabulary) for n in graph.nodes):
+    while not all(stays(n.op) for n in graph.nodes):
         level = graph
         graph = rebuild(lambda *xs, level=level: level.fold(spell, xs), level.inputs)
     return graph
-
-
-def _spoken(node: Node, vocabulary: Container[str]) -> bool:
-    return node.op.name in ALWAYS or node.op.name in vocabulary

@@ -13,6 +13,7 @@ from ..apply import apply
 from ..dtypes import FLOATS
 from ..ir import INPUT, Graph, Kind, Node
 from ..ops.declare import OPS
+from ..ops.primitives import CAST
 from ..sizes import same_shape
 from ..tensor import Tensor
 from .rewrite import Rule, by_name, constant_of, full, inputs_of, node_of, rewrite, shaped
@@ -64,7 +65,7 @@ def _undoes(name: str) -> Rule:
     """The op of that name is its inverse."""
 
     def rule(_node: Node, x: Tensor) -> Tensor | None:
-        inner = inputs_of(x, name)
+        inner = inputs_of(x, OPS[name])
         return None if inner is None else inner[0]
 
     return rule
@@ -97,16 +98,16 @@ def _whole(node: Node, x: Tensor, divisor: Tensor) -> Tensor | None:
 
 
 def _expm1(_node: Node, a: Tensor, b: Tensor) -> Tensor | None:
-    power = inputs_of(a, "exp")
+    power = inputs_of(a, OPS["exp"])
     return _named("expm1", power[0]) if power and _is(b, 1) and b.ndim <= a.ndim else None
 
 
 def _log_of_sum(_node: Node, x: Tensor) -> Tensor | None:
-    terms = inputs_of(x, "add")
+    terms = inputs_of(x, OPS["add"])
     if terms is None:
         return None
     a, b = terms
-    powers = inputs_of(a, "exp"), inputs_of(b, "exp")
+    powers = inputs_of(a, OPS["exp"]), inputs_of(b, OPS["exp"])
     if powers[0] and powers[1]:
         return _named("logaddexp", powers[0][0], powers[1][0])
     if _is(a, 1) and same_shape(x.shape, b.shape):
@@ -115,16 +116,16 @@ def _log_of_sum(_node: Node, x: Tensor) -> Tensor | None:
 
 
 def _log_of_product(_node: Node, x: Tensor) -> Tensor | None:
-    a, b = inputs_of(x, "mul") or (x, x)
-    for power, factor in ((inputs_of(a, "exp"), b), (inputs_of(b, "exp"), a)):
+    a, b = inputs_of(x, OPS["mul"]) or (x, x)
+    for power, factor in ((inputs_of(a, OPS["exp"]), b), (inputs_of(b, OPS["exp"]), a)):
         if power and factor is not x:
             return _named("add", power[0], _named("log", factor))
     return None
 
 
 def _log_of_quotient(_node: Node, x: Tensor) -> Tensor | None:
-    a, b = inputs_of(x, "div") or (x, x)
-    power = inputs_of(a, "exp") if a is not x else None
+    a, b = inputs_of(x, OPS["div"]) or (x, x)
+    power = inputs_of(a, OPS["exp"]) if a is not x else None
     return _named("sub", power[0], _named("log", b)) if power else None
 
 
@@ -167,7 +168,7 @@ def own_results(before: Graph, after: Graph, updated: Collection[int] = ()) -> G
     """
     pairs = enumerate(zip(before.outputs, after.outputs))
     outputs = tuple(
-        Node(OPS["cast"], (new,), {"dtype": new.spec.dtype}, new.spec, old.source)
+        Node(CAST, (new,), {"dtype": new.spec.dtype}, new.spec, old.source)
         if place not in updated and _viewed(new).op is INPUT and _viewed(old).op is not INPUT
         else new
         for place, (old, new) in pairs

@@ -19,8 +19,8 @@ from ..ir import CONST, Graph, Kind, Node, Op, Spec
 from ..ops.activations import hswish, relu, sigmoid
 from ..ops.contract import conv2d
 from ..ops.declare import op_of
-from ..ops.layout import reshape
-from ..ops.primitives import cast, iota
+from ..ops.layout import BROADCAST_TO, reshape
+from ..ops.primitives import BITCAST, add, cast, iota
 from ..ops.transcendental import tanh
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
@@ -136,7 +136,7 @@ _STEPS: dict[str, Callable[..., tuple[Array, Array]]] = {
 
 def _channel_numbers(node: Node, channels: int) -> Array | None:
     """The constant `node` as one number for each channel of (N, C, H, W); None when it is none."""
-    if node.op.name == "broadcast_to" and node.inputs[0].spec.size == 1:
+    if node.op is BROADCAST_TO and node.inputs[0].spec.size == 1:
         node = node.inputs[0]
     if node.op is not CONST or node.spec.ndim > 4:
         return None
@@ -195,7 +195,7 @@ def fuse_convolutions(graph: Graph, nonlinearity: bool, with_z: bool) -> Graph:
     written: dict[Node, Callable[..., Tensor]] = {}
     parts: dict[Node, tuple[Node, Node | None]] = {n: (n, None) for n in graph.nodes if n.op is CONV_BIAS}
     for node in graph.nodes:
-        if with_z and node.op.name == "add":
+        if with_z and node.op is op_of(add):
             conv = next((i for i in node.inputs if i.op is CONV_BIAS and _read_once(graph, i)), None)
             if conv is not None:
                 z = node.inputs[1] if node.inputs[0] is conv else node.inputs[0]
@@ -238,7 +238,7 @@ def narrow(graph: Graph, compute: np.dtype[Any]) -> Graph:
             value = node.params["value"]
             return literal(value.astype(np.float16)) if value.dtype == dtypes.float32 else copy_node(node)
         params = dict(node.params)
-        if node.op.kind is Kind.LAYOUT or (compute == dtypes.float16 and node.op.name != "bitcast"):
+        if node.op.kind is Kind.LAYOUT or (compute == dtypes.float16 and node.op is not BITCAST):
             if params.get("dtype") == dtypes.float32:
                 params["dtype"] = dtypes.float16
             return _again(node, values, params)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..apply import apply
 from ..ir import Graph, Kind, Node
+from ..ops.reduce import EXTENT
 from ..tensor import Tensor
 from .rewrite import full, node_of, read_once, rewrite, value_of
 
@@ -21,11 +22,11 @@ def merge_reductions(graph: Graph) -> Graph:
             return None
         value, axis = values[0], node.params["axis"]
         inner = node_of(value)
-        if inner.op is node.op and node.inputs[0] in single and node.op.name != "extent":
+        if inner.op is node.op and node.inputs[0] in single and node.op is not EXTENT:
             value, axis = value_of(inner.inputs[0]), axis + inner.params["axis"]
         long = tuple(sorted({a for a in axis if value.shape[a] != 1}))
         if not long:
-            return full(1, node.spec) if node.op.name == "extent" else value
+            return full(1, node.spec) if node.op is EXTENT else value
         if long == node.params["axis"] and value is values[0]:
             return None
         return apply(node.op, value, axis=long)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from ..apply import apply
 from ..ir import Graph, Kind, Node
-from ..ops.layout import broadcast_to
-from ..ops.primitives import iota
+from ..ops.layout import BROADCAST_TO, RESHAPE, broadcast_to
+from ..ops.primitives import IOTA, iota
 from ..sizes import same_shape
 from ..tensor import Tensor
 from ..tracing import copy_node
@@ -25,11 +25,11 @@ DEEP = 64
 
 def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
     """`value` in `shape` by one reshape at most; broadcasts come after it, and an iota needs none."""
-    if inner := inputs_of(value, "reshape"):
+    if inner := inputs_of(value, RESHAPE):
         return merged_reshape(inner[0], shape)
-    if node_of(value).op.name == "iota":
+    if node_of(value).op is IOTA:
         return iota(**{**node_of(value).params, "shape": shape})
-    if inner := inputs_of(value, "broadcast_to"):
+    if inner := inputs_of(value, BROADCAST_TO):
         if inner[0].size == 1:
             return broadcast_to(merged_reshape(inner[0], ()), shape=shape)
         if _long(value.shape) == _long(shape):
@@ -40,7 +40,7 @@ def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
 
 def delay_reshapes(graph: Graph) -> Graph:
     """Move reshapes that add, drop or move axes of length 1 behind what is computed from them."""
-    if not graph.has("reshape"):
+    if not graph.has(RESHAPE):
         return graph
     single = read_once(graph)
     movable: set[Node] = set()
@@ -51,7 +51,7 @@ def delay_reshapes(graph: Graph) -> Graph:
             found = _elementwise(node, values, movable)
         elif node.op.kind is Kind.REDUCE:
             found = _reduction(node, values[0])
-        elif node.op.name == "reshape" and any(r.op.kind in COMPUTING for r in graph.readers[node]):
+        elif node.op is RESHAPE and any(r.op.kind in COMPUTING for r in graph.readers[node]):
             found = _into(values[0], node.spec.shape, movable) if _moves_ones(node) else None
         out = copy_node(node, *values) if found is None else found
         if node in single and node_of(out).op.kind is Kind.ELEMENTWISE:
@@ -93,7 +93,7 @@ def _reduction(node: Node, value: Tensor) -> Tensor | None:
 
 def _before(value: Tensor) -> Tensor | None:
     """What was computed, if `value` is that with its axes of length 1 moved."""
-    inner = inputs_of(value, "reshape")
+    inner = inputs_of(value, RESHAPE)
     if inner is None or node_of(inner[0]).op.kind not in COMPUTING:
         return None
     return inner[0] if _moves_ones(node_of(value)) else None
@@ -104,7 +104,7 @@ def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Te
     node = node_of(value)
     if same_shape(value.shape, shape):
         return value
-    if inner := inputs_of(value, "reshape"):
+    if inner := inputs_of(value, RESHAPE):
         return reshaped(inner[0], shape)
     if node.op.kind not in COMPUTING:
         return reshaped(value, shape)

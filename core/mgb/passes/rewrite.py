@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import CONST, Graph, Kind, Node, Spec
-from ..ops.layout import broadcast_to, reshape
+from ..ir import CONST, Graph, Kind, Node, Op, Spec
+from ..ops.layout import BROADCAST_TO, RESHAPE, broadcast_to, reshape
 from ..sizes import same_shape
 from ..tensor import ACTIVE, Tensor, wrap
 from ..tracing import Builder, copy_node, rebuild
@@ -68,10 +68,10 @@ def value_of(node: Node) -> Tensor:
     return _builder().tensor(node)
 
 
-def inputs_of(value: Tensor, name: str) -> tuple[Tensor, ...] | None:
-    """The values that `value` was computed from if the op of that name computed it."""
+def inputs_of(value: Tensor, op: Op) -> tuple[Tensor, ...] | None:
+    """The values that `value` was computed from if `op` computed it."""
     node = node_of(value)
-    return tuple(map(value_of, node.inputs)) if node.op.name == name else None
+    return tuple(map(value_of, node.inputs)) if node.op is op else None
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -87,7 +87,7 @@ def constant_of(node: Node) -> Any | None:
 
     It is seen through reshapes and broadcasts.
     """
-    while node.op.name in ("reshape", "broadcast_to"):
+    while node.op in (RESHAPE, BROADCAST_TO):
         (node,) = node.inputs
     return node.params["value"].reshape(())[()] if node.op is CONST and node.spec.size == 1 else None
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from ..apply import apply
 from ..ir import Graph, Kind, Node
-from ..ops.layout import transpose
+from ..ops.layout import TRANSPOSE, transpose
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
 from .rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite
@@ -19,7 +19,7 @@ def hoist_transposes(graph: Graph) -> Graph:
 
     A transpose at an end, or before a matmul, is a view already and stays.
     """
-    moved = _moved(graph) if graph.has("transpose") else None
+    moved = _moved(graph) if graph.has(TRANSPOSE) else None
     if not moved:
         return graph
 
@@ -30,7 +30,7 @@ def hoist_transposes(graph: Graph) -> Graph:
                 v if i in moved else _transposed(v, axes) for i, v in zip(node.inputs, values, strict=True)
             )
             return apply(node.op, *operands, **node.params)
-        if node.op.name == "transpose" and node.inputs[0] in moved:
+        if node.op is TRANSPOSE and node.inputs[0] in moved:
             return values[0]
         return copy_node(node, *values)
 
@@ -46,7 +46,7 @@ def _moved(graph: Graph) -> dict[Node, Axes]:
         if node.op.kind is not Kind.ELEMENTWISE or len(readers) != 1 or node in outputs or not node.spec.ndim:
             continue
         (reader,) = readers
-        if reader.op.name == "transpose":
+        if reader.op is TRANSPOSE:
             if any(r.op.kind in COMPUTING for r in graph.readers[reader]):
                 moved[node] = reader.params["axes"]
         elif reader in moved and reader.spec.ndim == node.spec.ndim:
@@ -67,15 +67,15 @@ def merge_transposes(graph: Graph) -> Graph:
 
     Where others read the transposed value too, the reduction stays with them: they may share a kernel.
     """
-    return rewrite(graph, partial(_merge, read_once(graph))) if graph.has("transpose") else graph
+    return rewrite(graph, partial(_merge, read_once(graph))) if graph.has(TRANSPOSE) else graph
 
 
 def _merge(alone: frozenset[Node], node: Node, *values: Tensor) -> Tensor | None:
-    inner = inputs_of(values[0], "transpose") if values else None
+    inner = inputs_of(values[0], TRANSPOSE) if values else None
     reduces = node.op.kind is Kind.REDUCE and node.op.is_primitive  # argmax counts in row-major order
     if reduces and inner and node.inputs[0] in alone:
         return _reduce_first(node, values[0], inner[0])
-    if node.op.name != "transpose":
+    if node.op is not TRANSPOSE:
         return None
     axes: Axes = node.params["axes"]
     source = values[0]

@@ -9,7 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..apply import apply
 from ..ir import CONST, Graph, Kind, Node
-from ..ops.primitives import cast, iota
+from ..ops.primitives import BITCAST, CAST, IOTA, cast, iota
 from ..tensor import Tensor, wrap
 from ..tracing import copy_node, rebuild
 
@@ -57,11 +57,11 @@ def _visit(node: Node, *inputs: Wide) -> Wide:
     dtype = node.spec.dtype
     if node.op is CONST and dtype in dtypes.HALVES:
         return Wide(wrap(node.params["value"].astype(np.float32), node.spec.device))
-    if node.op.name == "iota" and dtype in dtypes.HALVES:
+    if node.op is IOTA and dtype in dtypes.HALVES:
         return _carry(cast(iota(**{**node.params, "dtype": dtypes.float32}), dtype=dtype))
-    if node.op.name == "cast":
+    if node.op is CAST:
         return _cast(inputs[0], node)
-    if node.op.name == "bitcast":
+    if node.op is BITCAST:
         (source,) = node.inputs
         return _carry(apply(node.op, inputs[0].rounded(source.spec.dtype), **node.params))
     if not any(i.spec.dtype in dtypes.HALVES for i in (node, *node.inputs)):

@@ -1,7 +1,7 @@
 """Lengths of axes that are followed, and what was decided by them."""
 
 from ..scalars import Size, fixed, plain
-from .holders import settled, tuple_like
+from .holders import elements, native, pairs, settled, tuple_like
 from .lengths import (
     At,
     Lengths,
@@ -28,10 +28,13 @@ __all__ = [
     "but_lengths",
     "checker",
     "count",
+    "elements",
     "fixed",
     "indices",
     "is_sized",
     "key",
+    "native",
+    "pairs",
     "plain",
     "same_shape",
     "settled",

@@ -68,31 +68,52 @@ def tuple_like(value: Any, parts: Iterable[Any]) -> Any:
     return made
 
 
+def native(kind: type) -> Any:
+    """The class in C that `kind` is or is derived from; its methods run no code of a user's."""
+    return next(base for base in kind.__mro__ if not base.__flags__ & _HEAP or base.__flags__ & _IMMUTABLE)
+
+
+#: Flags of classes that Python code has made, and of those that cannot be changed.
+_HEAP, _IMMUTABLE = 1 << 9, 1 << 8
+
+
+def elements(value: Any) -> list[Any]:
+    """What stands in a container, the values of a mapping; no code of a user runs."""
+    kind = native(type(value))
+    return list(kind.values(value) if hasattr(kind, "values") else kind.__iter__(value))
+
+
+def pairs(value: Any) -> list[tuple[Any, Any]]:
+    """The keys and values of a mapping; no code of a user runs."""
+    return list(native(type(value)).items(value))
+
+
 def _list(value: Any, parts: list[Any]) -> Any:
     for place, part in enumerate(parts):
-        value[place] = part
+        native(type(value)).__setitem__(value, place, part)
     return value
 
 
 def _set(value: Any, parts: list[Any]) -> Any:
-    value.clear()
-    value.update(parts)
+    set.clear(value)
+    set.update(value, parts)
     return value
 
 
 def _dict(value: Any, parts: list[Any]) -> Any:
-    if not all(map(operator.is_, parts[::2], value)):
-        value.clear()
+    kind = native(type(value))
+    if not all(map(operator.is_, parts[::2], kind.__iter__(value))):
+        kind.clear(value)
     for key, part in zip(parts[::2], parts[1::2], strict=True):
-        value[key] = part
+        kind.__setitem__(value, key, part)
     return value
 
 
 #: By kinds of containers: what is in one, and how it, or another one, comes to hold something else.
 _KINDS: tuple[tuple[type, Callable[[Any], Iterable[Any]], Callable[[Any, list[Any]], Any]], ...] = (
-    (tuple, list, tuple_like), (list, list, _list), (deque, list, _list), (set, list, _set),
-    (frozenset, list, lambda value, parts: type(value)(parts)),
-    (dict, lambda value: (part for item in value.items() for part in item), _dict),
+    (tuple, elements, tuple_like), (list, elements, _list), (deque, elements, _list), (set, elements, _set),
+    (frozenset, elements, lambda value, parts: type(value)(parts)),
+    (dict, lambda value: [part for pair in pairs(value) for part in pair], _dict),
     (slice, lambda value: (value.start, value.stop, value.step), lambda value, parts: slice(*parts)),
     (MappingProxyType, lambda value: value.items(), lambda value, parts: MappingProxyType(dict(parts))),
 )  # fmt: skip

@@ -79,8 +79,8 @@ class Session(Generic[Value]):
         """Told that the constant `tensor` was made of `number`; is it to be made anew at every call?"""
         return False
 
-    def entered(self, module: Any) -> None:
-        """Told of an object whose attributes decide what the body does: a Module that is called in it."""
+    def entered(self, holder: Any) -> None:
+        """Told of an object that decides what the body does, as a layer that is called in it."""
 
     def flush(self) -> None:
         """Compute what was deferred; a trace does nothing here."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mgb.codegen import Pass, hazards, replaced
+from mgb.codegen import EXTENT, Pass, hazards, replaced
 from mgb_native.folds import held, identity
 from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
 
@@ -93,7 +93,7 @@ class _Kernel(Values):
 
     def extents(self) -> None:
         for node in self.frame.graph.nodes:
-            if node.op.name == "extent":
+            if node.op is EXTENT:
                 folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
                 cast = self.function(f"cast_{held(node)}", "cast", held(node))
                 self.names[node] = f"n{len(self.names)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mgb.codegen import statements
+from mgb.codegen import EXTENT, statements
 from mgb.ir import CONST, Kind, Node
 from mgb_native.folds import held, identity, wide
 from mgb_native.frame import Buffer, Frame, Operand
@@ -77,7 +77,7 @@ class Values(Places):
     def load_lanes(self, names: Names, nodes: Iterable[Node], ends: Iterable[Node], prefix: str) -> None:
         """Load the row values that a loop over columns reads; elsewhere they are scalars and have names."""
         nodes = list(nodes)
-        wanted = dict.fromkeys((*(i for v in nodes if v.op.name != "extent" for i in v.inputs), *ends))
+        wanted = dict.fromkeys((*(i for v in nodes if v.op is not EXTENT for i in v.inputs), *ends))
         for v in wanted:
             if v in names or v in nodes:
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mgb.codegen import scalar
+from mgb.codegen import BITCAST, CAST, scalar
 from mgb.ir import Node
 from mgb_native.folds import FOLDS, held
 
@@ -73,7 +73,7 @@ class Writer:
 
     def note_functions(self, node: Node, text: str) -> str:
         """`text`, the expression of `node`, with the function it calls noted."""
-        if node.op.name in ("cast", "bitcast"):
+        if node.op in (CAST, BITCAST):
             name = text.partition("(")[0]
             self.functions[name] = (node.op.name, tuple(name.split("_")[1:]))
         return text

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mgb.codegen import Pass
+from mgb.codegen import EXTENT, Pass
 from mgb.ir import CONST, Node
 from mgb_native.folds import held, identity, wide
 
@@ -146,7 +146,7 @@ class Algorithm:
         return memo[node]
 
     def _given(self, v: Node) -> bool:
-        return v in self.tuples or v in self.frame.sources or v.op.name == "extent"
+        return v in self.tuples or v in self.frame.sources or v.op is EXTENT
 
     def _value(self, v: Node, at: Place, memo: dict[Node, Expr]) -> Expr:
         if v in self.tuples:
@@ -155,7 +155,7 @@ class Algorithm:
             return _element(func, tuple(at.get(loop, hl.Expr(0)) for loop in loops), index)
         if v in self.frame.sources:
             return self._leaf(self.frame.sources[v], at)
-        if v.op.name == "extent":
+        if v.op is EXTENT:
             return self._extent(v)
         if v.op is CONST:
             if v not in self.constants:
@@ -214,7 +214,7 @@ class Algorithm:
         """Row values, each computed once for a row."""
         loops = self.frame.row_loops
         for v in nodes:
-            if v.op is not CONST and v.op.name != "extent" and v not in self.tuples:
+            if v.op is not CONST and v.op is not EXTENT and v not in self.tuples:
                 value = self.value(v, self.here(loops), {})
                 self.define(f"row{len(self.stages)}", "row", loops, [v], [value])
 

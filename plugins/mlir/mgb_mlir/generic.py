@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mgb.codegen import Pass, aligned, row_major
+from mgb.codegen import EXTENT, IOTA, Pass, aligned, row_major
 from mgb.ir import CONST, Node
 from mgb_native.folds import held
 from mgb_native.frame import Frame
@@ -107,7 +107,7 @@ class Generics(Loops):
             self.tensors[v] = f"{result}#{k}" if len(outputs) > 1 else result
 
     def _inputs(self, computes: Nodes, ends: Nodes) -> Nodes:
-        wanted = dict.fromkeys((*(i for v in computes if v.op.name != "extent" for i in v.inputs), *ends))
+        wanted = dict.fromkeys((*(i for v in computes if v.op is not EXTENT for i in v.inputs), *ends))
         return tuple(v for v in wanted if v in self.tensors and v not in computes)
 
     def _shape_of(self, axes: list[int], operands: Nodes) -> tuple[str, str] | None:
@@ -157,12 +157,12 @@ class Generics(Loops):
         """Compute a value of the region."""
         if node in names or node.op is CONST:
             return
-        if node.op.name == "extent":
+        if node.op is EXTENT:
             shape = self.frame.schedule.shape
             folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
             count = math.prod(shape[a] for a in self.frame.schedule.reduced) if folds else 1
             names[node] = Value(Body(self, SCALAR).constant(float(count), held(node)))
-        elif node.op.name == "iota":
+        elif node.op is IOTA:
             names[node] = self.place(node, axes)
         else:
             for v in node.inputs:

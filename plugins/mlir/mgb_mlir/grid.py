@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mgb.codegen import Pass
+from mgb.codegen import EXTENT, Pass
 from mgb.ir import Node
 from mgb_cuda.frame import Frame, Operand
 from mgb_cuda.packing import Packing
@@ -154,7 +154,7 @@ class Grid(Loops):
         """The lengths that reductions fold, as numbers."""
         span = self.frame.span
         for node in self.frame.graph.nodes:
-            if node.op.name == "extent":
+            if node.op is EXTENT:
                 folds = span[node] != span[node.inputs[0]]
                 count = "%length" if folds else self.index(1)
                 whole = self.op(f"arith.index_cast {count} : index to i64")

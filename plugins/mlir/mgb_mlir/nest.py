@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from mgb.codegen import Pass
+from mgb.codegen import EXTENT, Pass
 from mgb.ir import CONST, Node
 from mgb_native.folds import held, wide
 from mgb_native.frame import Frame, Operand
@@ -68,7 +68,7 @@ class Nest(Reaching):
     def extents(self) -> None:
         """The lengths that reductions fold, as numbers."""
         for node in self.frame.graph.nodes:
-            if node.op.name == "extent":
+            if node.op is EXTENT:
                 folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
                 count = self.slot("extent") if folds else self.index(1)
                 whole = self.op(f"arith.index_cast {count} : index to i64")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from mgb.codegen import EXTENT
 from mgb.ir import CONST, Node
 from mgb_native.folds import held
 from mgb_native.frame import Buffer, Frame, Operand
@@ -92,7 +93,7 @@ class Reaching(Given):
     ) -> Callable[[str, Lanes], Names]:
         """The row values that a loop over columns reads, as a function of the turn."""
         nodes = list(nodes)
-        wanted = dict.fromkeys((*(i for v in nodes if v.op.name != "extent" for i in v.inputs), *ends))
+        wanted = dict.fromkeys((*(i for v in nodes if v.op is not EXTENT for i in v.inputs), *ends))
         found: dict[Node, Callable[[str, Lanes], Value]] = {}
         for v in wanted:
             if v in self.row_names or v in nodes or (v.op is CONST and v not in self.frame.source_of):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from mgb.codegen import Schedule, is_operand, schedule, spans
+from mgb.codegen import EXTENT, IOTA, Schedule, is_operand, schedule, spans
 from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
@@ -49,7 +49,7 @@ class Operand:
 
     @property
     def is_iota(self) -> bool:
-        return self.node.op.name == "iota"
+        return self.node.op is IOTA
 
     @property
     def is_output(self) -> bool:
@@ -252,7 +252,7 @@ class Frame:
 
     def _row_values(self) -> list[Node]:
         rows = (*self.schedule.before, *(v for p in self.schedule.passes for v in p.after))
-        return [v for v in rows if v.op is not CONST and v.op.name != "extent"]
+        return [v for v in rows if v.op is not CONST and v.op is not EXTENT]
 
     def buffer(self, prefix: str, node: Node) -> Buffer:
         """The buffer of `node` whose name begins with `prefix`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mgb.codegen import Online, Pass, statements
+from mgb.codegen import IOTA, Online, Pass, statements
 from mgb.ir import CONST, Node
 from mgb_cuda.frame import Operand
 
@@ -137,7 +137,7 @@ class Passes(Writer):
     def lane_of(self, node: Node) -> str:
         """A lane of a value that is held for all slots."""
         name, width = self.arrays[node]
-        if node.op.name == "iota":
+        if node.op is IOTA:
             index = self.index[self.frame.source_of[node]]
             step = self.step(index) if self.variant.lanes > 1 else ""
             return f"({c_type(node)})({self.place(index)}{step})"

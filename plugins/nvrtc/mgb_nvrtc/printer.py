@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from mgb.codegen import EXTENT
 from mgb.ir import CONST, Node
 from mgb_cuda.frame import Operand
 
@@ -80,7 +81,7 @@ class Printer(Passes):
     def constants(self) -> Iterable[tuple[Node, str]]:
         """What needs no statement: numbers of elements."""
         for v in self.frame.graph.nodes:
-            if v.op.name == "extent":
+            if v.op is EXTENT:
                 shape = v.inputs[0].spec.shape
                 long = any(shape[a] != 1 for a in v.params["axis"])
                 yield v, f"({c_type(v)}){'p.length' if long else '1'}"

@@ -9,8 +9,8 @@ from typing import Any
 
 from mgb import __version__
 from mgb.errors import DumpOptionError
+from mgb.files import replace_file
 from mgb.model_file import DumpInfo, DumpRequest, File
-from mgb.serialization import replace_file
 from mgb.testcases import CASES
 
 from .export import model_of

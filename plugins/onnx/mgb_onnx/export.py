@@ -26,81 +26,29 @@ from mgb.tracing import graph_of
 from .export_words import WORDS
 from .functions import spelling_of
 from .ours import DOMAIN, OWN_OP
+from .sheet import OPSET, Sheet
 from .values import NUMBER_OF
 
-#: The opset of the operators that are written, unless one of them is younger, and the format of the file
-#: (of which on functions have metadata).
-OPSET, IR_VERSION = 21, 10
+#: The format of the file, of which on functions have metadata.
+IR_VERSION = 10
 
 
-class Sheet:
-    """The nodes of one graph, or of the body of one function, while they are written.
+class GraphSheet(Sheet):
+    """The nodes of a whole graph, or of the body of a function, while they are written.
 
     Parameters
     ----------
     library : Library
         Where functions go that the nodes call.
-    names : Names
-    style : Style
-    inside : bool
-        This is the body of a function, whose constants are nodes.
+    names, style, inside
+        As for `Sheet`.
     """
 
     def __init__(self, library: Library, names: Names, style: Style, inside: bool) -> None:
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
+        super().__init__(names, style, inside)
         self.library = library
-        self._names = names
-        self._style = style
-        self._inside = inside
         self._node_names = Names()
         self._steps = 0
-        self._constants: dict[str, str] = {}
-
-    # what words are written with
-
-    def call(
-        self, operator: str, *inputs: str, domain: str = "", opset: int = OPSET, **attributes: Any
-    ) -> str:
-        """Add a node of one output and return the name of its value."""
-        return self.calls(operator, inputs, 1, domain=domain, opset=opset, **attributes)[0]
-
-    def calls(
-        self, operator: str, inputs: Sequence[str], outputs: int, domain: str = "", opset: int = OPSET,
-        **attributes: Any,
-    ) -> list[str]:  # fmt: skip
-        """Add a node and return the names of its values."""
-        made = [self._names.new("value") for _ in range(outputs)]
-        node = onnx.helper.make_node(operator, inputs, made, domain=domain or None, **attributes)
-        self.library.opset = max(self.library.opset, opset)
-        self.nodes.append(node)
-        return made
-
-    def constant(self, array: Any) -> str:
-        """The name of a constant; equal ones are written once."""
-        array = np.asarray(array)
-        key = exact_text(array)
-        if key in self._constants:
-            return self._constants[key]
-        proto = onnx.TensorProto(dims=array.shape, data_type=NUMBER_OF[array.dtype], raw_data=array.tobytes())
-        if self._inside:
-            name = self._names.new("constant")
-            self.nodes.append(onnx.helper.make_node("Constant", [], [name], value=proto))
-        else:
-            name = proto.name = self._names.new(self._style.parameters.get(key, "param"))
-            self.initializers.append(proto)
-        self._constants[key] = name
-        return name
-
-    def integers(self, values: Sequence[int]) -> str:
-        """A 1-d int64 constant."""
-        return self.constant(np.array(values, np.int64).reshape(len(values)))
-
-    def cast(self, name: str, dtype: np.dtype[Any]) -> str:
-        """`name` in `dtype`."""
-        return self.call("Cast", name, to=NUMBER_OF[dtype])
-
-    # whole graphs
 
     def write(self, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Add the nodes of `graph` over the values `inputs`; give its results the names `outputs`."""
@@ -114,6 +62,7 @@ class Sheet:
         for node, name in zip(graph.outputs, outputs):
             if values[node] != name:
                 self._call_last(self.call("Identity", values[node]), name)
+        self.library.opset = max(self.library.opset, self.opset)
 
     def _value(self, node: Node, inputs: Sequence[str], wanted: str | None) -> str:
         """Add what computes `node` and return the name of its value."""
@@ -210,7 +159,7 @@ class Library:
         params = {k: v for k, v in node.params.items() if k != "device"}
         graph = merge(widen(graph_of(lambda *xs: spelling(*xs, **params), *(i.spec for i in node.inputs))))
         inputs = [f"x{n}" for n in range(len(node.inputs))]
-        sheet = Sheet(self, Names([*inputs, "y"]), Style(), inside=True)
+        sheet = GraphSheet(self, Names([*inputs, "y"]), Style(), inside=True)
         self._open[name] = node
         sheet.write(graph, inputs, ["y"])
         del self._open[name]
@@ -266,7 +215,7 @@ def model_of(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], style:
         ONNX cannot say what an op does in its dtypes.
     """
     library = Library()
-    sheet = Sheet(library, Names([*inputs, *outputs]), style, inside=False)
+    sheet = GraphSheet(library, Names([*inputs, *outputs]), style, inside=False)
     sheet.write(graph, inputs, outputs)
     proto = onnx.helper.make_graph(
         sheet.nodes,

@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from mgb.errors import DumpNameError, DumpOptionError, DumpWarning, FileCaseError, ModelFileError
 from mgb.testcases import CASES, Cases
 
-from .export import OPSET
 from .ours import DOMAIN, DUMPED, OWN_OP, Dumped, dumped
+from .sheet import OPSET
 
 
 def append_to(file: Any, model: Any) -> Any:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from mgb.dtypes import bfloat16, float32, int64, uint16, uint32
 from mgb.ir import CONST, Node
 
+from .sheet import Sheet
 from .values import NUMBER_OF
-
-if TYPE_CHECKING:
-    from .export import Sheet
 
 Dtype = np.dtype[Any]
 Emit = Callable[..., str]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from mgb import forking
-from mgb.codegen import expression
+from mgb.codegen import IOTA, expression
 from mgb.ir import CONST, Graph, Node
 from mgb_cuda import Device, Images, Packet, Packing, ResourceError
 from mgb_cuda.launch import PLANS
@@ -239,7 +239,7 @@ class Product:
             names[node] = f"v{name}"
             lines.append(f"v{name} = tl.load({_place(name, axes.places, letters)}, mask={axes.mask})")
         for i, node in enumerate(v for v in graph.nodes if v not in names):
-            if node.op.name == "iota":
+            if node.op is IOTA:
                 text = _iota(node, axes)
             else:
                 text = expression(node, [names[x] for x in node.inputs], SPELLINGS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mgb.codegen import CAST
 from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Kind, Node, input_node
 
@@ -92,7 +93,7 @@ class Parts:
     @cached_property
     def _narrow(self) -> tuple[Node, ...] | None:
         """The operands in 16 bits, where both have been widened from the same dtype."""
-        ends = tuple(n.inputs[0] for n in self.product.inputs if n.op.name == "cast")
+        ends = tuple(n.inputs[0] for n in self.product.inputs if n.op is CAST)
         kinds = {n.spec.dtype.name for n in ends}
         return ends if len(ends) == 2 and len(kinds) == 1 and kinds <= set(_HALVES) else None
 
@@ -116,4 +117,4 @@ def _copy(node: Node, *inputs: Node) -> Node:
 
 
 def _is_cast(node: Node, dtype: np.dtype[Any]) -> bool:
-    return node.op.name == "cast" and node.spec.dtype == dtype
+    return node.op is CAST and node.spec.dtype == dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mgb.codegen import Online, Pass, expression, is_operand, values
+from mgb.codegen import EXTENT, Online, Pass, expression, is_operand, values
 from mgb.ir import CONST, Node
 from mgb_cuda.frame import Frame, Operand
 
@@ -151,8 +151,8 @@ class Passes:
         for node in nodes:
             if node in self.names or is_operand(node):
                 continue
-            self.known_values(node.inputs if node.op.name != "extent" else ())
-            if node.op.name == "extent":
+            self.known_values(node.inputs if node.op is not EXTENT else ())
+            if node.op is EXTENT:
                 shape = node.inputs[0].spec.shape
                 long = any(shape[a] != 1 for a in node.params["axis"])
                 number = "length" if long else "tl.full((), 1, tl.int32)"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from jax import lax
+from mgb.codegen import IOTA
 from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
@@ -79,7 +80,7 @@ class Program:
 def _value(node: Node, *xs: Value) -> Value:
     if node.op is CONST:
         return np.asarray(node.params["value"], node.spec.dtype)
-    if node.op.name == "iota":
+    if node.op is IOTA:
         return iota(node.spec.shape, node.spec.dtype)
     return WORDS[node.op.name](node, *xs)
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
-from ...autodiff.grad_manager import GradManager
+from ...holding import Holder
 from ...tensor import Tensor
 from ..guard import is_plain
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import is_heap, is_library, is_library_code, is_module, is_trusted
+from .known import is_heap, is_library, is_library_code, is_trusted
 
 #: What a class holds that is called.
 METHODS = (FunctionType, staticmethod, classmethod, property)
@@ -136,15 +136,11 @@ def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
 
 
 def _parts(thing: Any) -> Iterator[Any]:
-    """What an object holds that is called with it: functions, hooks, modules."""
+    """What an object holds that is called with it: functions, hooks, layers."""
+    if isinstance(thing, Holder):
+        yield from (part for _, part in thing.__parts__() if not isinstance(part, Tensor))
     for value in getattr(thing, "__dict__", {}).values():
         inside: Any = value.values() if isinstance(value, dict) else value
         for part in inside if isinstance(value, (dict, list, tuple)) else (value,):
-            if isinstance(thing, GradManager):
-                yield from getattr(part, "callbacks", ())
-            elif (
-                is_module(part)
-                or isinstance(part, (FunctionType, MethodType, functools.partial))
-                or (is_module(thing) and callable(part))
-            ):
+            if isinstance(part, (Holder, FunctionType, MethodType, functools.partial)):
                 yield part

@@ -137,8 +137,8 @@ def _of_instance(watch: Watch, thing: Any, asked: str, own: dict[str, Any]) -> N
     if isinstance(raw, _C_DESCRIPTORS):
         return None
     if not hasattr(type(raw), "__get__"):
-        source = watch.source_of(thing)
-        return watch.found(Attribute(source or Object(Held(kind)), asked), raw)
+        source = watch.source_of(thing) or watch.source_of(_outside(watch, kind))
+        return watch.found(None if watch.is_made(owner) or source is None else Attribute(source, asked), raw)
     _not_its_own(watch, thing, asked)
     class_fact(watch, kind, asked)
     return None if isinstance(raw, _FUNCTIONS) else _of_descriptor(watch, thing, asked, raw)
@@ -146,13 +146,19 @@ def _of_instance(watch: Watch, thing: Any, asked: str, own: dict[str, Any]) -> N
 
 def lacks(watch: Watch, kind: type, asked: str) -> None:
     """A class has to go on without an attribute, whatever its own class has."""
-    if not is_heap(kind) or watch.is_made(kind):
+    kind = _outside(watch, kind)
+    if not is_heap(kind):
         return
     if not hasattr(kind, asked):
         watch.guard(Object(Held(kind)), "lacks", asked)
         return
     for base in filter(is_heap, kind.__mro__):
         watch.guard(Attribute(Object(Held(base)), "__dict__"), "without", asked)
+
+
+def _outside(watch: Watch, kind: type) -> type:
+    """The class itself, or the first of its bases that the body has not made."""
+    return next(base for base in kind.__mro__ if not watch.is_made(base))
 
 
 def _not_its_own(watch: Watch, thing: Any, asked: str) -> None:
@@ -178,12 +184,13 @@ def _of_super(watch: Watch, thing: Any, asked: str) -> None:
         watch.guard(Attribute(Object(Held(kind)), "__mro__"), "items", tuple(map(Held, chain)))
     for base in chain[chain.index(thing.__thisclass__) + 1 :]:
         space = Attribute(Object(Held(base)), "__dict__")
+        is_outside = is_heap(base) and not watch.is_made(base)
         if asked in vars(base):
-            if is_heap(base):
+            if is_outside:
                 watch.found(Item(space, asked), vars(base)[asked])
             watch.arm(vars(base)[asked])
             return
-        if is_heap(base):
+        if is_outside:
             watch.guard(space, "without", asked)
 
 
@@ -222,7 +229,7 @@ def special(watch: Watch, thing: Any, *asked: str) -> None:
 
 
 def _of_class(watch: Watch, kind: type, asked: str) -> None:
-    raw, _ = lookup(kind, asked)
+    raw, owner = lookup(kind, asked)
     over, _ = lookup(type(kind), asked)
     if raw is MISSING and over is MISSING:
         if type(kind) is not type and hasattr(type(kind), "__getattr__"):
@@ -234,8 +241,8 @@ def _of_class(watch: Watch, kind: type, asked: str) -> None:
             _of_descriptor(watch, kind, asked, over)
     elif is_heap(kind):
         class_fact(watch, kind, asked)
-        if not hasattr(type(raw), "__get__") and not watch.is_made(kind):
-            watch.part(kind, Attribute, asked, raw)
+        if not hasattr(type(raw), "__get__") and not watch.is_made(owner):
+            watch.part(_outside(watch, kind), Attribute, asked, raw)
 
 
 def class_fact(watch: Watch, kind: type, asked: str) -> None:
@@ -244,7 +251,8 @@ def class_fact(watch: Watch, kind: type, asked: str) -> None:
     watch.arm(raw)
     if owner is None:
         return lacks(watch, kind, asked)
-    if not is_heap(kind) or watch.is_made(kind):
+    kind = _outside(watch, kind)
+    if not is_heap(kind) or watch.is_made(owner):
         return None
     for function in (raw, *(getattr(raw, part, None) for part in ("fget", "fset", "fdel", "__func__"))):
         if is_users(function):

@@ -8,6 +8,7 @@ import collections
 import functools
 import logging
 import operator
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType, UnionType
@@ -19,7 +20,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Call, Held, Object
 from .attributes import attribute, class_fact, path, special
-from .known import is_heap, is_module, is_note, is_trusted, lookup
+from .known import is_heap, is_note, is_trusted, is_trusted_holder, lookup
 from .reads import DEPTH, advanced, container, item, iterated, length, tree
 from .watch import Then, Watch
 
@@ -71,9 +72,9 @@ def _subclass(watch: Watch, kind: Any, base: Any) -> None:
 
 
 def text(watch: Watch, given: list[Any]) -> None:
-    """A text is made of what is given; that of a Module has all that stands in it."""
-    for module in filter(is_module, given):
-        tree(watch, module)
+    """A text is made of what is given; that of a holder has all that stands in it."""
+    for holder in filter(is_trusted_holder, given):
+        tree(watch, holder)
     for value in given:
         container(watch, value, DEPTH)
         kind: Any = type(value)
@@ -105,6 +106,11 @@ def _setattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
     watch.arm(thing)
 
 
+def _handled(function: Any, watch: Watch) -> Then:
+    """Which exception is handled; one that was not when the call began is the body's own."""
+    return again(watch, function, ()) if sys.exception() is watch.handled else watch.make
+
+
 def _count(watch: Watch, counter: Any, values: Any) -> None:
     watch.wrote(counter, "an element")
     iterated(watch, values, DEPTH)
@@ -123,6 +129,8 @@ SPECIAL: dict[Any, Callable[..., Then]] = {
     globals: _globals,
     next: lambda watch, iterator, *_: advanced(watch, iterator),
     len: length,
+    sys.exception: functools.partial(_handled, sys.exception),
+    sys.exc_info: functools.partial(_handled, sys.exc_info),
     id: lambda watch, _: watch.impure("asks for an id"),
     builtins.__build_class__: lambda watch, *_: watch.make,
     collections._count_elements: _count,  # type: ignore[attr-defined]

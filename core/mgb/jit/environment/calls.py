@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ...module import Module
-from ...optimizer import Optimizer
 from ...tensor import Tensor
 from ..guard import PLAIN, is_plain
 from ..source import Attribute, Call, Held
@@ -22,7 +20,17 @@ from . import known
 from .armed import METHODS
 from .attributes import attribute, class_fact, function_facts, special
 from .builtin_calls import OBJECTS, SPECIAL, again, logs, text
-from .known import IN_C, is_heap, is_module, is_trusted, is_users, lookup, top_of
+from .known import (
+    IN_C,
+    added_classes,
+    called_method,
+    is_heap,
+    is_trusted,
+    is_trusted_holder,
+    is_users,
+    lookup,
+    top_of,
+)
 from .reads import DEPTH, advanced, array, container, iterated, of_mapping, owner_of, tree
 from .watch import Then, Watch
 
@@ -54,7 +62,7 @@ def _maker(watch: Watch, given: list[Any]) -> Callable[[Any], None]:
     def made(value: Any) -> None:
         if isinstance(value, np.ndarray) and id(owner_of(value)) in roots:
             return  # a view, which is known by what it is of
-        if id(value) not in places and not isinstance(value, (type, types.ModuleType, FunctionType)):
+        if id(value) not in places and not isinstance(value, (Tensor, type, types.ModuleType, FunctionType)):
             watch.make(value)
 
     return made
@@ -98,50 +106,47 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
         _of_mgb(watch, function, args)
     elif top == "logging":
         return logs(watch, function, args)
-    elif top in known.DENIED_LIBRARY or (top == "json" and (name in known.DENIED_NAMES or "cls" in kwargs)):
+    elif top in known.DENIED_LIBRARY or (top == "json" and (name in ("load", "dump") or "cls" in kwargs)):
         watch.impure(f"calls {function.__module__}.{name}")
     for value in every:
         container(watch, value, DEPTH, whole=top in ("copy", "dataclasses"))
-        if is_module(value):
-            module_facts(watch, value)
+        if is_trusted_holder(value):
+            holder_facts(watch, value)
         elif isinstance(value, IN_C):  # functions of a user's tell when they are called
             _handed(watch, value)
     return _maker(watch, every)
 
 
-#: Methods of Modules that read nothing but what the core looks at itself.
-_UNWALKED = frozenset({"__call__", "forward", "__init__"})
-#: What no call of a Module calls.
+#: What no call of a holder calls.
 _UNCALLED = frozenset({"__init__", "reset_parameters", "_describe", "__repr__", "__setitem__", "__delitem__"})
 
 
 def _of_mgb(watch: Watch, function: Any, args: list[Any]) -> None:
     name = function.__name__
-    if function.__module__.startswith(known.DENIED) or name in known.DENIED_NAMES:
+    said = known.said_of(function.__module__, name)
+    if said == "impure":
         watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
-    if args and name in known.CHANGING_NAMES:
+    elif said == "changes" and args:
         watch.wrote(args[0], f"what {name} changes")
-    if name == "state_dict" and args and isinstance(args[0], Optimizer):
-        watch.part(args[0], Attribute, "param_groups", args[0].param_groups)
-        container(watch, args[0].param_groups, DEPTH)
-    if args and is_module(args[0]):
-        if name in ("__setattr__", "__delattr__") and args:
+    elif args and is_trusted_holder(args[0]):
+        if name in ("__setattr__", "__delattr__"):
             SPECIAL[setattr](watch, *args)
-        elif name not in _UNWALKED:
+        elif said != "tells":
             tree(watch, args[0])
 
 
-def module_facts(watch: Watch, module: Module) -> None:
-    """The class of a Module that is called has to be what it was; its functions are armed."""
-    kind = type(module)
-    watch.arm(module)
+def holder_facts(watch: Watch, holder: Any) -> None:
+    """The class of a holder that is worked with has to be what it was; its functions are armed."""
+    kind = type(holder)
+    watch.arm(holder)
     if watch.is_made(kind) or not watch.once(kind):
         return
-    for base in kind.__mro__[: kind.__mro__.index(Module)]:
+    for base in added_classes(kind):
         for name, value in vars(base).items():
             if isinstance(value, METHODS) and name not in _UNCALLED:
                 class_fact(watch, kind, name)
-    class_fact(watch, kind, "__call__")
+    if callable(holder):
+        class_fact(watch, kind, "__call__")
 
 
 def _instance(watch: Watch, thing: Any, args: list[Any]) -> Then:
@@ -152,16 +157,11 @@ def _instance(watch: Watch, thing: Any, args: list[Any]) -> Then:
         watch.impure(f"calls {getattr(thing, '__qualname__', '')}, a {kind.__module__}.{kind.__qualname__}")
         return None
     special(watch, thing, "__call__")
-    if is_module(thing):
-        module_facts(watch, thing)
-    given = [thing] if _hands_on(thing) else [thing, *args]
+    if is_trusted_holder(thing):
+        holder_facts(watch, thing)
+    given = [thing] if is_users(called_method(thing)) else [thing, *args]  # which is watched itself
     then = None if is_users(raw) else _trusted(watch, raw, given, {})
-    return None if is_module(thing) else then
-
-
-def _hands_on(thing: Any) -> bool:
-    """Is it a Module that gives what it is called with to a user's `forward`, which is watched itself?"""
-    return is_module(thing) and "forward" not in vars(thing) and is_users(lookup(type(thing), "forward")[0])
+    return None if is_trusted_holder(thing) else then
 
 
 # classes
@@ -174,7 +174,7 @@ def _class(watch: Watch, kind: type, args: list[Any], kwargs: dict[str, Any]) ->
     if top == "numpy":
         return _numpy(watch, kind, args, kwargs)
     if top == "mgb":
-        if kind.__module__.startswith(known.DENIED):
+        if known.says(kind, "impure"):
             watch.impure(f"makes a {kind.__name__} of {kind.__module__}")
         for value in every:
             container(watch, value, DEPTH)

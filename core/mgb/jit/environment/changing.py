@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
-from ...module import Module
 from ...scalars import FOLLOWED
 from ...tensor import Tensor
-from ..guard import Guard
+from ..guard import Guard, Guards
 from ..numbers import Numbers
 from ..source import Attribute, Held, Item, Source
-from .known import is_library
-
-if TYPE_CHECKING:
-    from .watch import Watch
+from .known import added_classes, top_of
 
 
 class Changing:
@@ -22,8 +18,12 @@ class Changing:
 
     Parameters
     ----------
-    watch : Watch
+    guards : Guards
         Of that call.
+    leaves : sequence
+        Its flattened arguments.
+    keep : callable
+        Told of a Tensor and where it was found.
     follows : frozenset of Source
         Where numbers and Tensors are followed, because they are others from call to call.
 
@@ -35,10 +35,16 @@ class Changing:
         Likewise, by their ids: where each stands, and itself.
     """
 
-    def __init__(self, watch: Watch, follows: frozenset[Source]) -> None:
-        self.numbers, self.follows = Numbers(watch.guards), follows
+    def __init__(
+        self,
+        guards: Guards,
+        leaves: Sequence[Any],
+        keep: Callable[[Any, Source], Source],
+        follows: frozenset[Source],
+    ) -> None:
+        self.numbers, self.follows = Numbers(guards), follows
         self.tensors: dict[int, tuple[Source, Tensor]] = {}
-        self._watch = watch
+        self._guards, self._leaves, self._keep = guards, leaves, keep
         self._latest: tuple[Guard, bool] | None = None  # of the number read last; was it known before?
 
     # numbers
@@ -46,8 +52,8 @@ class Changing:
     def reads(self, guard: Guard) -> None:
         """A plain value is read that has to stay, as `guard` says, unless it is a number that is followed."""
         if guard.source in self.follows and type(guard.value) in FOLLOWED:
-            self._latest = guard, guard in self._watch.guards
-        self._watch.guards.add(guard)
+            self._latest = guard, guard in self._guards
+        self._guards.add(guard)
 
     def begin(self) -> None:
         """What is read next was not looked at yet."""
@@ -68,25 +74,24 @@ class Changing:
             return value
         guard, was_known = latest
         if not was_known:
-            self._watch.guards.discard(guard)
+            self._guards.discard(guard)
         return self.numbers.at(guard.source, value)
 
-    def attributes(self, module: Any) -> set[str]:
-        """The names of numbers of a Module that are followed, and that no code of mgb reads."""
-        kinds = type(module).__mro__
-        if any(is_library(kind.__module__) for kind in kinds[: kinds.index(Module)]):
+    def attributes(self, holder: Any) -> set[str]:
+        """The names of numbers of a holder that are followed, and that no code of mgb reads."""
+        if any(top_of(kind) == "mgb" for kind in added_classes(type(holder))):
             return set()
         found = (source for source in self.numbers.sources() if isinstance(source, Attribute))
-        return {source.name for source in found if source.of.read(self._watch.leaves) is module}
+        return {source.name for source in found if source.of.read(self._leaves) is holder}
 
     # Tensors
 
     def is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
         """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
         if known is None and source in self.follows:
-            self._watch.keep(tensor, source)
+            self._keep(tensor, source)
             self.tensors[id(tensor)] = source, tensor
-            self._watch.guard(source, "type", Held(type(tensor)))
+            self._guards.add(Guard(source, "type", Held(type(tensor))))
         elif id(tensor) in self.tensors and known is not None and source != known:
             self.fix_tensor(tensor)
         return self.path_to(tensor) == source
@@ -99,7 +104,7 @@ class Changing:
     def fix_tensor(self, tensor: Tensor) -> None:
         """A Tensor that was followed has to be this one."""
         source, _ = self.tensors.pop(id(tensor))
-        self._watch.guard(source, "is", Held(tensor))
+        self._guards.add(Guard(source, "is", Held(tensor)))
 
     def fix_tensors(self, but: Collection[int]) -> None:
         """Follow no Tensor any more whose id is not among those `but`."""
@@ -108,5 +113,6 @@ class Changing:
                 self.fix_tensor(tensor)
 
     def forget(self) -> None:
-        """Hold no Tensor any more."""
+        """Hold nothing of the call any more."""
         self.tensors.clear()
+        self._leaves = ()

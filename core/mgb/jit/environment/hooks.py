@@ -191,7 +191,7 @@ def called(value: Any) -> Any:
     value = given(value)
     watch = WATCHING.watch
     then = watch.pending.pop(id(sys._getframe(1)), None) if watch is not None else None
-    if then is not None and type(value) is not Tensor and type(value) not in known.FOLLOWED:
+    if then is not None and type(value) not in known.FOLLOWED:
         see(lambda watch: then(value))
     return number(value)
 

@@ -7,6 +7,7 @@ import builtins
 import collections
 import contextvars
 import datetime
+import decimal
 import functools
 import heapq
 import io
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from ...module import Module
+from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from ..binding import BoundTrace
@@ -39,7 +40,6 @@ def _words(text: str) -> frozenset[str]:
 
 
 _MGB = str(Path(__file__).parents[2])
-_DEMO = f"{_MGB}/demo.py"  # written as by a user
 _NUMPY = str(Path(np.__file__).parent)
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
@@ -54,31 +54,20 @@ _LIBRARY = DENIED_LIBRARY | _words(
     "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy json"
 )
 _TRUSTED = (
-    f"{_MGB}/", f"{_NUMPY}/", "<frozen importlib", "<frozen abc>",
+    f"{_NUMPY}/", "<frozen importlib", "<frozen abc>",
     *(f"{_STDLIB}/{name}{end}" for name in _LIBRARY for end in (".py", "/")),
 )  # fmt: skip
-
-#: Parts of mgb that have a state in Python, or write elsewhere.
-DENIED = tuple(
-    f"mgb.{name}"
-    for name in "optimizer.lr_scheduler data serialization logger cache cli utils config graph_file formats "
-    "model_file testcases input_data runs".split()
-)
-DENIED_NAMES = _words(
-    "seed set_rng_state set_default_device set_convert_inputs load_state_dict register_forward_hook "
-    "register_forward_pre_hook remove save load dump info warning debug error"
-)
 
 #: What Python calls with a warning that the filters let through.
 SHOWS_WARNING: CodeType = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
 
-#: Methods of mgb that change their object in a way that is no value of a Tensor.
-CHANGING_NAMES = _words("attach add_param_group")
-
 
 @functools.cache
 def _is_in_trusted_file(file: str) -> bool:
-    return file.startswith(_TRUSTED) and file != _DEMO
+    if file.startswith(f"{_MGB}/"):
+        parts = Path(file).with_suffix("").relative_to(Path(_MGB).parent).parts
+        return said_of(".".join(parts), "*") != "watched"
+    return file.startswith(_TRUSTED)
 
 
 def is_trusted(code: CodeType) -> bool:
@@ -133,20 +122,48 @@ def is_pure_library(kind: type) -> bool:
     return top_of(kind) in _LIBRARY
 
 
-#: Parts of mgb whose functions take numbers as operands of ops, and other such functions.
-_ELEMENTWISE = _words("mgb.functional.elemwise mgb.ops.operators mgb.ops.elementwise mgb.ops.primitives")
-_ELEMENTWISE_NAMES = _words("where dropout")
+@functools.cache
+def said_of(module: str, name: str) -> str | None:
+    """What a module of mgb says of a function or class, or else a package around it: see `holding`."""
+    while module:
+        said = getattr(sys.modules.get(module), "__dict__", {}).get("__tracing__", {})
+        if (word := said.get(name, said.get("*"))) is not None:
+            return str(word)
+        module = module.rpartition(".")[0]
+    return None
 
 
-def is_elementwise(function: Any) -> bool:
-    """Is it a function of mgb that only computes with its operands?"""
-    is_one = function.__module__.startswith("mgb.functional") and function.__name__ in _ELEMENTWISE_NAMES
-    return is_one or function.__module__ in _ELEMENTWISE
+def says(function: Any, word: str) -> bool:
+    """Does its module say that of a function or class of mgb?"""
+    return said_of(function.__module__, function.__name__) == word
 
 
-def is_module(value: Any) -> bool:
-    """Is it a Module? `isinstance` asks an abstract class, in Python."""
-    return Module in type(value).__mro__
+def trusted_base(kind: type) -> type | None:
+    """The class of mgb that makes a class one of holders; None: it is none, or says itself what it holds."""
+    if Holder in kind.__mro__:
+        for base in kind.__mro__[: kind.__mro__.index(Holder)]:
+            if "__parts__" in vars(base) and top_of(base) == "mgb":
+                return base
+    return None
+
+
+def added_classes(kind: type) -> tuple[type, ...]:
+    """What a class of holders consists of, but for what mgb has of it."""
+    base = trusted_base(kind)
+    return kind.__mro__[:-1] if base is None else kind.__mro__[: kind.__mro__.index(base)]
+
+
+def called_method(thing: Any) -> Any:
+    """The function that is given the arguments of a call of `thing`, maybe by one of mgb."""
+    name = "__call__"
+    if is_trusted_holder(thing):
+        name = getattr(type(thing), "__calls__", name)
+    return MISSING if name in namespace(thing) else lookup(type(thing), name)[0]
+
+
+def is_trusted_holder(value: Any) -> bool:
+    """Is it a holder by a class of mgb, whose methods are not watched?"""
+    return trusted_base(type(value)) is not None
 
 
 def is_heap(kind: type) -> bool:
@@ -223,6 +240,15 @@ def _classes(space: Any, base: type = object) -> list[type]:
     return [value for value in vars(space).values() if isinstance(value, type) and issubclass(value, base)]
 
 
+#: Classes in C whose objects are what they were made; of others it is taken that they change.
+UNCHANGING: tuple[type, ...] = (
+    int, float, complex, str, bytes, range, slice, type, property, staticmethod, classmethod, super, np.dtype,
+    np.generic, np.ufunc, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
+    re.Pattern, re.Match, weakref.ref, contextvars.ContextVar, types.CodeType, types.FunctionType,
+    types.MethodType, types.ModuleType, types.GenericAlias, types.UnionType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, *IN_C,
+)  # fmt: skip
+
 #: Classes whose call makes an object of what it is given, which is read.
 PURE_TYPES = frozenset(
     {
@@ -253,8 +279,7 @@ PURE: frozenset[Any] = frozenset(
 #: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
 AGAIN: frozenset[Any] = frozenset(
     {
-        sys.exc_info, sys.exception, logging.getLogger, np.geterr, np.geterrcall, np.getbufsize,
-        np.get_printoptions,
+        logging.getLogger, np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions,
     }
 )  # fmt: skip
 #: Functions that change an argument, and which.
@@ -292,7 +317,7 @@ READS: dict[type, frozenset[str]] = {
         "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ __sizeof__ "
         "__init_subclass__ __subclasshook__ __reduce_ex__ __reduce__ __dir__"
     ),
-    BaseException: _words("__init__ __new__ with_traceback add_note"),
+    BaseException: _words("__init__ __new__"),
 }
 
 #: Functions of NumPy that change what they are given, or read and write elsewhere.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from ... import device, random
+from ...holding import SETTINGS
 from ...scalars import FOLLOWED, plain
 from ...sizes import settled, tuple_like
 from ...tensor import Tensor
@@ -23,9 +23,6 @@ from .arming import Net
 from .hooks import HOOKS
 from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
-
-#: Settings of mgb that decide which ops a body records.
-_SETTINGS = ((device, "_default"), (random, "_generators"))
 
 
 class Observer(Watch):
@@ -204,7 +201,7 @@ class Observer(Watch):
             for _, whole, source, place in pending:
                 reads.array_contents(self, whole, source, place)
         self.tell_written()
-        for module, setting in _SETTINGS:
+        for module, setting in SETTINGS:
             value = vars(module)[setting]
             self.found(Attribute(Object(Held(module)), setting), value)
             reads.container(self, value)
@@ -212,20 +209,21 @@ class Observer(Watch):
 
     def _check_result(self, result: Any) -> None:
         """What comes from outside is that very object in the result; a list would be another one."""
-        waiting, seen = [result], set[int]()
+        waiting, seen = [(result, False)], set[int]()
         while waiting:
-            part = waiting.pop()
+            part, in_outside = waiting.pop()
             inside = parts_of(part) if id(part) not in seen else None
             seen.add(id(part))
             if isinstance(part, Tensor) and self.is_made(part) and (notes := notes_of(part)):
                 return self.impure(f"returns a Tensor that it gives the attribute {notes[0]}")
+            is_outside = in_outside or self.is_argument(part) or self.known(part) is not None
             if inside is not None and not isinstance(part, tuple):
-                if self.is_argument(part) or self.known(part) is not None:
+                if is_outside:
                     return self.impure(f"returns a {type(part).__name__} from outside")
             elif inside is None and not is_plain(part) and not isinstance(part, Tensor):
                 if (source := self.known(part)) is not None:
                     self.guard(source, "is", Held(part))
-            waiting += inside or ()
+            waiting += [(each, is_outside) for each in inside or ()]
         return None
 
     def _release(self) -> None:
@@ -246,10 +244,19 @@ class Observer(Watch):
         super().forget()
         self.net.forget()
 
-    def enters(self, module: Any) -> None:
-        """The core calls a Module: its class, and what stands before that, have to stay."""
+    def enters(self, holder: Any) -> None:
+        """The library works with a holder: what its class adds to that of the library has to stay."""
         if WATCHING.watch is self:
-            calls.module_facts(self, module)
+            calls.holder_facts(self, holder)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """What a holder says of itself is no part of the body."""
+        watch, WATCHING.watch = WATCHING.watch, None
+        try:
+            yield
+        finally:
+            WATCHING.watch = watch
 
 
 @contextmanager

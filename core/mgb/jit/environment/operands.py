@@ -7,8 +7,8 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodType
+from collections.abc import Callable, Iterable, Iterator
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ _CALLING = frozenset(map(id, (map, filter, sorted, min, max, functools.reduce, f
 #: What holds what it is given, and the methods that put it there.
 _HOLDERS = (list, dict, set, tuple)
 _FILLING = frozenset({"add", "append", "insert", "extend", "setdefault", "update"})
+#: Iterators that compute what they give when they are asked for it.
+_LAZY = frozenset({map, filter, zip, enumerate, GeneratorType, itertools.chain, itertools.starmap})
 
 
 def is_plain_class(function: Any) -> bool:
@@ -72,12 +74,25 @@ def plain(value: Any, rule: Callable[[Scalar], Any] = but_lengths) -> Any:
     return settled(value, rule, 4) if holds else value
 
 
+def _fixed(watch: Watch, value: Any) -> Any:
+    """`value` with plain numbers; an iterator gives such."""
+    if type(value) not in _LAZY:
+        return plain(value, Scalar.fixed)
+    watch.make(each := _each(watch, value))
+    return each
+
+
+def _each(watch: Watch, values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield _fixed(watch, value)
+
+
 def given_to(
     watch: Watch, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments for a call of `function`: plain numbers for code that asks them for nothing."""
     callee = _callee(function)
-    rule: Callable[[Any], Any] = functools.partial(plain, rule=Scalar.fixed)
+    rule: Callable[[Any], Any] = functools.partial(_fixed, watch)
     if _is_operator(callee) and any(issubclass(type(value), Tensor) for value in args):
         rule = measured
     elif _takes(watch, callee) and all(_takes(watch, part) for part in _called_by(callee, args, kwargs)):
@@ -85,7 +100,7 @@ def given_to(
     elif _fills(callee):  # one outside, whose lengths are made plain when the call ends
         rule = plain
     elif known.top_of(callee) == "mgb":
-        rule = measured if known.is_elementwise(callee) else lambda value: measured(plain(value))
+        rule = measured if known.says(callee, "elementwise") else lambda value: measured(plain(value))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
 
 
@@ -96,7 +111,7 @@ def _callee(function: Any) -> Any:
         return _callee(getattr(function, inner))
     if isinstance(function, (FunctionType, type, np.ufunc, *known.IN_C)):
         return function
-    return known.lookup(type(function), "forward" if known.is_module(function) else "__call__")[0]
+    return known.called_method(function)
 
 
 def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import _ATTRIBUTE
+from ...holding import attributes_of as names
+from ...sizes import elements, native, pairs
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Attribute, Held, Item, Result, Source
@@ -20,10 +21,11 @@ from .known import (
     CONTAINERS,
     FOLLOWED,
     MISSING,
+    UNCHANGING,
     VIEWS,
     attributes_of,
     is_heap,
-    is_module,
+    is_trusted_holder,
     is_users,
     lookup,
     namespace,
@@ -38,15 +40,40 @@ _WITHOUT_PLACES = (set, frozenset, bytearray)
 
 
 def special(watch: Watch, thing: Any, *asked: str) -> None:
-    """`attributes.special`; those of a Module that mgb has written read what stands in it."""
+    """`attributes.special`; those of a holder that mgb has written read what stands in it."""
     attributes.special(watch, thing, *asked)
-    if is_module(thing):
+    if is_trusted_holder(thing):
         found = [lookup(type(thing), method)[0] for method in asked]
         if any(isinstance(method, FunctionType) and not is_users(method) for method in found):
             own(watch, thing, [name for name in names(thing) if not is_plain(vars(thing)[name])])
 
 
 # elements
+
+
+def natively(watch: Watch, thing: Any) -> Any:
+    """`thing` as it is without methods of a user's class, which are watched where they are called."""
+    kind: Any = type(thing)
+    if not is_heap(kind) or not isinstance(thing, _DERIVED):
+        return thing
+    if not any(isinstance(lookup(kind, name)[0], FunctionType) for name in _OF_CONTENTS):
+        return thing
+    copy, source = _copied(thing), watch.source_of(thing)
+    if source is None:
+        watch.make(copy)
+    else:
+        watch.keep(copy, Result(_copied, source))
+    return copy
+
+
+#: What users derive classes from, and the methods of these that show what stands in one.
+_DERIVED = (list, dict, set, frozenset, tuple, bytearray, deque)
+_OF_CONTENTS = ("__iter__", "__len__", "__getitem__", "__contains__", "keys", "values", "items")
+
+
+def _copied(thing: Any) -> Any:
+    kind = native(type(thing))
+    return kind(elements(thing)) if not issubclass(kind, dict) else OrderedDict(pairs(thing))
 
 
 def item(watch: Watch, thing: Any, key: Any) -> None:
@@ -64,9 +91,10 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
         return of_mapping(watch, thing, key)
     if isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
         place = int(key.__index__())
+        watch.kind(thing)
+        thing = natively(watch, thing)
         if not -len(thing) <= place < len(thing):
             return length(watch, thing)
-        watch.kind(thing)
         return watch.part(thing, Item, place, thing[place])
     if isinstance(thing, CONTAINERS):
         return container(watch, thing)
@@ -78,14 +106,15 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
 def of_mapping(watch: Watch, thing: Any, key: Any, is_get: bool = False) -> None:
     """An element of a mapping is read; unlike a subscript, `dict.get` makes nothing where there is none."""
     watch.kind(thing)
-    watch.looked_for(key, thing)
+    inside = natively(watch, thing)
+    watch.looked_for(key, inside)
     known = key_of(key)
     if known is MISSING:
-        container(watch, thing, 2)
+        container(watch, inside, 2)
         watch.arm(type(key))
-    elif key in thing:
-        value = dict.__getitem__(thing, key) if isinstance(thing, dict) else thing[key]
-        watch.part(thing, Item, known, value)
+    elif key in inside:
+        value = dict.__getitem__(inside, key) if isinstance(inside, dict) else inside[key]
+        watch.part(inside, Item, known, value)
     else:
         if is_get:
             pass
@@ -94,7 +123,7 @@ def of_mapping(watch: Watch, thing: Any, key: Any, is_get: bool = False) -> None
             watch.wrote(thing, f"the element {key!r}")
         elif hasattr(type(thing), "__missing__"):
             class_fact(watch, type(thing), "__missing__")
-        watch.fact(thing, "without", known)
+        watch.fact(inside, "without", known)
 
 
 def key_of(key: Any) -> Any:
@@ -112,11 +141,13 @@ def key_of(key: Any) -> Any:
 def contains(watch: Watch, key: Any, thing: Any) -> None:
     """Is `key` in `thing`? is about to be asked."""
     special(watch, thing, "__contains__")
+    if is_users(lookup(type(thing), "__contains__")[0]):
+        return None
+    watch.kind(thing)
+    thing = natively(watch, thing)
     if isinstance(thing, CONTAINERS):
         watch.looked_for(key, thing)
     known = key_of(key)
-    if is_users(lookup(type(thing), "__contains__")[0]):
-        return None
     if isinstance(key, (float, complex)) and key != key:
         return watch.impure("asks where NaN is, which equals only the very same object")
     if isinstance(thing, (*_MAPPINGS, set, frozenset)) and known is not MISSING:
@@ -173,16 +204,17 @@ def elements_of(thing: Any) -> list[Any]:
     """What stands in a container."""
     if isinstance(thing, SimpleNamespace):
         return [*vars(thing).values()]
-    return [*(thing.values() if isinstance(thing, _MAPPINGS) else thing)]
+    return elements(thing)
 
 
 def _elements(watch: Watch, thing: Any) -> None:
     """The elements of a container, which are read in their places."""
+    thing = natively(watch, thing)
     source = watch.source_of(thing)
     if isinstance(thing, _MAPPINGS):
         if thing or not isinstance(thing, OrderedDict):
             watch.listed(thing)
-        for key, value in thing.items():
+        for key, value in pairs(thing):
             known = key_of(key)
             place = Item(source, Held(key) if known is MISSING else known) if source else None
             watch.found(place, value)
@@ -234,7 +266,7 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     """An object is given to code in C, which may call its methods and read its fields."""
     watch.arm(thing)
     kind = type(thing)
-    if is_module(thing):
+    if is_trusted_holder(thing):
         return tree(watch, thing) if whole else None
     whole = whole or any(is_heap(base) and base.__module__ == "collections" for base in kind.__mro__)
     every_method(watch, kind)
@@ -249,18 +281,15 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
                 watch.part(thing, Attribute, name, held[name])
                 container(watch, held[name], deep - 1, whole)
     base = next(base for base in kind.__mro__ if not is_heap(base))
-    if (hasattr(base, "__next__") or hasattr(base, "__getitem__")) and not issubclass(base, (str, bytes)):
-        if watch.source_of(thing) is not None:
-            watch.impure(f"reads what stands in a {kind.__name__} from outside")
-
-
-def names(module: Any) -> list[str]:
-    """The attributes of a Module, but for what the core keeps there."""
-    return [name for name in vars(module) if name != _ATTRIBUTE]
+    if issubclass(base, BaseException):
+        watch.part(thing, Attribute, "args", thing.args)
+        container(watch, thing.args, deep - 1, whole)
+    elif not issubclass(base, UNCHANGING) and base is not object and watch.source_of(thing) is not None:
+        watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
 def own(watch: Watch, module: Any, asked: list[str]) -> list[Any]:
-    """Attributes of a Module are read, and what stands in its containers; gives all that was found."""
+    """Attributes of a holder are read, and what stands in its containers; gives all that was found."""
     source, parts = watch.source_of(module), list[Any]()
     if source is None:
         return parts
@@ -276,13 +305,13 @@ def own(watch: Watch, module: Any, asked: list[str]) -> list[Any]:
 
 
 def tree(watch: Watch, module: Any) -> None:
-    """A Module and what stands in it is walked over."""
+    """A holder and what stands in it is walked over."""
     source = watch.source_of(module)
     if source is None or Result(names, source) in watch.walked:
         return
     watch.walked.add(Result(names, source))
     watch.guard(Result(names, source), "items", tuple(names(module)))
-    for part in filter(is_module, own(watch, module, names(module))):
+    for part in filter(is_trusted_holder, own(watch, module, names(module))):
         tree(watch, part)
 
 

@@ -58,7 +58,7 @@ class Watch:
         self, leaves: Sequence[Any], refuses: bool, armed: Armed, follows: frozenset[Source] = frozenset()
     ) -> None:
         self.guards = Guards()
-        self.changing = Changing(self, follows)
+        self.changing = Changing(self.guards, leaves, self.keep, follows)
         self.impurities: list[Impurity] = []
         self.written: list[Any] = []  # what has been changed outside
         #: Did the body make this Tensor? Who records the ops knows.
@@ -74,7 +74,7 @@ class Watch:
         self._given: set[int] = set()  # containers among the arguments
         self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
-        self._errors = handling_of_errors()
+        self._errors, self.handled = handling_of_errors(), sys.exception()
         #: Places that were written: what was there before, and what to say of it, with its line.
         self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.

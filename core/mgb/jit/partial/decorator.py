@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import TraceInputError
 from ...executor import Program
+from ...holding import Holder
 from ..call import Recorded
 from ..environment import Observer
 from ..explain import explain, explain_program
@@ -109,8 +110,8 @@ class partial_trace(Traced):
         observer = observer or self._observer(leaves)
         policy = replace(self._policy(), freezes=False, refused=refused)
         session = self._session(args, kwargs, leaves, policy, observer=observer)
-        modules = [value for value in leaves if hasattr(value, "forward")]
-        found = noted(session, self._body_with(args), kwargs, modules)
+        holders = [value for value in leaves if isinstance(value, Holder)]
+        found = noted(session, self._body_with(args), kwargs, holders)
         call = PartialCall(found, leaves, self._compiler, self._watched)
         return Recorded(MISS, call.variant, call)
 

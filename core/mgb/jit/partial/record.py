@@ -96,7 +96,7 @@ def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int
     return tuple([None if n is None else first.setdefault(n, place) for place, n in enumerate(nodes)])
 
 
-def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], modules: Iterable[Any]) -> Noted:
+def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], holders: Iterable[Any]) -> Noted:
     """Note one call of `body` and its gradient; no Tensor outside changes, no tape remembers it.
 
     Parameters
@@ -105,8 +105,8 @@ def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], modules: It
     body : sequence
         With what it is given by position.
     kwargs : mapping
-    modules : iterable
-        Objects whose attributes decide what the body does.
+    holders : iterable
+        Objects that decide what the body does.
 
     Raises
     ------
@@ -115,8 +115,8 @@ def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], modules: It
     """
     stretch, leaves = Stretch(), session.leaves
     found: list[_Gradients] = []
-    for module in modules:
-        session.entered(module)
+    for holder in holders:
+        session.entered(holder)
     try:
         note(session, body, kwargs, lambda result: found.append(_pulled(session, result, stretch)))
     finally:

@@ -1,11 +1,11 @@
-"""Strides: how a group's operands are read, and the fewest axes that a loop over them needs."""
+"""Strides: how arrays lie in memory, and the fewest axes that a loop over them needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .domain import Shape
+Shape = tuple[int, ...]
 
 
 def row_major(shape: Shape, itemsize: int = 1) -> Shape:
@@ -74,24 +74,3 @@ def collapse(domain: Shape, strides: Sequence[Shape], reduced: Sequence[int] = (
         tuple([tuple([steps[k] for _, steps, _ in axes]) for k in range(len(strides))]),
         tuple([fold for _, _, fold in axes]),
     )
-
-
-def offset(index: str, shape: Shape, strides: Shape, divide: str = "/") -> str:
-    """Text of an operand's offset at row-major place `index` of a loop nest of known `shape`.
-
-    >>> offset("i", (2, 3, 4), (4, 0, 1))
-    'i / 12 * 4 + i % 4'
-    """
-    terms, inner = [], 1
-    for axis in reversed(range(len(shape))):
-        if strides[axis]:
-            place = index if inner == 1 else f"{index} {divide} {inner}"
-            if axis > 0:
-                place = f"{place} % {shape[axis]}" if inner == 1 else f"({place}) % {shape[axis]}"
-            terms.append(place if strides[axis] == 1 else f"{_factor(place, axis)} * {strides[axis]}")
-        inner *= shape[axis]
-    return " + ".join(reversed(terms)) or "0"
-
-
-def _factor(place: str, axis: int) -> str:
-    return place if axis == 0 else f"({place})"
