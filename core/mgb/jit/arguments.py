@@ -103,10 +103,10 @@ def _leaf_key(leaf: Any) -> Any:
     return exactly(leaf)
 
 
-def names_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+def names_of(arrangement: Structure) -> list[str]:
     """For each leaf of ``flatten((args, kwargs))`` its name: ``argument 0['x'][1]``, ``argument `lr```."""
-    positional, named = flatten((args, kwargs))[1].children
-    names = [*map(str, range(len(args))), *(f"`{key}`" for key in kwargs)]
+    positional, named = arrangement.children
+    names = [*map(str, range(len(positional.children))), *(f"`{key}`" for key in named.keys)]
     parts = zip(names, (*positional.children, *named.children), strict=True)
     return [leaf for name, part in parts for leaf in _names(part, f"argument {name}")]
 

@@ -10,8 +10,8 @@ from ..apply import caller
 from ..errors import TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import CONSTANT, Tensor
+from .entry import END, READ, Entry, Literal, Ref
 from .reasons import of_constant, of_parameter, of_shape, remedy
-from .record import END, READ, Entry, Literal, Ref
 from .session import CallSession
 from .tree import flatten_once
 from .variant import Variant

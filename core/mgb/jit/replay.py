@@ -13,7 +13,8 @@ from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place
 from .arguments import numbers_in
 from .departure import Departure, Matched, differs_in_cut, differs_in_op, differs_in_read, is_read
-from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, cut_at, external_ref
+from .entry import END, EXCLUDE, READ, Entry, Literal, Ref, cut_at, external_ref
+from .record import Binding, External, Record
 from .source import Held, Object
 from .tree import flatten
 from .variant import Variant

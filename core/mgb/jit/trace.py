@@ -183,7 +183,7 @@ class trace(Matching):
             follows=not self.symbolic_shape and not self.capture_as_const,
         )
         observer = observer or Observer(leaves, False, self._instance is not None)
-        session = self._session(args, kwargs, leaves, policy, observer=observer)
+        session = self._session(args, kwargs, leaves, policy, arrangement, observer=observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1
         return session.watch_over(self._recorded, session, args, kwargs)
