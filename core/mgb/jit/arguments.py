@@ -36,7 +36,10 @@ def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ..
 
 def arrays_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, ...]:
     """For each leaf of the arguments, is it an array of NumPy's? Empty where none is."""
-    if all(isinstance(value, Tensor) for value in args) and not kwargs:
+    for value in args if not kwargs else (None,):
+        if not isinstance(value, Tensor):
+            break
+    else:
         return ()
     found = tuple([isinstance(leaf, np.ndarray) for leaf in flatten((args, kwargs))[0]])
     return found if any(found) else ()

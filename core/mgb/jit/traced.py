@@ -95,7 +95,7 @@ class Traced(Bindable, ABC):
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._lock = forking.lock()
-        self._known = 0  # how many calls that nothing served have been recorded and kept
+        self._known = 0  # how many calls that nothing served have made something that may
         #: Where the body runs: by whether a tape of the caller looks on, and by which arguments are NumPy's.
         self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
         self._impure: Kept[Impure] = Kept()
@@ -133,8 +133,8 @@ class Traced(Bindable, ABC):
                 result = self._served(key, leaves, args, kwargs)
             if result is MISS:
                 result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
-            if result is MISS:
-                result = self._call_new(key, leaves, structure, args, kwargs)
+                if result is MISS:
+                    result = self._call_new(key, leaves, structure, args, kwargs)
                 self._known += 1
         assert result is not MISS, "a call that was just recorded does not serve its own arguments"
         return result
