@@ -36,7 +36,10 @@ def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ..
 
 def arrays_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, ...]:
     """For each leaf of the arguments, is it an array of NumPy's? Empty where none is."""
-    if all(isinstance(value, Tensor) for value in args) and not kwargs:
+    for value in args if not kwargs else (None,):
+        if not isinstance(value, Tensor):
+            break
+    else:
         return ()
     found = tuple([isinstance(leaf, np.ndarray) for leaf in flatten((args, kwargs))[0]])
     return found if any(found) else ()
@@ -103,10 +106,10 @@ def _leaf_key(leaf: Any) -> Any:
     return exactly(leaf)
 
 
-def names_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+def names_of(arrangement: Structure) -> list[str]:
     """For each leaf of ``flatten((args, kwargs))`` its name: ``argument 0['x'][1]``, ``argument `lr```."""
-    positional, named = flatten((args, kwargs))[1].children
-    names = [*map(str, range(len(args))), *(f"`{key}`" for key in kwargs)]
+    positional, named = arrangement.children
+    names = [*map(str, range(len(positional.children))), *(f"`{key}`" for key in named.keys)]
     parts = zip(names, (*positional.children, *named.children), strict=True)
     return [leaf for name, part in parts for leaf in _names(part, f"argument {name}")]
 

@@ -22,9 +22,10 @@ from ..ir import Spec
 from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
 from .deferral.operands import array_of_number
+from .entry import Literal, Ref, external_ref
 from .environment import Impurity
 from .guard import MISS, Guard, Guards, Lines, Names, is_plain
-from .record import Binding, End, External, Given, Literal, Live, Ref, external_ref
+from .record import Binding, End, External, Given, Live
 from .source import Argument, Attribute, Grad, Held, Identity, Object, Places, Source
 from .tensor_guards import Arguments, Fits
 from .tree import LEAF, Structure, is_itself

@@ -11,7 +11,8 @@ from ..errors import TraceOutputError
 from ..scalars import SCALARS, Scalar, Size, holds_followed
 from ..sizes import settled, tuple_like
 from ..tensor import Tensor, run_in
-from .record import End, Ends, Literal, Live, Record
+from .entry import Literal
+from .record import End, Ends, Live, Record
 from .recording import Recording
 from .tree import flatten_once, parts_of, put
 

@@ -10,8 +10,9 @@ from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStat
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..model_file import Names, shown
 from ..tensor import Parameter, Tensor
+from .entry import CUTS, END
 from .holder_guards import is_part
-from .record import CUTS, END, End, Given, Record
+from .record import End, Given, Record
 from .source import Argument, Held, found_at
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tensor import Tensor
+from .entry import Ref
 from .environment import Observer
 from .guard import Guard
 from .provenance import Provenance
-from .record import Binding, Record, Ref
+from .record import Binding, Record
 from .source import Grad, Held, Object, Places, Source
 from .tensor_guards import Constants, Same
 

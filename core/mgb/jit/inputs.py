@@ -15,11 +15,12 @@ from ..ir import Spec, input_node
 from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
 from .belongings import Belongings
+from .entry import Literal, Ref, external_ref
 from .environment import Observer
 from .measured import Measured, given, with_views
 from .policy import Policy
 from .provenance import Provenance
-from .record import External, Literal, Record, Ref, external_ref
+from .record import External, Record
 from .resize import Followed
 from .source import Argument, Held, Object, Source
 

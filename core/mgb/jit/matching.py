@@ -64,8 +64,8 @@ class Matching(Traced):
         return result
 
     def _reason_of_shapes(self, variants: Variants, args: Any, kwargs: Any) -> str:
-        leaves = flatten((args, kwargs))[0]
-        names = [n for n, leaf in zip(names_of(args, kwargs), leaves) if isinstance(leaf, ARRAYS)]
+        leaves, arrangement = flatten((args, kwargs))
+        names = [n for n, leaf in zip(names_of(arrangement), leaves) if isinstance(leaf, ARRAYS)]
         return reasons.of_shapes(self.__name__, variants.shapes(), shapes_of(args, kwargs), names)
 
     def _reason_of_kinds(self, taped: bool, arrays: tuple[bool, ...]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .record import Entry, External, Literal, Record
+from .entry import Entry, Literal
+from .record import External, Record
 from .source import Grad, Identity
 from .tree import Structure
 

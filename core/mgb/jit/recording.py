@@ -21,13 +21,14 @@ from ..tensor import Tensor, place, wrap
 from .arguments import numbers_in
 from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
+from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref
 from .environment import Observer
 from .guard import Guards, is_plain
 from .holder_guards import Decided
 from .inputs import Inputs
 from .policy import Policy
 from .provenance import Provenance
-from .record import CUTS, END, EXCLUDE, READ, Given, Literal, Live, Record, Ref
+from .record import Given, Live, Record
 from .session import CallSession
 from .source import Argument, Grad
 from .tree import flatten_once

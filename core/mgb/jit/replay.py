@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import dtypes
 from ..apply import caller, constant, evaluate
 from ..apply import record as tell_tapes
-from ..errors import TraceError, TraceMismatchError
 from ..ir import Op, Spec, input_node
 from ..tensor import CONSTANT, Tensor, place
 from .arguments import numbers_in
-from .reasons import of_constant, of_parameter, of_shape, remedy
-from .record import END, EXCLUDE, READ, Binding, Entry, External, Literal, Record, Ref, cut_at, external_ref
-from .session import CallSession
+from .departure import Departure, Matched, differs_in_cut, differs_in_op, differs_in_read, is_read
+from .entry import END, EXCLUDE, READ, Entry, Literal, Ref, cut_at, external_ref
+from .record import Binding, External, Record
 from .source import Held, Object
-from .tree import flatten, flatten_once
+from .tree import flatten
 from .variant import Variant
 from .variants import Variants
 
@@ -29,29 +27,7 @@ _EVERY = range(1 << 62)
 _NO_ENTRIES = [cut_at(END, "")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Departure:
-    """The first thing in which a call differs from its record.
-
-    Attributes
-    ----------
-    error : TraceError
-        What it is refused with.
-    reason : str
-        What it differs in, in the user's terms.
-    may : bool
-        May a call do so whatever the body found outside?
-    number : int or None
-        Which operand it is, if it differs in a Python number alone.
-    """
-
-    error: TraceError
-    reason: str
-    may: bool = False
-    number: int | None = None
-
-
-class Replay(CallSession):
+class Replay(Matched):
     """A session that follows a `Variant`.
 
     A call that departs from it goes over to another one that agrees with all so far. Where there is none,
@@ -89,9 +65,7 @@ class Replay(CallSession):
     replaced: Variant | None = None
     reason: str | None = None
     _others: Iterator[Variant] | None = None  # those that were not tried yet
-    _cursor = 0
     _segment = 0
-    _looked = False  # has the body seen a value? Then parameters may follow from it
     _given: tuple[Op, tuple[Any, ...]] | None = None  # what the op to come was called with
     _unchanged: tuple[Any, ...] = ()  # holds arrays that no program may overwrite: see `owned_alone`
 
@@ -108,13 +82,13 @@ class Replay(CallSession):
         self._explains = explains
         self._imperative = imperative
         self._kept = _EVERY if imperative or variants.departs else variant.kept
-        self._entries, self._specs = variant.record.entries, variant.specs
+        self.entries, self.specs = variant.record.entries, variant.specs
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
 
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        entry = self._entries[self._cursor]
+        entry = self.entries[self.cursor]
         refs = entry.args
         if entry.op is op and len(args) == len(refs) and entry.params == params:
             fed = self.fed
@@ -165,7 +139,7 @@ class Replay(CallSession):
         if self.fed[number] is not None or tensor._session is not None or tensor._index == CONSTANT:
             return False
         array = tensor._data
-        shape, dtype, device = self._specs[number]
+        shape, dtype, device = self.specs[number]
         if array.shape != shape or array.dtype != dtype or tensor._device != device:
             return False
         self.fed[number] = array
@@ -174,8 +148,8 @@ class Replay(CallSession):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         given, self._given = self._given, None  # which keeps nothing alive
-        if self._follows(self._differs, op, inputs, params):
-            entry = self._entries[self._cursor]
+        if self._follows(differs_in_op, op, inputs, params):
+            entry = self.entries[self.cursor]
             for tensor, ref in zip(inputs, entry.args, strict=True):
                 if ref.__class__ is int and ref < 0:
                     self.fed[-1 - ref] = tensor._data if self.fed[-1 - ref] is None else self.fed[-1 - ref]
@@ -190,8 +164,8 @@ class Replay(CallSession):
         step = tensor._index
         if step in self.record.statics:
             return self.record.static_value(step)
-        if self._follows(self._differs_in_read, step):
-            if self._is_read(self._entries[self._cursor], step):
+        if self._follows(differs_in_read, step):
+            if is_read(self.entries[self.cursor], step):
                 self._run_to_cut()
             return self.values[step]
         if self.paused:
@@ -202,7 +176,7 @@ class Replay(CallSession):
 
     def seen(self, tensor: Tensor) -> None:
         if tensor._index != CONSTANT:
-            self._looked = True
+            self.looked = True
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         if alias._index in self._kept:
@@ -216,7 +190,7 @@ class Replay(CallSession):
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything that was alive here when recorded gets its value."""
-        if self._follows(self._differs_in_cut, EXCLUDE):
+        if self._follows(differs_in_cut, EXCLUDE):
             self._run_to_cut()
         else:
             self.cut(EXCLUDE, self._alive_steps())
@@ -229,7 +203,7 @@ class Replay(CallSession):
 
     def finish(self, result: Any) -> None:
         """The body is done, with `result`: check that nothing is missing and run what has not run."""
-        if self._follows(self._differs_in_cut, END, result):
+        if self._follows(differs_in_cut, END, result):
             self._run_to_cut()
         else:
             self.cut(END, self._alive_steps())
@@ -240,119 +214,20 @@ class Replay(CallSession):
         self.settle()
 
     def _run_to_cut(self) -> None:
-        self._looked = True
+        self.looked = True
         if not self._imperative:
-            keeps = self._explains and self._entries[self._cursor].op is not END
+            keeps = self._explains and self.entries[self.cursor].op is not END
             if keeps:
                 self._unchanged = (*self._unchanged, tuple(self.fed))
             self.run_segment(self.variant, self._segment, keeps)
         self._segment += 1
-        self._cursor += 1
+        self.cursor += 1
 
     # matching
 
-    def _differs(
-        self, entry: Entry, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]
-    ) -> _Departure | None:
-        """In what an op differs from the step `entry`."""
-        if entry.op is not op:
-            mismatch = "too many instructions" if entry.op is END else "operator mismatch"
-            promotes = op.name == "cast" and inputs[0]._session is not self  # as it does for another dtype
-            return self._departure(mismatch, op.name, about="dtype mismatch" if promotes else mismatch)
-        if len(inputs) != len(entry.args):
-            return self._departure("inputs size mismatch", f"{op.name} of {len(inputs)} operands")
-        for tensor, ref in zip(inputs, entry.args, strict=True):
-            if (departure := self._differs_in_wiring(tensor, ref)) is not None:
-                return departure
-        if entry.params != params:
-            reason, now = of_parameter(entry, params), f"{op.name} with {params}"
-            return self._departure("operator mismatch", now, reason=reason, may=self._looked)
-        for position, (tensor, ref) in enumerate(zip(inputs, entry.args, strict=True)):
-            if isinstance(ref, Literal) and not ref.matches(tensor._data):
-                return self._differs_in_constant(entry, position, ref, tensor)
-        return None
-
-    def _differs_in_wiring(self, tensor: Tensor, ref: Ref) -> _Departure | None:
-        """Does an operand come from elsewhere than `ref` says, or is it of another type?"""
-        is_inside = not isinstance(ref, Literal) and ref >= 0
-        if tensor._session is self:
-            if tensor._index == ref:
-                return None
-            mismatch = "input id mismatch" if is_inside else "expect external node, got internal"
-            return self._departure(mismatch, f"the result of step {tensor._index}")
-        if tensor._index != CONSTANT:
-            self.check_foreign(tensor)
-        elif is_inside or (isinstance(ref, int) and self.record.externals[-1 - ref].converts is None):
-            return self._departure("operator mismatch", f"the constant {tensor._data}")
-        if isinstance(ref, Literal):
-            return None
-        if is_inside:
-            return self._departure("expect internal node, got external", "a tensor from outside")
-        return self._differs_in_input(-1 - ref, tensor)
-
-    def _differs_in_input(self, number: int, tensor: Tensor) -> _Departure | None:
-        """Is the value of an input another one than before in this call, or of another type than recorded?"""
-        array, known, now = tensor._data, self.fed[number], f"input {number}"
-        if known is not None:
-            if known is array or (tensor._index == CONSTANT and Literal(known).matches(array)):
-                return None
-            return self._departure("input id mismatch", "another tensor than before in its place")
-        shape, dtype, device = self._specs[number]
-        if array.dtype != dtype:
-            return self._departure(f"dtype mismatch: {dtype} vs {array.dtype}", now)
-        if tensor._device != device:
-            return self._departure(f"comp_node mismatch: {device} vs {tensor._device}", now)
-        if array.shape != shape:
-            reason = of_shape(self.record.externals[number], array.shape)
-            return self._departure("operator mismatch", now, reason=reason, may=True)
-        return None
-
-    def _differs_in_constant(self, entry: Entry, position: int, ref: Literal, tensor: Tensor) -> _Departure:
-        now, reason = str(Literal(tensor._data)), of_constant(entry, ref, tensor._data)
-        about = "arrays not equal" if ref.array.ndim else ""
-        departure = self._departure("tensors not equals", now, reason=reason, about=about)
-        is_number = ref.raw is not None and tensor._data.dtype == ref.array.dtype and not tensor._data.ndim
-        if not is_number or tensor._index != CONSTANT or self._cursor in self.record.statics:
-            return departure
-        return replace(departure, reason=reason + "; it is an input now", number=position)
-
-    def _differs_in_read(self, entry: Entry, step: int) -> _Departure | None:
-        if step in self.values or (self._is_read(entry, step) and not self.paused):
-            return None
-        return self._departure("value unreadable", f"the value of step {step} was read")
-
-    @staticmethod
-    def _is_read(entry: Entry, step: int) -> bool:
-        return entry.op is READ and entry.required == (step,)
-
-    def _differs_in_cut(self, entry: Entry, op: Op, result: Any = None) -> _Departure | None:
-        """Is `entry` no cut of this kind, or was a value that is returned now dead when it was recorded?"""
-        if entry.op is not op:
-            if op is END:
-                return self._departure("mismature end", "the end of the function")
-            return self._departure("operator mismatch", op.name)
-        if result is not None:
-            for leaf in (result,) if isinstance(result, Tensor) else flatten_once(result)[0]:
-                if isinstance(leaf, Tensor) and leaf._session is self:
-                    if leaf._index not in self.variant.kept and leaf._index not in self.record.statics:
-                        return _Departure(self.unreadable(leaf), f"{self.entry(leaf._index)} is returned now")
-        return None
-
-    def _departure(
-        self, mismatch: str, came: str, *, about: str = "", reason: str = "", may: bool = False
-    ) -> _Departure:
-        entry, line = self._entries[self._cursor], caller()
-        text = (
-            f"  step {self._cursor} recorded: {entry}  at {entry.source}\n"
-            f"  now: {came}  at {line}\n"
-            f"  remedy: {remedy(about or mismatch)}"
-        )
-        reason = reason or f"{came} at {line} comes where {entry} at {entry.source} was recorded"
-        return _Departure(TraceMismatchError(mismatch, text), reason, may)
-
     def _result(self, entry: Entry) -> Tensor:
-        index = self._cursor
-        self._cursor = index + 1
+        index = self.cursor
+        self.cursor = index + 1
         out = place(self, index, entry.spec)
         if index in self._kept:
             self._tensors.append(weakref.ref(out))
@@ -366,18 +241,18 @@ class Replay(CallSession):
     def ended_early(self) -> bool:
         return self.left or super().ended_early
 
-    def _follows(self, differs: Callable[..., _Departure | None], *given: Any) -> bool:
+    def _follows(self, differs: Callable[..., Departure | None], *given: Any) -> bool:
         """Does the call follow its variant, or another one, in what comes now? Else it departs."""
         if self.left:
             return False
-        departure = differs(self._entries[self._cursor], *given)
+        departure = differs(self, self.entries[self.cursor], *given)
         if departure is None:
             return True
         first, self._others = self.variant, self._others or self._variants.of(*self._call)
         for other in self._others:
             if self._agrees(other):
                 self._take(other)
-                if differs(self._entries[self._cursor], *given) is None:
+                if differs(self, self.entries[self.cursor], *given) is None:
                     return True
         self._take(first)
         explained = self._explains and self._is_explained()
@@ -388,7 +263,7 @@ class Replay(CallSession):
             self._depart()
             return False
         self.replaced = self.replaced or first
-        self._take(first.with_input(self._cursor, departure.number))
+        self._take(first.with_input(self.cursor, departure.number))
         return self._follows(differs, *given)
 
     def _is_explained(self) -> bool:
@@ -405,17 +280,17 @@ class Replay(CallSession):
 
     def _agrees(self, other: Variant) -> bool:
         """Has the call done what `other` says, and can the values be had that are wanted there later?"""
-        steps, entries = self._cursor, other.record.entries
+        steps, entries = self.cursor, other.record.entries
         return (
             len(entries) > steps
-            and all(map(Entry.is_like, self._entries[:steps], entries))
-            and all(other.specs[number] == self._specs[number] for number in self._used())
+            and all(map(Entry.is_like, self.entries[:steps], entries))
+            and all(other.specs[number] == self.specs[number] for number in self._used())
             and self.lost().isdisjoint(self._missing(other))
         )
 
     def _used(self) -> set[int]:
         """The inputs of the steps so far."""
-        entries = self.record.entries[: self._cursor]
+        entries = self.record.entries[: self.cursor]
         return {-1 - ref for entry in entries for ref in entry.args if isinstance(ref, int) and ref < 0}
 
     def _missing(self, variant: Variant) -> list[int]:
@@ -425,7 +300,7 @@ class Replay(CallSession):
     def _take(self, variant: Variant) -> None:
         """Follow `variant` from here on."""
         self._go_on(variant.record)
-        self.variant, self._entries, self._specs = variant, variant.record.entries, variant.specs
+        self.variant, self.entries, self.specs = variant, variant.record.entries, variant.specs
         self._kept = self._kept if self._kept is _EVERY else variant.kept
         self.evaluate(self._missing(variant))
 
@@ -445,8 +320,8 @@ class Replay(CallSession):
         self.evaluate(self._alive_steps() - self.lost())
         for tensor in self.alive():
             tensor._data = self.values.get(tensor._index)
-        self._go_on(self.record.begun(self._cursor))
-        self._entries, self._cursor, self._kept, self.left = _NO_ENTRIES, 0, _EVERY, True
+        self._go_on(self.record.begun(self.cursor))
+        self.entries, self.cursor, self._kept, self.left = _NO_ENTRIES, 0, _EVERY, True
         if self.paused:
             self.cut(EXCLUDE, self._alive_steps().union(self.record.entries.pop().required))
             self.release()

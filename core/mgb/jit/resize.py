@@ -14,7 +14,8 @@ from ..ir import Spec, input_node
 from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized
 from ..tensor import Tensor
 from .arguments import ARRAYS
-from .record import Ends, Entry, External, Given, Literal, Record, external_ref
+from .entry import Entry, Literal, external_ref
+from .record import Ends, External, Given, Record
 
 #: One for each axis of the arguments of a call, in order.
 Values = tuple[int, ...]

@@ -10,7 +10,8 @@ from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Session, Tensor, wrap
-from .record import SHAPE, Entry, Literal, Record, cut_at, external_ref
+from .entry import SHAPE, Entry, Literal, cut_at, external_ref
+from .record import Record
 from .variant import Variant
 
 P = ParamSpec("P")

@@ -43,9 +43,8 @@ class Specializations:
         self._free: Kept[list[Places]] = Kept()  # by patterns: which places may have any number
         self._newest: Kept[Any] = Kept()  # by patterns
         self._resizable: Kept[list[Any]] = Kept()  # by forms
-        self._missed: dict[
-            tuple[Any, ...], tuple[int, int]
-        ] = {}  # by keys: how often in a row, and when that was
+        #: By keys: how often in a row nothing served such calls, and when that was.
+        self._missed: dict[tuple[Any, ...], tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._calls)

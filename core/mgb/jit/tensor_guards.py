@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir import Spec
 from ..ownership import Seen, picker
-from .record import Literal
+from .entry import Literal
 
 _shape, _dtype, _device, _data = (attrgetter(name) for name in ("shape", "dtype", "_device", "_data"))
 

@@ -108,7 +108,8 @@ class trace(Matching):
     # calling
 
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
-        self._check_arguments(args)
+        if self.capture_as_const:
+            self._check_arguments(args)
         if self.record_only:
             recorded = self._noted(args, kwargs, flatten((args, kwargs))[0])
             self._variants_of(taped, args, kwargs).keep(shapes_of(args, kwargs), recorded.variant)
@@ -119,8 +120,7 @@ class trace(Matching):
         return self._call_skipping(args, kwargs)
 
     def _check_arguments(self, args: tuple[Any, ...]) -> None:
-        if self.capture_as_const:
-            check_tensors(args)
+        check_tensors(args)
 
     def _variants_of(self, taped: bool, args: Any, kwargs: Any) -> Variants:
         key = taped, arrays_among(args, kwargs)
@@ -183,7 +183,7 @@ class trace(Matching):
             follows=not self.symbolic_shape and not self.capture_as_const,
         )
         observer = observer or Observer(leaves, False, self._instance is not None)
-        session = self._session(args, kwargs, leaves, policy, observer=observer)
+        session = self._session(args, kwargs, leaves, policy, arrangement, observer=observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1
         return session.watch_over(self._recorded, session, args, kwargs)
@@ -260,7 +260,8 @@ class trace(Matching):
             )
         _check_outside()
         args, kwargs = stand_ins((args, kwargs))
-        self._check_arguments(args)
+        if self.capture_as_const:
+            self._check_arguments(args)
         leaves, structure = flatten((args, kwargs))
         shapes = shapes_of(args, kwargs)
         with self._lock:

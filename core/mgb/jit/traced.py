@@ -95,7 +95,7 @@ class Traced(Bindable, ABC):
         self._compiler = compiler_of(self, self.options)
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._lock = forking.lock()
-        self._known = 0  # how many calls that nothing served have been recorded and kept
+        self._known = 0  # how many calls that nothing served have made something that may
         #: Where the body runs: by whether a tape of the caller looks on, and by which arguments are NumPy's.
         self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
         self._impure: Kept[Impure] = Kept()
@@ -133,8 +133,8 @@ class Traced(Bindable, ABC):
                 result = self._served(key, leaves, args, kwargs)
             if result is MISS:
                 result = self._calls.resized(key, leaves, lambda call: call.run(leaves))
-            if result is MISS:
-                result = self._call_new(key, leaves, structure, args, kwargs)
+                if result is MISS:
+                    result = self._call_new(key, leaves, structure, args, kwargs)
                 self._known += 1
         assert result is not MISS, "a call that was just recorded does not serve its own arguments"
         return result
@@ -186,7 +186,7 @@ class Traced(Bindable, ABC):
         if alike:
             return self._reason_of_miss(alike, leaves)
         known = self._calls.keys()
-        return reasons.of_keys(self.__name__, known, key, names_of(args, kwargs)) if known else None
+        return reasons.of_keys(self.__name__, known, key, names_of(key[0])) if known else None
 
     def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
         """Why no call of those `alike` serves arguments of their types."""
@@ -215,8 +215,17 @@ class Traced(Bindable, ABC):
         """How a call is only noted."""
         return Policy(freezes=self.capture_as_const, symbolic_shape=self.symbolic_shape)
 
-    def _session(self, args: Any, kwargs: Any, leaves: list[Any], policy: Policy, **others: Any) -> Recording:
-        names, instance = names_of(args, kwargs), self._is_method_of()
+    def _session(
+        self,
+        args: Any,
+        kwargs: Any,
+        leaves: list[Any],
+        policy: Policy,
+        arrangement: Structure | None = None,
+        **others: Any,
+    ) -> Recording:
+        arrangement = arrangement or flatten((args, kwargs))[1]
+        names, instance = names_of(arrangement), self._is_method_of()
         return Recording(leaves, policy, names=names, instance=instance, **others)
 
     def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:

@@ -13,8 +13,9 @@ from .. import forking
 from ..executor import Program
 from ..forking import cached_property
 from ..ir import Graph, Node, input_node
+from .entry import CUTS, Literal, external_ref
 from .guard import Guards
-from .record import CUTS, Literal, Record, external_ref
+from .record import Record
 from .resize import SizedRecord, Values, with_input
 from .tree import flatten
 

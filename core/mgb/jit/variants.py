@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import forking
 from ..tensor import Tensor
+from .entry import Entry
 from .environment import Impurity
-from .record import Entry
 from .tree import flatten, is_itself
 from .variant import Variant
 

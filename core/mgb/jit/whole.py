@@ -179,8 +179,8 @@ class xla_trace(trace):
 
     def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
         policy = replace(self._policy(), refused=_refused)
-        watch = {"observer": observer or self._observer(leaves), "belongings": self._belongings(leaves)}
-        session = self._session(args, kwargs, leaves, policy, **watch)
+        observer, belongings = observer or self._observer(leaves), self._belongings(leaves)
+        session = self._session(args, kwargs, leaves, policy, observer=observer, belongings=belongings)
         note(session, self._body_with(args), kwargs, check=_check_known)
         self._given = _without_values(args, kwargs)
         owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]

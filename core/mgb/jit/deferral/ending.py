@@ -9,7 +9,7 @@ from typing import Any
 from ...apply import evaluate
 from ...errors import AutoWarning, MgbError
 from ...executor import Options, Program, compile_program
-from ..record import Literal
+from ..entry import Literal
 from ..variant import cut_out
 from .link import Link
 from .operands import Ref

@@ -11,7 +11,7 @@ from ...apply import caller
 from ...ir import Node, Op, Spec, const_node, input_node
 from ...tensor import Session, Tensor
 from ...tracing import make_node
-from ..record import Literal
+from ..entry import Literal
 from .link import Link
 from .operands import INEXACT, Ref, Varying, as_it_is_now, is_number, same_bits
 

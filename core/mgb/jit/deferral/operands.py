@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor import CONSTANT, Tensor
-from ..record import Literal
+from ..entry import Literal
 
 #: Stands for a number that equality says too little of, such as a zero, which has a sign.
 INEXACT = object()

@@ -15,7 +15,7 @@ from ...errors import AutoInterruptedError, ConversionError
 from ...executor import Options
 from ...ir import Op
 from ...tensor import Session, Tensor, place, run_in, wrap
-from ..record import Literal
+from ..entry import Literal
 from .ending import Ending, Outcome, order, run_one_by_one
 from .growth import Growth
 from .link import Link

@@ -126,7 +126,8 @@ class Observer(Watch):
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
-        names = dict(zip(map(id, flatten((args, dict(kwargs)))[0]), names_of(args, kwargs), strict=False))
+        leaves, arrangement = flatten((args, dict(kwargs)))
+        names = dict(zip(map(id, leaves), names_of(arrangement), strict=True))
         for place, leaf in enumerate(self.leaves):
             if not is_plain(leaf):
                 self.keep(leaf, Argument(place, names.get(id(leaf), "")))
@@ -145,7 +146,7 @@ class Observer(Watch):
         if not self.changing.follows:
             return args, kwargs
         instance, args = args[: self._of_instance], args[self._of_instance :]
-        words = names_of(args, kwargs)
+        words = names_of(flatten((args, kwargs))[1])
         leaves = iter([(Argument(n, words[n]), leaf) for n, leaf in enumerate(self.leaves)])
         args = tuple([self._lent(value, leaves) for value in args])
         return (*instance, *args), {name: self._lent(value, leaves) for name, value in kwargs.items()}

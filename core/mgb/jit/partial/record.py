@@ -13,7 +13,8 @@ from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
 from ..capture import Body, note
-from ..record import CUTS, END, Literal, Record, Ref, cut_at, external_ref
+from ..entry import CUTS, END, Literal, Ref, cut_at, external_ref
+from ..record import Record
 from ..recording import Recording
 from ..source import Source, found_at
 from ..tree import LEAF, Structure, flatten_once

@@ -1,0 +1,146 @@
+"""One step of a record: an op, where its operands come from, and cuts between programs."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..ir import Kind, Op, Spec
+from ..sizes import At, Size, plain
+from ..tensor import Tensor
+
+
+def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
+    raise AssertionError("a cut makes no value")
+
+
+#: Pseudo-ops in the sequence: the program splits here. ``required`` are the steps whose values leave the
+#: program.
+READ = Op("read of a value", Kind.OPAQUE, _no_spec)
+EXCLUDE = Op("exclude_from_trace", Kind.OPAQUE, _no_spec)
+END = Op("end", Kind.OPAQUE, _no_spec)
+CUTS = frozenset({READ, EXCLUDE, END})
+
+#: The shape of a value as an int32 Tensor. In a record shapes are known, so that its node is a constant.
+SHAPE = Op(
+    "shape_of",
+    Kind.OPAQUE,
+    lambda x: Spec((x.ndim,), dtypes.int32),
+    lambda x: np.array(x.shape, dtypes.int32),
+    differentiable=False,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Literal:
+    """A constant operand.
+
+    Attributes
+    ----------
+    array : array
+        As the op saw it.
+    raw : bool, int, float or None
+        The Python scalar that it was made of, if known.
+    owner : weak reference or None
+        The Tensor outside whose value it was.
+    device : str
+        Of that Tensor; the array may be NumPy's nevertheless.
+    size : Size or None
+        Which one it is, where it is a length that is followed.
+    """
+
+    array: Any
+    raw: Any = None
+    owner: weakref.ref[Tensor] | None = None
+    device: str = "xpux:0"
+    size: Size | None = None
+
+    def at(self, at: At) -> Literal:
+        """The constant for other lengths."""
+        if self.size is None:
+            return self
+        value = at(self.size)
+        array = np.array(plain(value), self.array.dtype)
+        return Literal(array, plain(value), None, self.device, value if type(value) is Size else None)
+
+    def same_scalar(self, value: Any) -> bool:
+        """Is `value` the Python scalar that this was made of?"""
+        same = self.raw.__class__ is value.__class__ and self.raw == value
+        return same and (value != 0 or str(self.raw) == str(value))  # 0.0 equals -0.0
+
+    def matches(self, other: Any) -> bool:
+        """Is `other` the same constant? NaN equals NaN; 0.0 and -0.0 differ."""
+        mine = self.array
+        if mine is other:
+            return True
+        if mine.dtype != other.dtype or mine.shape != other.shape:
+            return False
+        if mine.dtype.kind != "f":
+            return bool(np.array_equal(mine, other))
+        signs = np.array_equal(np.signbit(mine[mine == 0]), np.signbit(other[mine == 0]))
+        return bool(np.array_equal(mine, other, equal_nan=True)) and signs
+
+    def __str__(self) -> str:
+        return str(self.array.item()) if self.array.size == 1 else f"a constant of shape {self.array.shape}"
+
+
+#: An operand: the step that made it (0, 1, ...), an external input (-1 is the first, -2 the second, ...),
+#: or a constant.
+Ref = int | Literal
+
+
+def external_ref(number: int) -> int:
+    """The `Ref` of external input `number`."""
+    return -1 - number
+
+
+#: The type that a cut has, which makes no value.
+_NOTHING = Spec((), dtypes.bool_)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One recorded step: an op with its operands, or a cut."""
+
+    op: Op
+    args: tuple[Ref, ...]
+    params: dict[str, Any]
+    spec: Spec
+    source: str
+    required: tuple[int, ...] = ()
+
+    def is_like(self, other: Entry) -> bool:
+        """Has `other` the same op, wiring, parameters and constants?"""
+        return self is other or (
+            self.op is other.op
+            and self.params == other.params
+            and self.required == other.required
+            and len(self.args) == len(other.args)
+            and all(map(_is_same, self.args, other.args))
+        )
+
+    def __str__(self) -> str:
+        params = "".join(f", {k}={v}" for k, v in self.params.items())
+        names = ", ".join(_show(a) for a in self.args)
+        return f"{self.op.name}({names}{params})"
+
+
+def cut_at(op: Op, source: str, required: tuple[int, ...] = ()) -> Entry:
+    """A cut, where the values of the steps `required` leave the program."""
+    return Entry(op, (), {}, _NOTHING, source, required)
+
+
+def _is_same(one: Ref, other: Ref) -> bool:
+    if isinstance(one, Literal):
+        return isinstance(other, Literal) and one.matches(other.array)
+    return one == other
+
+
+def _show(ref: Ref) -> str:
+    if isinstance(ref, Literal):
+        return str(ref)
+    return f"step {ref}" if ref >= 0 else f"input {-1 - ref}"
