@@ -223,3 +223,22 @@ def test_batches_of_any_size_are_one_record_and_little_memory() -> None:
         step(*batch(size, 0))
     stats = step.stats()
     assert stats["records"] <= 2 and not stats["reasons"] and len(step.variants()) <= 256
+
+
+@pytest.mark.parametrize("options", [{}, {"run_body": True}, {"run_body": False}])
+def test_one_array_for_two_arguments_is_no_record_for_two_arrays(options: dict[str, Any]) -> None:
+    def body(a: Any, b: Any) -> Any:
+        return tensor(1.0) * a + b, a.shape
+
+    base = np.arange(12.0).reshape(3, 4)
+    traced = trace(body, **options)
+    for a, b in [
+        (base, base),
+        (base[:, 1:2], base),
+        (base, base.copy()),
+        (base[:, :1], base),
+        (base, base + 1),
+    ]:
+        result, shape = traced(a, b)
+        expected, expected_shape = body(a, b)
+        assert result.tolist() == expected.tolist() and shape == expected_shape

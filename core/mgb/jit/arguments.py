@@ -92,8 +92,8 @@ def numbers_in(leaves: Sequence[Any]) -> dict[int, Any]:
 
 
 def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """For each Tensor the first place where it stands itself; empty when all differ."""
-    tensors = [id(t) for t in leaves if isinstance(t, Tensor)]
+    """For each Tensor and array the first place where it stands itself; empty when all differ."""
+    tensors = [id(t) for t in leaves if isinstance(t, ARRAYS)]
     return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()
 
 
