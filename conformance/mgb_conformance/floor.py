@@ -60,7 +60,7 @@ def unused_kinds(traits: Traits) -> list[str]:
 def _is_used(traits: Traits, word: str, graphs: Sequence[Callable[[], Graph]]) -> bool:
     for make in graphs:
         graph = make()
-        if missing(traits, graph) is None and lower(graph, traits).has(word):
+        if missing(traits, graph) is None and lower(graph, traits).has(OPS[word]):
             return True
     return False
 
