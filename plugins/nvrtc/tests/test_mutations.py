@@ -59,7 +59,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "chunks that overlap": (r"blockIdx\.y \* p\.chunk\b", "blockIdx.y * (p.chunk - 16)"),
     "rows that overlap": (r"(const I b\d = i\d) \* p\.s0_0", r"\1 * 4"),
     "the wrong place in shared memory": (r"m0\[lane / 32\]", "m0[0]"),
-    "a fold that starts wrong": (r"\(float\)0;", "(float)1;"),
+    "a fold that starts wrong": (r"\(float\)0x0\.0p\+0f;", "(float)1;"),
 }
 
 TIERS = tiers(PROGRAMS, quick=("rows of a block", "columns", "pieces"))
