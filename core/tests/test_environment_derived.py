@@ -193,6 +193,18 @@ def test_a_list_from_outside_beside_a_shape(options: dict[str, Any]) -> None:
         assert result[2] is log and result[1] == (2,) and type(result[1][0]) is int
 
 
+@pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic": True}])
+def test_a_tuple_with_lengths_in_several_places_is_one(options: dict[str, Any]) -> None:
+    def body(x: Any) -> Any:
+        pair = (x.shape[0], 1)
+        return x * 2.0, pair, [pair, {"again": pair}]
+
+    traced = trace(body, **options)
+    for length in (2, 2, 3, 4, 4):
+        _, pair, (first, again) = traced(tensor([1.0] * length))
+        assert pair is first is again["again"] and pair == (length, 1)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_classes_that_a_body_makes(mode: str) -> None:
     factor = [1.0]

@@ -91,17 +91,20 @@ def with_numbers(result: Any, decide: bool) -> Any:
     """
     rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
     flatten_once(result)  # which refuses what has no end
+    tuples: dict[int, Any] = {}  # by ids: what became of them, which is one where they were one
 
     def settle(value: Any) -> Any:
         if (inside := parts_of(value)) is None:
             return value if decide and type(value) in SCALARS else settled(value, rule)
         if isinstance(value, dict) and holds_followed(value):
             return settled(value, rule)
+        if id(value) in tuples:
+            return tuples[id(value)]
         parts = list(map(settle, inside))
         if all(map(operator.is_, parts, inside)):
             return value
         if isinstance(value, tuple):
-            return tuple_like(value, parts)
+            return tuples.setdefault(id(value), tuple_like(value, parts))
         put(value, parts)
         return value
 

@@ -167,10 +167,11 @@ def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
         own = () if kind is list or kind is tuple else own_names(value)
         return Structure(kind, (), tuple([visit(v, emit, visit) for v in elements(value)]), own)
     if isinstance(value, dict):
-        keys = tuple([key for key, _ in pairs(value)])
+        inside = pairs(value)
+        keys = tuple([key for key, _ in inside])
         exact: tuple[Any, ...] = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
         exact = exact if kind is dict else (*exact, own_names(value))
-        children = tuple([visit(v, emit, visit) for v in elements(value)])
+        children = tuple([visit(v, emit, visit) for _, v in inside])
         factory = value.default_factory if isinstance(value, defaultdict) else None
         return Structure(kind, keys, children, exact, factory)
     parts = fields_of(value)

@@ -184,9 +184,8 @@ class xla_trace(trace):
         note(session, self._body_with(args), kwargs, check=_check_known)
         self._given = _without_values(args, kwargs)
         owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]
-        constants = {id(owner()): owner for owner in owners}
         self._check_tapes([owner() for owner in owners])
-        self._constants.update(constants)
+        self._constants.update({id(owner()): owner for owner in owners})
         variant = Variant(session.record, self._compiler)
         return Recorded(MISS, variant, CompiledCall(variant, leaves))
 

@@ -70,7 +70,10 @@ def tuple_like(value: Any, parts: Iterable[Any]) -> Any:
 
 def native(kind: type) -> Any:
     """The class in C that `kind` is or is derived from; its methods run no code of a user's."""
-    return next(base for base in kind.__mro__ if not base.__flags__ & _HEAP or base.__flags__ & _IMMUTABLE)
+    for base in kind.__mro__:
+        if not base.__flags__ & _HEAP or base.__flags__ & _IMMUTABLE:
+            return base
+    raise AssertionError("object is one")
 
 
 #: Flags of classes that Python code has made, and of those that cannot be changed.
@@ -79,13 +82,18 @@ _HEAP, _IMMUTABLE = 1 << 9, 1 << 8
 
 def elements(value: Any) -> list[Any]:
     """What stands in a container, the values of a mapping; no code of a user runs."""
-    kind = native(type(value))
+    kind = type(value)
+    if kind is list or kind is tuple:  # most are, and calls ask this of their arguments
+        return list(value)
+    if kind is not dict:
+        kind = native(kind)
     return list(kind.values(value) if hasattr(kind, "values") else kind.__iter__(value))
 
 
 def pairs(value: Any) -> list[tuple[Any, Any]]:
     """The keys and values of a mapping; no code of a user runs."""
-    return list(native(type(value)).items(value))
+    kind = type(value)
+    return list(value.items() if kind is dict else native(kind).items(value))
 
 
 def _list(value: Any, parts: list[Any]) -> Any:

@@ -151,7 +151,6 @@ def contains(watch: Watch, key: Any, thing: Any) -> None:
     if isinstance(key, (float, complex)) and key != key:
         return watch.impure("asks where NaN is, which equals only the very same object")
     if isinstance(thing, (*_MAPPINGS, set, frozenset)) and known is not MISSING:
-        watch.kind(thing)
         if key not in thing:
             return watch.fact(thing, "without", known)
         return watch.listed(thing) if isinstance(thing, dict) else container(watch, thing)
