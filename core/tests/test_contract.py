@@ -12,7 +12,6 @@ from mgb.ops import contract
 from mgb.ops.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
 from mgb.ops.declare import op_of
 from mgb.tensor import Tensor
-from scipy import signal
 
 RNG = np.random.default_rng(0)
 
@@ -66,6 +65,8 @@ def test_matmul_names_both_shapes(a, b):
 
 def correlate(x, w, stride, padding, dilation, groups):
     """Convolution by SciPy, one image and one pair of channels at a time."""
+    from scipy import signal  # slow to import: the collection of all tests would wait for it
+
     (ph, pw), (dh, dw) = padding, dilation
     x = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
     spread = np.zeros((*w.shape[:2], dh * (w.shape[2] - 1) + 1, dw * (w.shape[3] - 1) + 1))

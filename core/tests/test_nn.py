@@ -9,7 +9,7 @@ from mgb import random
 from mgb.errors import ShapeError
 from mgb.jit import trace
 from mgb.tensor import Tensor
-from scipy import signal, special
+from scipy import special
 
 RNG = np.random.default_rng(0)
 
@@ -39,6 +39,8 @@ def test_linear(shape, check_gradient):
 
 
 def test_conv2d_bias_and_groups():
+    from scipy import signal  # slow to import: the collection of all tests would wait for it
+
     x, w = normal(2, 4, 5, 6), normal(6, 2, 3, 2)
     parts = [
         [sum(signal.correlate2d(image[o // 3 * 2 + i], w[o, i], "valid") for i in range(2)) for o in range(6)]

@@ -1,5 +1,6 @@
 """The skip where JAX is absent, and the way to `xla_helpers`."""
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,9 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip all where the toolchain is absent."""
     reason = missing()
+    if reason is None:
+        return
+    here = f"{HERE}{os.sep}"
     for item in items:
-        if reason is not None and HERE in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.skip(reason=reason))
