@@ -104,7 +104,7 @@ class Observer(Watch):
         try:
             result = function(*args, **kwargs)
             WATCHING.watch = self._outer
-            self._end(result)
+            self.net.without(self._end, result)
         finally:  # also what a body that raises has written
             for thing in self.written:
                 settled(thing, operator.attrgetter("value"))
@@ -249,6 +249,8 @@ class Observer(Watch):
         """The library works with a holder: what its class adds to that of the library has to stay."""
         if WATCHING.watch is self:
             calls.holder_facts(self, holder)
+            if not self.are_all_watched:
+                self.net.goes_on()
 
     @contextmanager
     def resting(self) -> Iterator[None]:
