@@ -347,7 +347,7 @@ def test_what_a_layer_of_mgb_calls_is_seen() -> None:
 
 def test_what_ops_say_of_an_array_is_said_of_the_users() -> None:
     with pytest.raises(ConversionError, match="cannot make a Tensor of ndarray"):
-        trace(F.exp)(np.array([object()]))
+        trace(lambda x: F.exp(x))(np.array([object()]))
 
 
 def test_too_many_arguments_are_told_as_without_a_trace() -> None:
