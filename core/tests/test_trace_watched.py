@@ -359,3 +359,17 @@ def test_too_many_arguments_are_told_as_without_a_trace() -> None:
     with pytest.raises(TypeError) as traced:
         trace(wrong)(tensor(1.0))
     assert str(traced.value) == str(plain.value) and "celu" in str(plain.value)
+
+
+class Doubled(Parameter):
+    def __radd__(self, other: Any) -> Any:
+        return other + Parameter(self) * thing.number
+
+
+def test_operators_of_a_users_parameter_in_a_layer_of_mgb_are_seen() -> None:
+    layer = M.Linear(2, 2)
+    layer.bias = Doubled(np.ones(2, np.float32))
+    traced, x = trace(lambda x: layer(x)), tensor(np.ones((1, 2), np.float32))
+    for number in (2.0, 3.0):
+        thing.number = number
+        np.testing.assert_allclose(traced(x).numpy(), layer(x).numpy())

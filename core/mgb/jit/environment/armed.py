@@ -38,10 +38,14 @@ class Armed:
         self._armed: dict[int, Any] = {}
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
+        self._has_users_tensors = False  # of classes of a user's, whose operators have no hooks
 
     def arm(self, thing: Any) -> None:
         """Watch the Python functions that `thing` is, or that its class, submodules and hooks have."""
-        if id(thing) in self._armed or is_plain(thing) or isinstance(thing, Tensor):
+        if id(thing) in self._armed or is_plain(thing):
+            return
+        if isinstance(thing, Tensor):
+            self._has_users_tensors |= not is_library(type(thing).__module__)
             return
         if isinstance(thing, FunctionType):
             self._arm_function(thing)
@@ -87,8 +91,8 @@ class Armed:
 
     @property
     def are_all_watched(self) -> bool:
-        """Has each function hooks that was to get them?"""
-        return not self._unwatched
+        """Has each function hooks that may be called by what was armed?"""
+        return not self._unwatched and not self._has_users_tensors
 
     def _instrument(self, function: FunctionType) -> CodeType | str:
         return instrumented(function.__code__, function.__globals__, self._hooks)
@@ -143,7 +147,7 @@ def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
 def _parts(thing: Any) -> Iterator[Any]:
     """What an object holds that is called with it: functions, hooks, layers."""
     if isinstance(thing, Holder):
-        yield from (part for _, part in thing.__parts__() if not isinstance(part, Tensor))
+        yield from (part for _, part in thing.__parts__())
     if is_trusted_holder(thing):
         return
     for value in getattr(thing, "__dict__", {}).values():
