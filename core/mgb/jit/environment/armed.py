@@ -14,7 +14,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import is_heap, is_library, is_library_code, is_trusted, is_trusted_holder, namespace
+from .known import is_heap, is_library, is_library_code, is_trusted, is_trusted_holder
 
 #: What a class holds that is called.
 METHODS = (FunctionType, staticmethod, classmethod, property)
@@ -38,14 +38,10 @@ class Armed:
         self._armed: dict[int, Any] = {}
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
-        self._has_users_values = False  # in holders: their operators have no hooks
 
     def arm(self, thing: Any) -> None:
         """Watch the Python functions that `thing` is, or that its class, submodules and hooks have."""
-        if id(thing) in self._armed or is_plain(thing):
-            return
-        if isinstance(thing, Tensor):
-            self._has_users_values |= _is_of_users_class(thing)
+        if id(thing) in self._armed or is_plain(thing) or isinstance(thing, Tensor):
             return
         if isinstance(thing, FunctionType):
             self._arm_function(thing)
@@ -62,9 +58,6 @@ class Armed:
         elif is_heap(type(thing)):
             self._armed[id(thing)] = thing
             self._arm_class(type(thing))
-            if is_trusted_holder(thing):
-                held = (value for value in namespace(thing).values() if not isinstance(value, Holder))
-                self._has_users_values |= any(map(_is_of_users_class, held))
             for value in _parts(thing):
                 self.arm(value)
 
@@ -95,7 +88,7 @@ class Armed:
     @property
     def are_all_watched(self) -> bool:
         """Has each function hooks that may be called by what was armed?"""
-        return not self._unwatched and not self._has_users_values
+        return not self._unwatched
 
     def _instrument(self, function: FunctionType) -> CodeType | str:
         return instrumented(function.__code__, function.__globals__, self._hooks)
@@ -118,10 +111,6 @@ class Armed:
             why = self._unwatched.get(id(code), "nothing told that it would be called")
             self._tell(f"calls {code.co_qualname} ({code.co_filename}), which is not watched: {why}", caller)
         return False
-
-
-def _is_of_users_class(value: Any) -> bool:
-    return is_heap(type(value)) and not is_library(type(value).__module__)
 
 
 def _is_called_by_trusted(frame: FrameType | None) -> bool:
@@ -154,7 +143,7 @@ def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
 def _parts(thing: Any) -> Iterator[Any]:
     """What an object holds that is called with it: functions, hooks, layers."""
     if isinstance(thing, Holder):
-        yield from (part for _, part in thing.__parts__())
+        yield from (part for _, part in thing.__parts__() if not isinstance(part, Tensor))
     if is_trusted_holder(thing):
         return
     for value in getattr(thing, "__dict__", {}).values():

@@ -249,8 +249,6 @@ class Observer(Watch):
         """The library works with a holder: what its class adds to that of the library has to stay."""
         if WATCHING.watch is self:
             calls.holder_facts(self, holder)
-            if not self.are_all_watched:
-                self.net.goes_on()
 
     @contextmanager
     def resting(self) -> Iterator[None]:

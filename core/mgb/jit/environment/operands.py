@@ -119,11 +119,11 @@ _QUIET = frozenset({*PLAIN, *SCALARS, Tensor, Parameter})
 
 
 def _is_quiet(value: Any) -> bool:
-    """Has it, or what stands in it, no method of a user's but those that are armed with a holder?"""
+    """Has it, or what stands in it, no method of a user's?"""
     kind = type(value)
     if kind is list or kind is tuple:
         return all(map(_is_quiet, value))
-    return kind in _QUIET or known.is_trusted_holder(value)
+    return kind in _QUIET
 
 
 def _callee(function: Any) -> Any:
