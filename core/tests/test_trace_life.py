@@ -367,3 +367,18 @@ def test_what_only_a_cycle_holds_may_go_while_the_call_is_compiled(monkeypatch: 
         assert [scaled(tensor(3.0)).item() for _ in range(3)] == [15] * 3
     finally:
         gc.enable()
+
+
+def test_a_class_that_the_body_makes_may_go() -> None:
+    @trace
+    def step(x: Any) -> Any:
+        @dataclass
+        class Point:
+            scale: float = 2.0
+
+        return x * Point(3.0).scale
+
+    for _ in range(3):
+        assert step(tensor(1.0)).item() == 3.0
+        gc.collect()
+    assert step.stats()["records"] == 1

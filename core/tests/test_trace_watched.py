@@ -14,12 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import mgb
+import mgb.functional as F
 import mgb.module as M
 import mgb.optimizer as optim
 import numpy as np
 import pytest
 from mgb import Parameter, tensor
 from mgb.autodiff import GradManager
+from mgb.errors import ConversionError
 from mgb.jit import trace
 from outside import Thing, reasons, runs, thing
 
@@ -330,3 +332,44 @@ def test_an_object_that_is_returned_is_the_one_that_is_there(name: str) -> None:
         for _ in range(2):
             _, part, held = traced(tensor([1.0]))
             assert part is held["in"] is there.part
+
+
+def test_what_a_layer_of_mgb_calls_is_seen() -> None:
+    seen: list[float] = []
+    space: dict[str, Any] = {"seen": seen}
+    exec("def without_source(layer, given, made): seen.append(1.0)", space)
+    layers = M.Sequential(M.Identity())
+    layers.register_forward_hook(space["without_source"])
+    traced = trace(lambda x: layers(x) * 2.0)
+    assert [traced(tensor(1.0)).item() for _ in range(3)] == [2.0] * 3
+    assert len(seen) == 3
+
+
+def test_what_ops_say_of_an_array_is_said_of_the_users() -> None:
+    with pytest.raises(ConversionError, match="cannot make a Tensor of ndarray"):
+        trace(lambda x: F.exp(x))(np.array([object()]))
+
+
+def test_too_many_arguments_are_told_as_without_a_trace() -> None:
+    def wrong(x: Any) -> Any:
+        return F.celu(x, 1.0, 2, 3)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError) as plain:
+        wrong(tensor(1.0))
+    with pytest.raises(TypeError) as traced:
+        trace(wrong)(tensor(1.0))
+    assert str(traced.value) == str(plain.value) and "celu" in str(plain.value)
+
+
+class Doubled(Parameter):
+    def __radd__(self, other: Any) -> Any:
+        return other + Parameter(self) * thing.number
+
+
+def test_operators_of_a_users_parameter_in_a_layer_of_mgb_are_seen() -> None:
+    layer = M.Linear(2, 2)
+    layer.bias = Doubled(np.ones(2, np.float32))
+    traced, x = trace(lambda x: layer(x)), tensor(np.ones((1, 2), np.float32))
+    for number in (2.0, 3.0):
+        thing.number = number
+        np.testing.assert_allclose(traced(x).numpy(), layer(x).numpy())

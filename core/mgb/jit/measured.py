@@ -53,6 +53,10 @@ class Measured(np.ndarray[Any, Any]):
         return super().__array_ufunc__(ufunc, method, *map(given, args), **options)
 
 
+#: So that errors are those of arrays.
+Measured.__name__ = Measured.__qualname__ = "ndarray"
+
+
 def given(value: Any) -> Any:
     """What the user knows of a value: of a view the array."""
     return value.given if type(value) is Measured and value.given is not None else value

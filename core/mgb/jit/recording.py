@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
@@ -94,14 +93,9 @@ class Recording(CallSession):
         return None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
-        tracer = sys.gettrace()
-        if tracer is None or self.observer is None or tracer is not self.observer.net.tracer:
+        if self.observer is None:
             return self._step(op, inputs, params)
-        try:  # nothing of the user's runs in it, and to tell of each function takes longer than the step
-            sys.settrace(None)
-            return self._step(op, inputs, params)
-        finally:
-            sys.settrace(tracer)
+        return self.observer.net.without(self._step, op, inputs, params)
 
     def _step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         index = len(self.record.entries)

@@ -149,7 +149,11 @@ def composite(
 @lru_cache(maxsize=4096)
 def _check_call(body: Callable[..., Tensor], arrays: int, params: tuple[str, ...]) -> None:
     """Raise a TypeError where `body` takes no such call."""
-    inspect.signature(body).bind(*range(arrays), **dict.fromkeys(params))
+    try:
+        inspect.signature(body).bind(*range(arrays), **dict.fromkeys(params))
+    except TypeError:
+        body(*range(arrays), **dict.fromkeys(params))  # whose error names it and says what it takes
+        raise
 
 
 def register(op: Op) -> Op:

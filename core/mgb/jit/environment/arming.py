@@ -137,13 +137,14 @@ class Net:
         self._kept: list[CodeType] = []  # so that no other gets their ids
         self._undo: Callable[[], object] = lambda: None
         self.tracer: Callable[..., None] | None = None  # which CPython calls without a reference of its own
+        self._rests = False
 
     def spread(self) -> str | None:
         """Begin; a text says why it cannot be."""
         monitoring = getattr(sys, "monitoring", None)
         if monitoring is not None:
             return self._monitor(monitoring)
-        self.tracer = self._traced
+        self.tracer = self.tracer or self._traced
         if sys.gettrace() is None:
             self._undo = self._untrace
             sys.settrace(self.tracer)
@@ -177,6 +178,25 @@ class Net:
         """Tell nothing until it is spread again."""
         self._undo()
         self._undo = lambda: None
+
+    def without(self, function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
+        """What `function` gives. Nothing is told until `goes_on`: that takes longer than what most do."""
+        tracer, rested = sys.gettrace(), self._rests
+        if tracer is None or tracer is not self.tracer:
+            return function(*args, **kwargs)
+        try:
+            self._rests = True
+            sys.settrace(None)
+            return function(*args, **kwargs)
+        finally:
+            self._rests = rested
+            if sys.gettrace() is None:
+                sys.settrace(self.tracer)
+
+    def goes_on(self) -> None:
+        """Code that may call anything begins, maybe inside `without`."""
+        if self._rests and sys.gettrace() is None:
+            sys.settrace(self.tracer)
 
     def gather(self) -> None:
         """End, and tell nobody any more."""

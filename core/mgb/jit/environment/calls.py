@@ -205,9 +205,9 @@ def _users_class(watch: Watch, kind: type, every: list[Any]) -> None:
         class_fact(watch, type(kind), "__call__")
     for name in ("__init__", "__new__"):
         class_fact(watch, kind, name)
-    initial = lookup(kind, "__init__")[0]
+    initial, owner = lookup(kind, "__init__")
     if hasattr(kind, "__dataclass_fields__"):
-        if isinstance(initial, FunctionType):
+        if isinstance(initial, FunctionType) and not watch.is_made(owner):
             function_facts(watch, initial)
         for field in kind.__dataclass_fields__.values():
             watch.arm(field.default_factory)

@@ -26,6 +26,13 @@ from .watch import WATCHING, Watch
 __all__ = ["HOOKS"]
 
 
+@hook
+def begins() -> None:
+    """A function of the user's begins."""
+    if WATCHING.watch is not None:
+        WATCHING.watch.net.goes_on()
+
+
 # variables
 
 
@@ -182,6 +189,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if then is not None:
         watch.pending[frame] = then
     args, kwargs = operands.given_to(watch, function, args, kwargs)
+    if watch.are_all_watched and operands.calls_no_user(function, args, kwargs):
+        return functools.partial(watch.net.without, function, *args, **kwargs)
     return functools.partial(function, *args, **kwargs)
 
 

@@ -104,7 +104,7 @@ class Observer(Watch):
         try:
             result = function(*args, **kwargs)
             WATCHING.watch = self._outer
-            self._end(result)
+            self.net.without(self._end, result)
         finally:  # also what a body that raises has written
             for thing in self.written:
                 settled(thing, operator.attrgetter("value"))

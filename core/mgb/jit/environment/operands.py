@@ -15,8 +15,9 @@ import numpy as np
 
 from ...scalars import SCALARS, Scalar
 from ...sizes import but_lengths, settled
-from ...tensor import ACTIVE, Tensor
+from ...tensor import ACTIVE, Parameter, Tensor
 from ..binding import Bindable
+from ..guard import PLAIN
 from . import known
 from .watch import Watch
 
@@ -102,6 +103,27 @@ def given_to(
     elif known.top_of(callee) == "mgb":
         rule = measured if known.says(callee, "elementwise") else lambda value: measured(plain(value))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
+
+
+def calls_no_user(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Does a function of mgb's run, of which whatever it calls of a user's has hooks?"""
+    callee = _callee(function)
+    if not isinstance(callee, FunctionType) or known.top_of(callee) != "mgb":
+        return False
+    given = (getattr(function, "__self__", None), *args, *kwargs.values())
+    return known.is_trusted(callee.__code__) and all(map(_is_quiet, given))
+
+
+#: What has no method of a user's.
+_QUIET = frozenset({*PLAIN, *SCALARS, Tensor, Parameter})
+
+
+def _is_quiet(value: Any) -> bool:
+    """Has it, or what stands in it, no method of a user's?"""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return all(map(_is_quiet, value))
+    return kind in _QUIET
 
 
 def _callee(function: Any) -> Any:

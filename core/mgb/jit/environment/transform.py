@@ -70,7 +70,8 @@ class Transformer(ast.NodeTransformer):
         """Transform the function `node`, but not what is evaluated where it is defined."""
         self._names.scopes.append(scope_of(node))
         if isinstance(node, ast.Lambda):
-            node.body = self.visit(node.body)
+            node.body = ast.BoolOp(ast.Or(), [self._hook(node.body, "begins"), self.visit(node.body)])
+            _at(node.body, node)
         else:
             node.body = self._body(node.body)
             first = int(ast.get_docstring(node, clean=False) is not None)
@@ -81,7 +82,8 @@ class Transformer(ast.NodeTransformer):
         """What a call makes is new; what an operator gives a method is what the user gave the operator."""
         given = [*node.args.posonlyargs, *node.args.args]
         made = [node.args.kwarg, *(given[:1] if node.name in _BEGINNING else ())]
-        new = [self._made(place, one.arg) for one in made if one is not None]
+        new: list[ast.stmt] = [_at(ast.Expr(self._hook(place, "begins")), place)]
+        new += [self._made(place, one.arg) for one in made if one is not None]
         for name in [one.arg for one in given[1:] if node.name.startswith("__")]:
             itself = self._hook(place, "itself", ast.Name(name, ast.Load()))
             new.append(_at(ast.Assign([ast.Name(name, ast.Store())], itself), place))

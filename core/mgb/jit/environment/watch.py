@@ -19,6 +19,7 @@ from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain, same
 from ..source import Attribute, Call, Held, Item, Object, Result, Source
 from .armed import Armed
+from .arming import Net
 from .changing import Changing
 from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted, namespace
 
@@ -54,6 +55,8 @@ WATCHING = _Watching()
 class Watch:
     """The facts of one call; an `Observer` says what it is given. `armed` has functions run with hooks."""
 
+    net: Net
+
     def __init__(
         self, leaves: Sequence[Any], refuses: bool, armed: Armed, follows: frozenset[Source] = frozenset()
     ) -> None:
@@ -80,13 +83,18 @@ class Watch:
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
         self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
 
+    @property
+    def are_all_watched(self) -> bool:
+        """Has each function hooks that was to get them?"""
+        return self._armed.are_all_watched
+
     def see(self, do: Callable[..., Any], *args: Any) -> Any:
         """Have `do(watch, *args)` done; what fails in it is no failure of the body."""
         if self.busy:  # what it calls itself is called once more, natively
             return None
         self.busy = True
         try:
-            return do(self, *args)
+            return self.net.without(do, self, *args)
         except ImpureBodyError:
             raise
         except Exception as error:
