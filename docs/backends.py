@@ -90,7 +90,12 @@ def _verdict(counts: Any) -> str:
     return ", ".join(f"{counts[o]} {o}" for o in order if counts.get(o))
 
 
-_REUSE = {"shape": "one shape", "ndim": "one number of axes", "none": "all shapes"}
+_REUSE = {
+    "shape": "one shape",
+    "sizes": "one shape, or its like",
+    "ndim": "one number of axes",
+    "none": "all shapes",
+}
 
 #: The columns: head, key of a row, and how its value is written.
 COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {

@@ -59,7 +59,7 @@ class Driver:
     def compile(self, graph: Graph) -> Kernel:
         """The kernel of `graph`; one that serves it already is used again, as the traits promise."""
         lowered = lower(graph, self.backend.traits)
-        by_shape = self.backend.traits.specialize is Specialize.SHAPE
+        by_shape = self.backend.traits.specialize in (Specialize.SHAPE, Specialize.SIZES)
         key = lowered.key if by_shape else structure_key(lowered)
         if key not in self._kernels:
             self._kernels[key] = self._limited("compile", lowered, lambda: self.backend.compile(lowered))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from mgb.backend import API_VERSION, Kernel
+from mgb.backend import API_VERSION, Kernel, Specialize
+from mgb.ir import Spec
+from mgb.ops.primitives import iota
+from mgb.passes import lower
+from mgb.sizes import Lengths, Sizes
+from mgb.tracing import graph_of
 
 from .cases import check, of, require, samples
 from .drive import Driver
+from .judge import judge, problem
 
 #: Loads a backend in a core that has another version of the API from the start.
 OTHER_CORE = """
@@ -25,6 +33,11 @@ except errors.BackendVersionError:
 except (errors.UnknownBackendError, errors.BackendNotInstalledError):
     print("not found")
 """
+
+
+def placed(lengths: tuple[Any, ...]) -> Callable[[Any, Any], Any]:
+    """A function whose graph has these lengths as a parameter."""
+    return lambda x, y: (x + iota(shape=lengths, dtype=np.dtype(np.float32))) * y
 
 
 class TestContract:
@@ -83,6 +96,25 @@ class TestContract:
             assert array.flags.c_contiguous and array.flags.writeable
             assert np.array_equal(array, want)
             assert not any(np.shares_memory(array, other) for other in (x, y, *found[:k]))
+
+    def test_a_kernel_knows_other_lengths(self, driver: Driver) -> None:
+        backend = driver.backend
+        if backend.traits.specialize is not Specialize.SIZES:
+            pytest.skip("traits.specialize is not Specialize.SIZES")
+        sizes = Sizes((6, 50), prints=True)
+        specs = [Spec(shape, np.dtype(np.float32)) for shape in (sizes.letters, sizes.letters[1:])]
+        graph = graph_of(placed(sizes.letters), *specs)
+        require(driver, graph)
+        kernel = backend.compile(lower(graph, backend.traits))
+        sizes.close()
+        assert not sizes.guards
+        assert kernel.at is not None
+        for lengths in ((6, 50), (7, 31), (1, 3)):
+            x, y = samples("float32", lengths, 1), samples("float32", lengths[1:], 2)
+            out = (driver.place.put(np.empty(lengths, np.float32)),)
+            kernel.at(Lengths(sizes, lengths))(*map(driver.place.put, (x, y)), out=out)
+            (want,) = judge(of(placed(lengths), x, y), [x, y], backend.traits.denormals)
+            assert problem(driver.place.get(out[0]), want) is None
 
     def test_a_kernel_can_be_run_again(self, driver: Driver) -> None:
         x = samples("float32", (1000,))

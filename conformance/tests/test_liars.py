@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 BACKEND = """
+from dataclasses import replace
 import numpy as np
-from mgb.backend import Backend, Kernel
+from mgb.backend import Backend
 from mgb.eager_backend import EagerBackend
 from mgb.plugins import hookimpl, manager
 
@@ -24,7 +25,7 @@ class Liar(EagerBackend):
         honest = EagerBackend.compile(self, graph)
         def run(*arrays, out):
 {lie}
-        return Kernel(run, honest.source, atomic=True)
+        return replace(honest, run=run)
 
 class Plugin:
     @hookimpl

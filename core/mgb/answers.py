@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from types import NoneType
 from typing import Any
 
-from .backend import Backend, Kernel
+from .backend import Backend, Kernel, Specialize
 from .errors import BackendAnswerError, MgbError
 
 
@@ -67,6 +67,8 @@ def check_kernel(
             f"{method}() {of} gave a Kernel {which}, and Traits.hands_over is {backend.traits.hands_over}"
         )
     _check(kernel.results, (Callable, NoneType), f"Kernel.results {of} is")
+    follows = backend.traits.specialize is Specialize.SIZES
+    _check(kernel.at, Callable if follows else (Callable, NoneType), f"Kernel.at {of} is")
     _check_pairs(kernel.replaces, f"Kernel.replaces {of}", ends[::-1])
     _check_pairs(kernel.hazards or (), f"Kernel.hazards {of}", ends)
     if replaces is not None and not set(kernel.replaces) <= set(replaces):

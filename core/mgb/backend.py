@@ -14,6 +14,7 @@ from . import config, dtypes
 from .errors import BackendTraitsError, VariableError
 from .ir import Graph, Kind
 from .ownership import Adopted, Seen, adopt, adopter
+from .sizes import At
 
 __all__ = [
     "ALL_DTYPES", "API_VERSION", "MOST_THREADS", "Adopted", "Backend", "Kernel", "Scope", "Seen",
@@ -35,6 +36,7 @@ class Specialize(Enum):
     """What a kernel is compiled for; everything else is a runtime argument."""
 
     SHAPE = "shape"  # the exact shapes
+    SIZES = "sizes"  # the lengths in a graph, which may be followed ones: `Kernel.at` is told of others
     NDIM = "ndim"  # the number of axes, and which of them have length 1
     NONE = "none"  # nothing but ops and dtypes; the core keeps such a kernel under the key of NDIM
 
@@ -247,6 +249,10 @@ class Kernel:
     atomic : bool
         Whenever `run` raises, and wherever a signal interrupts it, each array of `out` is untouched or whole.
         Only such a kernel is given memory of an input to write to: what it updates is never half updated.
+    at : callable, optional
+        ``at(lengths) -> run``, or `results`, for other lengths than those of the graph, under
+        `Specialize.SIZES`. ``lengths(value)`` is a number of the graph, or a tuple or dict that holds some,
+        with the lengths that are wanted.
     """
 
     run: Callable[..., None]
@@ -256,6 +262,7 @@ class Kernel:
     replaces: tuple[tuple[int, int], ...] = ()
     hazards: frozenset[tuple[int, int]] | None = None
     atomic: bool = False
+    at: Callable[[At], Callable[..., Any]] | None = None
 
 
 class Backend(ABC):
@@ -284,7 +291,8 @@ class Backend(ABC):
         """Compile `graph`.
 
         Under `Specialize.NDIM` the kernel must serve every graph with the same `structure_key`: sizes and
-        strides come from the arrays at run time.
+        strides come from the arrays at run time. Under `Specialize.SIZES` the shapes and parameters of the
+        graph may hold integers that are followed; `run` is for the values that they have.
         """
 
     def compile_over(self, graph: Graph, replaces: Sequence[tuple[int, int]]) -> Kernel:

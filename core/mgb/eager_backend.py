@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from . import device as devices
 from .apply import evaluate
-from .backend import ALL_DTYPES, Backend, Kernel, Scope, Strided, Traits
+from .backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
 from .ir import CONST, Graph, Kind, Node
 from .ops.declare import OPS
+from .sizes import At, is_sized, plain
 
 _TRAITS = Traits(
     vocabulary=frozenset(),
@@ -18,6 +20,7 @@ _TRAITS = Traits(
     dtypes=ALL_DTYPES,
     devices=frozenset({"cpu", "gpu"}),
     scope=Scope.GRAPH,
+    specialize=Specialize.SIZES,
     strided=Strided.ANY,
     min_ops=1,
     max_inputs=sys.maxsize,
@@ -38,20 +41,28 @@ class EagerBackend(Backend):
 
     def compile(self, graph: Graph) -> Kernel:
         """The fold of `mgb.apply.evaluate` over `graph`."""
+        given = {node: dict(node.params) for node in graph.nodes}
+        followed = {node: params for node, params in given.items() if is_sized(params)}
 
-        def run(*arrays: Any, out: tuple[Any, ...]) -> None:
-            values = graph.fold(_value, arrays)
-            if len(out) > 1:  # a value may be a view of an input whose memory another output takes over
-                values = tuple(v.copy() for v in values)
-            for target, value in zip(out, values, strict=True):
-                target[...] = (
-                    value if type(value) is type(target) else devices.place(value, devices.where(target))
-                )
+        def at(lengths: At) -> Callable[..., None]:
+            return _fold(graph, given | {node: lengths(params) for node, params in followed.items()})
 
-        return Kernel(run, source=str(graph), atomic=True)
+        return Kernel(at(plain), source=str(graph), atomic=True, at=at)
 
 
-def _value(node: Node, *arrays: Any) -> Any:
-    if node.op is CONST:
-        return node.params["value"]  # NumPy's; the kernel serves this graph on every device
-    return evaluate(node.op, arrays, dict(node.params))
+def _fold(graph: Graph, params: Mapping[Node, dict[str, Any]]) -> Callable[..., None]:
+    """What runs a kernel whose nodes have these parameters."""
+
+    def value(node: Node, *arrays: Any) -> Any:
+        if node.op is CONST:
+            return node.params["value"]  # NumPy's; the kernel serves this graph on every device
+        return evaluate(node.op, arrays, params[node])
+
+    def run(*arrays: Any, out: tuple[Any, ...]) -> None:
+        values = graph.fold(value, arrays)
+        if len(out) > 1:  # a value may be a view of an input whose memory another output takes over
+            values = tuple(v.copy() for v in values)
+        for target, made in zip(out, values, strict=True):
+            target[...] = made if type(made) is type(target) else devices.place(made, devices.where(target))
+
+    return run

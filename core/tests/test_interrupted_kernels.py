@@ -10,7 +10,7 @@ import pytest
 from folding import Fold
 from interrupting import MODES, at_line
 from mgb import Parameter, Tensor, jit, plugins
-from mgb.backend import Kernel
+from mgb.backend import Kernel, Specialize
 from mgb.eager_backend import EagerBackend
 from mgb.errors import TraceMismatchError
 from mgb.plugins import hookimpl
@@ -23,6 +23,7 @@ class Halves(EagerBackend):
     """A backend whose kernels fill half of each result, then fail when they are told to."""
 
     name = "halves"
+    traits = replace(EagerBackend().traits, specialize=Specialize.SHAPE)
     fails = False
 
     def compile(self, graph):

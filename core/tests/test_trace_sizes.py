@@ -229,10 +229,11 @@ def test_hundreds_of_batch_sizes_are_one_record(options: dict[str, Any]) -> None
     assert len(traced.variants()) <= 256
 
 
+@pytest.mark.parametrize("backend", [None, "EAGER"])
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
-def test_a_new_batch_size_compiles_nothing(options: dict[str, Any]) -> None:
+def test_a_new_batch_size_compiles_nothing(options: dict[str, Any], backend: str | None) -> None:
     _, step = network()
-    traced = trace(step, **options)
+    traced = trace(step, backend=backend, **options)
     for batch in batches([16, 16, 16]):
         traced(*batch)
     before, seconds = kernels.stats(), traced.stats()["compile_seconds"]

@@ -230,9 +230,7 @@ def _is_resizable(graph: Graph, options: Options) -> bool:
     if options.memory is not None or options.profiling:
         return False
     backend = _backend(graph, options)
-    if backend is None or backend.traits.specialize is Specialize.NDIM:
-        return True
-    return not backend.traits.joins and not backend.traits.hands_over
+    return backend is None or backend.traits.specialize is not Specialize.SHAPE
 
 
 def _kernel(step: Step, backend: Backend | None, replaces: Pairs) -> Kernel | None:

@@ -19,7 +19,6 @@ from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
 from ..sizes import At, about, is_sized, plain
 from ..tensor import float_errors, ignore_float_errors, restore_float_errors
-from .kernels import SizedKernel
 from .operands import constant, eager_rule, follows_lengths, monotone
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
@@ -126,7 +125,7 @@ class _Writer:
 
     def chained(self, calls: Sequence[Call]) -> bool:
         """Calls of kernels as one, if the backend can; a single one costs less so as well."""
-        if self.backend is None or not calls[0].is_plain or isinstance(calls[0].kernel, SizedKernel):
+        if self.backend is None or not calls[0].is_plain:
             return False
         arrays = list(dict.fromkeys(n for call in calls for n in (*call.reads, *call.writes)))
         place = {n: i for i, n in enumerate(arrays)}
@@ -187,7 +186,7 @@ class _Writer:
     def kernel(self, call: Call, kernel: Kernel) -> None:
         """A call of a kernel."""
         if kernel.results is not None:
-            self.handed(call, kernel.results)
+            self.handed(call, kernel)
             return
         args = "".join(f"{self.names[n]}, " for n in call.reads)
         out = packed(self.names[n] for n in call.writes)
@@ -198,16 +197,16 @@ class _Writer:
 
     def runner(self, kernel: Kernel) -> str:
         """A name for what runs a kernel."""
-        if isinstance(kernel, SizedKernel):
-            return self.made("kernel", lambda at: kernel.at(at).run)
-        return self.bind("kernel", kernel.run, unique=True)
+        if self.is_sized and kernel.at is not None:
+            return self.made("kernel", kernel.at)
+        return self.bind("kernel", kernel.results or kernel.run, unique=True)
 
-    def handed(self, call: Call, results: Callable[..., tuple[Any, ...]]) -> None:
+    def handed(self, call: Call, kernel: Kernel) -> None:
         """A call of a kernel that has memory of its own."""
         args = [self.names[n] for n in call.reads]
         if call in self.spare:
             args.append(f"spare={self.spare[call]}")
-        function = self.bind("kernel", results, unique=True)
+        function = self.runner(kernel)
         out = packed(self.name(n, "h") for n in call.writes)
         nodes = (n for step in call.steps for n in step.graph.nodes)
         self.line(f"{out} = {function}({', '.join(args)}){origin(nodes)}")

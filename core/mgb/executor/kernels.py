@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 from .. import cache, forking, passes, plugins
@@ -17,8 +17,7 @@ from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
 from ..errors import CompileError, ForkedProcessError
 from ..ir import Graph
-from ..sizes import At, plain
-from .resized import Resizer, plain_graph, sizes_of
+from .resized import plain_graph, sizes_of
 
 _log = logging.getLogger("mgb.backend")
 
@@ -114,8 +113,8 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     """
     if sizes_of(graph) is not None:  # its key says nothing: what is decided in lowering it are guards
         lowered = passes.lower(graph, backend.traits)
-        if backend.traits.specialize is Specialize.SHAPE:
-            return SizedKernel.of(lowered, backend)
+        if backend.traits.specialize is Specialize.SIZES:
+            return _compile(lowered, backend, replaces)
         key = (backend, kernel_key(lowered, backend, replaces))
         return _found(plain_graph(lowered), key, key, replaces)
     asked = (
@@ -128,52 +127,6 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
         return kernel
     graph = passes.lower(graph, backend.traits)
     return _found(graph, (backend, kernel_key(graph, backend, replaces)), asked, replaces)
-
-
-@dataclass(frozen=True)
-class SizedKernel(Kernel):
-    """A kernel of a backend that compiles for one shape; it knows those for other lengths.
-
-    Attributes
-    ----------
-    lowered : Graph
-        Of which it was compiled; it holds sizes.
-    backend : Backend
-    latest : list
-        The kernel that was wanted last, with whose lengths.
-    """
-
-    lowered: Graph = field(default=Graph((), ()), repr=False)
-    backend: Backend | None = None
-    latest: list[tuple[At, Kernel]] = field(default_factory=list, repr=False)
-
-    @classmethod
-    def of(cls, lowered: Graph, backend: Backend) -> SizedKernel:
-        """The kernel for the lengths that `lowered` has."""
-        kernel = _kernel_at(lowered, backend, plain)
-        given = {f.name: getattr(kernel, f.name) for f in fields(Kernel)}
-        return cls(**given, lowered=lowered, backend=backend)
-
-    def at(self, at: At) -> Kernel:
-        """The kernel for the lengths of `at`."""
-        assert self.backend is not None
-        for known, kernel in self.latest:
-            if known is at:
-                return kernel
-        kernel = _kernel_at(self.lowered, self.backend, at)
-        self.latest[:] = [(at, kernel)]
-        return kernel
-
-    def is_like(self, other: Kernel) -> bool:
-        """May `other` be called as this one is?"""
-        mine, its = ((k.hazards, k.atomic, k.results is None) for k in (self, other))
-        return mine == its
-
-
-def _kernel_at(lowered: Graph, backend: Backend, at: At) -> Kernel:
-    graph = Resizer(at).graph(lowered)
-    key = (backend, kernel_key(graph, backend))
-    return _found(graph, key, key, ())
 
 
 def _found(graph: Graph, key: tuple[Backend, str], asked: tuple[Backend, str], replaces: Pairs) -> Kernel:
@@ -211,7 +164,7 @@ def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
 
     Processor, flags and toolchain are in ``backend.version()``.
     """
-    exact = backend.traits.specialize is Specialize.SHAPE
+    exact = backend.traits.specialize in (Specialize.SHAPE, Specialize.SIZES)
     what = (graph.key if exact else structure_key(graph)) + str(replaces or "")
     who = (backend.name, answer(backend, "version", str), str(API_VERSION), backend.traits.specialize.value)
     return hashlib.sha256("\n".join((*who, what)).encode()).hexdigest()

@@ -10,7 +10,6 @@ from ..forking import cached_property
 from ..fusion import Step
 from ..ir import Graph, Spec
 from ..sizes import At, Lengths, plain
-from .kernels import SizedKernel
 from .plan import MemoryPlan
 from .resized import Resizer, Stages, sizes_of, spec_at
 from .routine import Routine
@@ -25,9 +24,7 @@ class Program:
     stages : Stages
         They may hold sizes.
     routine : Routine
-    kernels : tuple of Kernel or None
-        For each step.
-    backend, planned_bytes
+    backend, kernels, planned_bytes
         As the attributes.
     fits : callable, optional
         Does what was decided hold for arguments of other lengths? Without it the program is for one set.
@@ -38,6 +35,8 @@ class Program:
     ----------
     backend : Backend or None
         None: nothing was to be fused.
+    kernels : tuple of Kernel or None
+        For each step; None where it runs eagerly.
     source : str
         The text of `call`.
     call : callable
@@ -63,7 +62,7 @@ class Program:
         self._sized, self._routine, self._fits = stages, routine, fits
         sizes = sizes_of(stages.recorded)
         self._at: At = plain if sizes is None or values is None else Lengths(sizes, values)
-        self._kernels, self.backend, self.planned_bytes = kernels, backend, planned_bytes
+        self.kernels, self.backend, self.planned_bytes = kernels, backend, planned_bytes
         self.source = routine.source
         self.call: Callable[[Sequence[Any]], tuple[Any, ...]] = routine.function(self._at)
 
@@ -79,19 +78,12 @@ class Program:
         if sizes_of(self._sized.recorded) is None:
             return self
         stages, planned = self._sized, self.planned_bytes
-        found = Program(stages, self._routine, self._kernels, self.backend, planned, self._fits, values)
-        pairs = ((k, new) for k, new in zip(self._kernels, found.kernels) if isinstance(k, SizedKernel))
-        return found if all(new is not None and k.is_like(new) for k, new in pairs) else None
+        return Program(stages, self._routine, self.kernels, self.backend, planned, self._fits, values)
 
     @cached_property
     def _stages(self) -> Stages:
         sized = sizes_of(self._sized.recorded) is not None
         return Resizer(self._at).stages(self._sized) if sized else self._sized
-
-    @cached_property
-    def kernels(self) -> tuple[Kernel | None, ...]:
-        """For each step; None where it runs eagerly."""
-        return tuple(k.at(self._at) if isinstance(k, SizedKernel) else k for k in self._kernels)
 
     @property
     def recorded(self) -> Graph:
