@@ -106,12 +106,13 @@ def given_to(
 
 
 def calls_no_user(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Does a function of mgb's run, of which whatever it calls of a user's has hooks?"""
-    callee = _callee(function)
-    if not isinstance(callee, FunctionType) or known.top_of(callee) != "mgb":
+    """Is it a function of mgb's that is given nothing which has methods of the user's?"""
+    own: tuple[Any, ...] = ()
+    if isinstance(function, MethodType):
+        function, own = function.__func__, (function.__self__,)
+    if not isinstance(function, FunctionType) or known.top_of(function) != "mgb":
         return False
-    given = (getattr(function, "__self__", None), *args, *kwargs.values())
-    return known.is_trusted(callee.__code__) and all(map(_is_quiet, given))
+    return known.is_trusted(function.__code__) and all(map(_is_quiet, (*own, *args, *kwargs.values())))
 
 
 #: What has no method of a user's.
