@@ -92,7 +92,7 @@ def _verdict(counts: Any) -> str:
 
 _REUSE = {
     "shape": "one shape",
-    "sizes": "one shape, or its like",
+    "sizes": "one graph, any lengths",
     "ndim": "one number of axes",
     "none": "all shapes",
 }
