@@ -5,11 +5,10 @@ from __future__ import annotations
 from mgb_native import NativeBackend, loop_traits
 from mgb_native.code import Code, place
 from mgb_native.frame import Frame
+from mgb_native.nest import SYMBOL, VOCABULARY
 from mgb_native.target import processor, python, version_of
 
 from . import levels, passes, toolchain
-from .nest import SYMBOL
-from .words import VOCABULARY
 
 #: How hard LLVM tries. The vectors are there already, and no kernel was seen to be faster with more.
 EFFORT = 1

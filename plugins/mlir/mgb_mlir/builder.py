@@ -1,121 +1,162 @@
-"""Writing a function in MLIR's text: names, constants, loops and branches, in static single assignment."""
+"""The operations of a kernel in MLIR's dialects ``arith``, ``math``, ``vector``, ``scf`` and ``memref``."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import Any
 
-#: What is carried through a loop or out of a branch: (value, type).
-Carried = tuple[str, str]
+from mgb_native.nest import INDEX, Builder, Carried, Nest, Type
+
+from .memory import Functions
+
+#: The operations whose names are others here.
+_ARITH = {
+    "fadd": "addf", "fsub": "subf", "fmul": "mulf", "fdiv": "divf", "frem": "remf", "fneg": "negf",
+    "add": "addi", "sub": "subi", "mul": "muli", "udiv": "divui", "sdiv": "divsi", "urem": "remui",
+    "and": "andi", "or": "ori", "xor": "xori", "shl": "shli", "lshr": "shrui", "ashr": "shrsi",
+    "smin": "minsi", "smax": "maxsi", "umin": "minui", "umax": "maxui",
+    "maximum": "maximumf", "minimum": "minimumf",
+    "fpext": "extf", "fptrunc": "truncf", "zext": "extui", "sext": "extsi", "trunc": "trunci",
+    "fptosi": "fptosi", "fptoui": "fptoui", "sitofp": "sitofp", "uitofp": "uitofp", "bitcast": "bitcast",
+}  # fmt: skip
+_MATH = {"fabs": "absf"}
+
+#: The folds of all lanes whose names are others.
+_ACROSS = {
+    "fadd": "add", "fmul": "mul", "maximum": "maximumf", "minimum": "minimumf",
+    "smax": "maxsi", "smin": "minsi", "umax": "maxui", "umin": "minui",
+}  # fmt: skip
+
+#: The arguments of a kernel: arrays of words.
+_ARGUMENTS = ("arrays", "plan", "span")
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """What one turn of an innermost loop works on.
-
-    Attributes
-    ----------
-    count : int
-        The elements of a vector; 0 for a scalar.
-    mask : str
-        Which of them there are; empty when all are.
-    """
-
-    count: int = 0
-    mask: str = ""
-
-    def of(self, element: str) -> str:
-        """The type of a value whose elements are of type `element`."""
-        return f"vector<{self.count}x{element}>" if self.count else element
+def spelt(type_: Type) -> str:
+    """A type in MLIR's text."""
+    return f"vector<{type_.lanes}x{type_.element}>" if type_.lanes else type_.element
 
 
-SCALAR = Lanes()
+def _operation(name: str) -> str:
+    return f"arith.{_ARITH[name]}" if name in _ARITH else f"math.{_MATH.get(name, name)}"
 
 
-class Builder:
-    """The lines of one function. Constants and slots of the plan are written once, at its head."""
+def _fast(flag: str) -> str:
+    return f" fastmath<{flag}>" if flag else ""
+
+
+def _literal(value: Any, type_: Type) -> str:
+    """A number as MLIR reads it back to the bit."""
+    if type_.is_float:
+        code, width = ("<d", 16) if type_.element == "f64" else ("<f", 8)
+        return f"0x{int.from_bytes(struct.pack(code, value), 'little'):0{width}X}"
+    if type_.element == "i1":
+        return "true" if value else "false"
+    if type_.element == "index":
+        return str(value)
+    bits, value = int(type_.element[1:]), int(value)
+    return str(value - (1 << bits) if value >> (bits - 1) == 1 else value)  # as a number with a sign
+
+
+class MlirBuilder(Builder):
+    """Writes a function. Constants are written once, at its head."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.depth = 1
+        super().__init__()
         self.constants: dict[str, str] = {}
-        self._used = 0
+        self.functions = Functions()
 
-    def line(self, text: str) -> None:
-        """Write one line."""
-        self.lines.append("  " * self.depth + text)
+    def module(self, name: str) -> str:
+        done = self.constant("0 : i64")
+        self.line(f"return {done} : i64")
+        words = [f"  %{word} = {self.functions.view('index', f'%{word}_at')}" for word in _ARGUMENTS]
+        arguments = ", ".join(f"%{word}_at: index" for word in _ARGUMENTS)
+        lines = [f"func.func @{name}({arguments}) -> i64 {{", *self.head(), *words]
+        lines += [*self.heads, *self.lines, "}"]
+        return "\n".join(["module {", *lines, self.functions.text(), "}", ""])
 
-    def name(self, hint: str = "") -> str:
-        """A name that is not taken."""
-        self._used += 1
-        return f"%{hint}_{self._used}" if hint else f"%{self._used}"
-
-    def op(self, text: str, hint: str = "") -> str:
-        """Write the operation `text`, and return the name of its result."""
-        name = self.name(hint)
-        self.line(f"{name} = {text}")
-        return name
-
-    def apply(self, operation: str, operands: Sequence[str], type_: str, hint: str = "") -> str:
-        """Write an operation whose operands and result are of one type."""
-        return self.op(f"{operation} {', '.join(operands)} : {type_}", hint)
-
-    def constant(self, text: str, hint: str = "c") -> str:
+    def constant(self, text: str) -> str:
         """The name of the constant ``value : type``."""
-        return self.constants.setdefault(text, f"%{hint}_{len(self.constants)}")
-
-    def index(self, value: int) -> str:
-        """The name of a constant of type ``index``."""
-        return self.constants.setdefault(f"{value} : index", f"%i{value}" if value >= 0 else f"%m{-value}")
+        return self.constants.setdefault(text, f"%c_{len(self.constants)}")
 
     def head(self) -> list[str]:
         """The lines that the constants take."""
         return [f"  {name} = arith.constant {text}" for text, name in self.constants.items()]
 
-    # arithmetic of places
+    # operations
 
-    def add(self, a: str, b: str) -> str:
-        """``a + b``."""
-        zero = self.index(0)
-        if zero in (a, b):
-            return a if b == zero else b
-        return self.op(f"arith.addi {a}, {b} : index")
+    def apply(self, operation: str, operands: Sequence[str], type_: Type, flag: str = "") -> str:
+        return self.op(f"{_operation(operation)} {', '.join(operands)}{_fast(flag)} : {spelt(type_)}")
 
-    def sub(self, a: str, b: str) -> str:
-        """``a - b``."""
-        return a if b == self.index(0) else self.op(f"arith.subi {a}, {b} : index")
+    def change(self, operation: str, value: str, source: Type, target: Type) -> str:
+        name = "arith.index_cast" if INDEX in (source, target) else _operation(operation)
+        return self.op(f"{name} {value} : {spelt(source)} to {spelt(target)}")
 
-    def mul(self, a: str, b: str) -> str:
-        """``a * b``."""
-        one = self.index(1)
-        if one in (a, b):
-            return a if b == one else b
-        return self.op(f"arith.muli {a}, {b} : index")
+    def compare(self, relation: str, a: str, b: str, type_: Type = INDEX) -> str:
+        return self.op(f"arith.cmp{'f' if type_.is_float else 'i'} {relation}, {a}, {b} : {spelt(type_)}")
 
-    def div(self, a: str, b: str) -> str:
-        """``a // b`` of places, which are at least 0, by lengths, which are more."""
-        return self.op(f"arith.divui {a}, {b} : index")
+    def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
+        bits = f"{spelt(Type('i1', type_.lanes))}, " if type_.lanes else ""
+        return self.op(f"arith.select {condition}, {a}, {b} : {bits}{spelt(type_)}")
 
-    def rem(self, a: str, b: str) -> str:
-        """``a % b``, likewise."""
-        return self.op(f"arith.remui {a}, {b} : index")
+    def number(self, value: Any, type_: Type) -> str:
+        text = _literal(value, type_)
+        if type_ == Type("i1"):
+            return self.constant(text)  # `true` has a type of its own
+        return self.constant(f"{f'dense<{text}>' if type_.lanes else text} : {spelt(type_)}")
 
-    def least(self, a: str, b: str) -> str:
-        """The smaller of two."""
-        return self.op(f"arith.minsi {a}, {b} : index")
+    def numbers(self, type_: Type) -> str:
+        places = ", ".join(_literal(k, Type(type_.element)) for k in range(type_.lanes))
+        return self.constant(f"dense<[{places}]> : {spelt(type_)}")
 
-    def greatest(self, a: str, b: str) -> str:
-        """The greater of two."""
-        return self.op(f"arith.maxsi {a}, {b} : index")
+    def spread(self, scalar: str, type_: Type) -> str:
+        return self.op(f"vector.broadcast {scalar} : {type_.element} to {spelt(type_)}")
 
-    def compare(self, relation: str, a: str, b: str) -> str:
-        """Whether `a` is ``"eq"``, ``"ne"``, ``"slt"``, ``"sle"``, ``"sge"`` to `b`."""
-        return self.op(f"arith.cmpi {relation}, {a}, {b} : index")
+    def first(self, vector: str, type_: Type) -> str:
+        return self.op(f"vector.extract {vector}[0] : {type_.element} from {spelt(type_)}")
 
-    def select(self, condition: str, a: str, b: str, type_: str = "index") -> str:
-        """`a` where `condition` holds, else `b`."""
-        return self.op(f"arith.select {condition}, {a}, {b} : {type_}")
+    def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
+        kind = _ACROSS.get(operation, operation)
+        flags = _fast(flag) if flag == "reassoc" else ""
+        return self.op(f"vector.reduction <{kind}>, {vector}{flags} : {spelt(type_)} into {type_.element}")
+
+    def mask(self, count: str, lanes: int) -> str:
+        return self.op(f"vector.create_mask {count} : {spelt(Type('i1', lanes))}", "mask")
+
+    # memory
+
+    def view(self, element: str, address: str) -> str:
+        return self.op(self.functions.view(element, address), "view")
+
+    def load(self, view: str, i: str, type_: Type, mask: str = "", name: str = "") -> str:
+        memory, vector = f"memref<?x{type_.element}>", spelt(type_)
+        text = f"memref.load {view}[{i}] : {memory}"
+        if mask:
+            types = f"{memory}, {spelt(Type('i1', type_.lanes))}, {vector} into {vector}"
+            text = f"vector.maskedload {view}[{i}], {mask}, {self.number(0, type_)} : {types}"
+        elif type_.lanes:
+            text = f"vector.load {view}[{i}] : {memory}, {vector}"
+        if not name:
+            return self.op(text, "e")
+        self.line(f"%{name} = {text}")
+        return f"%{name}"
+
+    def store(self, value: str, view: str, i: str, type_: Type, mask: str = "") -> None:
+        memory, vector = f"memref<?x{type_.element}>", spelt(type_)
+        if mask:
+            types = f"{memory}, {spelt(Type('i1', type_.lanes))}, {vector}"
+            self.line(f"vector.maskedstore {view}[{i}], {mask}, {value} : {types}")
+        elif type_.lanes:
+            self.line(f"vector.store {value}, {view}[{i}] : {memory}, {vector}")
+        else:
+            self.line(f"memref.store {value}, {view}[{i}] : {memory}")
+
+    def call(self, function: str, *operands: str) -> None:
+        self.line(self.functions.call(function, *operands))
+
+    def fence(self) -> None:
+        self.line("llvm.fence seq_cst")
 
     # structure
 
@@ -134,19 +175,10 @@ class Builder:
         body: Callable[[str, list[str]], Sequence[str] | None],
         hint: str = "i",
     ) -> list[str]:
-        """Write a loop; returns what it carries when it ends.
-
-        Parameters
-        ----------
-        carried : sequence of (value, type)
-            What the first turn is given.
-        body : callable
-            ``body(counter, given)`` writes a turn and returns what the next one is given, if anything.
-        """
         counter = self.name(hint)
         given = [self.name("a") for _ in carried]
         inits = ", ".join(f"{name} = {value}" for name, (value, _) in zip(given, carried, strict=True))
-        types = ", ".join(type_ for _, type_ in carried)
+        types = ", ".join(spelt(type_) for _, type_ in carried)
         results = self._results(carried)
         through = f" iter_args({inits}) -> ({types})" if carried else ""
         self.line(f"{results}scf.for {counter} = {first} to {last} step {step}{through} {{")
@@ -161,8 +193,7 @@ class Builder:
         then: Callable[[], Sequence[str] | None],
         otherwise: Sequence[Carried] = (),
     ) -> list[str]:
-        """Write a branch; returns what `then` does where it is taken, and else the values of `otherwise`."""
-        types = ", ".join(type_ for _, type_ in otherwise)
+        types = ", ".join(spelt(type_) for _, type_ in otherwise)
         results = self._results(otherwise)
         gives = f" -> ({types})" if otherwise else ""
         self.line(f"{results}scf.if {condition}{gives} {{")
@@ -185,3 +216,7 @@ class Builder:
     def _yield(self, values: Sequence[str] | None, types: str) -> None:
         if values:
             self.line(f"scf.yield {', '.join(values)} : {types}")
+
+
+class Kernel(Nest, MlirBuilder):
+    """The kernel of a frame, as one function of a module."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb.ir import CONST, Graph, Kind, Node
-
-from .words import REDUCTIONS
+from mgb_native.nest.words import REDUCTIONS
 
 
 @dataclass(frozen=True, slots=True)

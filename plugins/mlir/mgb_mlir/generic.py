@@ -13,13 +13,14 @@ from mgb.codegen import EXTENT, IOTA, Pass, aligned, row_major
 from mgb.ir import CONST, Node
 from mgb_native.folds import held
 from mgb_native.frame import Frame
+from mgb_native.nest import SCALAR
+from mgb_native.nest.body import Body, element, is_float, stored
+from mgb_native.nest.casts import from_memory, to_memory
+from mgb_native.nest.lanes import Loops, Names, Nodes, Value
+from mgb_native.nest.words import fold_step, nothing
 
-from .body import Body, element, is_float, stored
-from .builder import SCALAR
-from .casts import from_memory, to_memory
+from .builder import MlirBuilder
 from .dialect import tensor
-from .lanes import Loops, Names, Nodes, Value
-from .words import fold_step, nothing
 
 
 def text(frame: Frame) -> str:
@@ -27,7 +28,7 @@ def text(frame: Frame) -> str:
     return Generics(frame).text()
 
 
-class Generics(Loops):
+class Generics(Loops, MlirBuilder):
     """The generics of one group."""
 
     def __init__(self, frame: Frame) -> None:
@@ -36,7 +37,7 @@ class Generics(Loops):
         self.axes = [a for a, d in enumerate(frame.schedule.shape) if d != 1]
         arrays = [o for o in frame.arrays if not o.is_output]
         self.tensors: dict[Node, str] = {o.node: f"%{o.name}" for o in arrays}
-        self.arguments = ", ".join(f"%{o.name}: {self.type(o.node)}" for o in arrays)
+        self.arguments = ", ".join(f"%{o.name}: {self.tensor(o.node)}" for o in arrays)
 
     def text(self) -> str:
         """The module."""
@@ -46,12 +47,12 @@ class Generics(Loops):
             self.walk(part)
             self.rows(part.after)
         outputs = ", ".join(self.tensors[o] for o in frame.graph.outputs)
-        types = ", ".join(self.type(o) for o in frame.graph.outputs)
+        types = ", ".join(self.tensor(o) for o in frame.graph.outputs)
         head = f"func.func @group({self.arguments}) -> ({types}) {{"
         lines = [head, *self.head(), *self.lines, f"  return {outputs} : {types}", "}"]
         return "\n".join(["module {", *lines, "}", ""])
 
-    def type(self, node: Node) -> str:
+    def tensor(self, node: Node) -> str:
         """The type of a value as a tensor; integers have no sign here."""
         return tensor(node).replace("ui", "i")
 
@@ -84,7 +85,7 @@ class Generics(Loops):
         inputs = self._inputs(computes, (*results, *(f.inputs[0] for f in folds)))
         shape = self._shape_of(axes, (*inputs, *outputs))
         maps = [self.map(v, axes) for v in inputs]
-        ins, types = [self.tensors[v] for v in inputs], [self.type(v) for v in inputs]
+        ins, types = [self.tensors[v] for v in inputs], [self.tensor(v) for v in inputs]
         if shape:
             maps.append(f"affine_map<({shape[0]}) -> ({shape[0]})>")
             ins.append(self.op(f"tensor.empty() : {shape[1]}"))
@@ -93,7 +94,7 @@ class Generics(Loops):
         maps += [self.map(v, axes) for v in outputs]
         reduced = self.frame.schedule.reduced if folds else ()
         kinds = ", ".join('"reduction"' if a in reduced else '"parallel"' for a in axes)
-        made = ", ".join(self.type(v) for v in outputs)
+        made = ", ".join(self.tensor(v) for v in outputs)
         result = self.name("t")
         self.line(f"{result}{f':{len(outputs)}' if len(outputs) > 1 else ''} = linalg.generic {{")
         self.line(f"    indexing_maps = [{', '.join(maps)}],")
@@ -121,7 +122,7 @@ class Generics(Loops):
 
     def begin(self, node: Node, folds: bool) -> str:
         """What an output begins as."""
-        type_ = self.type(node)
+        type_ = self.tensor(node)
         empty = self.op(f"tensor.empty() : {type_}", "t")
         if not folds:
             return empty
@@ -183,18 +184,18 @@ class Generics(Loops):
 
     def element(self, node: Node) -> str:
         """The type of an element of a tensor."""
-        return self.type(node).rpartition("x")[2].rpartition("<")[2].rstrip(">")
+        return self.tensor(node).rpartition("x")[2].rpartition("<")[2].rstrip(">")
 
     def in_(self, body: Body, name: str, node: Node) -> str:
         """An element that is read, as it is computed with."""
         dtype = node.spec.dtype.name
         if not is_float(dtype) or stored(dtype)[0] == "f":
             return name
-        return from_memory(body, body.change("arith.bitcast", name, self.element(node), "i16"), dtype)
+        return from_memory(body, body.change("bitcast", name, self.element(node), "i16"), dtype)
 
     def out(self, body: Body, name: str, node: Node) -> str:
         """A value as an element of a tensor."""
         dtype = node.spec.dtype.name
         if not is_float(dtype) or stored(dtype)[0] == "f":
             return name
-        return body.change("arith.bitcast", to_memory(body, name, dtype), "i16", self.element(node))
+        return body.change("bitcast", to_memory(body, name, dtype), "i16", self.element(node))

@@ -18,12 +18,13 @@ from mgb_cuda.packing import Packing
 from mgb_cuda.pattern import Choice, Pattern, numbers
 from mgb_cuda.steps import Steps
 from mgb_native.folds import held
+from mgb_native.nest import SCALAR
+from mgb_native.nest.body import Body, element, stored
+from mgb_native.nest.casts import from_memory, to_memory
+from mgb_native.nest.lanes import Loops, Names, Nodes, Value
+from mgb_native.nest.words import fold_step, nothing
 
-from .body import Body, element, stored
-from .builder import SCALAR
-from .casts import from_memory, to_memory
-from .lanes import Loops, Names, Nodes, Value
-from .words import fold_step, nothing
+from .builder import MlirBuilder
 
 #: The names of the function and of its module.
 SYMBOL, MODULE = "kernel", "group"
@@ -70,7 +71,7 @@ def choose(frame: Frame, steps: Steps) -> Choice:
     return Choice(layout, numbers(steps, steps.length, 1), min(count, MOST_BLOCKS), 1)
 
 
-class Grid(Loops):
+class Grid(Loops, MlirBuilder):
     """The kernel of one group, as each thread runs it.
 
     Parameters
@@ -134,7 +135,7 @@ class Grid(Loops):
         """How many elements from its first one an operand is at `at`; one of one element does not move."""
         return at.get(self.class_of[o], self.index(0))
 
-    def read(self, node: Node, at: Places) -> Value:
+    def leaf(self, node: Node, at: Places) -> Value:
         """The element of a leaf at `at`."""
         o = self.frame.source_of[node]
         if o.is_iota:
@@ -142,7 +143,7 @@ class Grid(Loops):
         found = self.op(f"llvm.load {self.pointer(o, at)} : !llvm.ptr<1> -> {stored(_dtype(o))}", "e")
         return Value(from_memory(self.body, found, _dtype(o)))
 
-    def write(self, node: Node, names: Names, at: Places) -> None:
+    def write_value(self, node: Node, names: Names, at: Places) -> None:
         """Write a value to each output that it is."""
         for o in self.frame.outputs_of(node):
             value = to_memory(self.body, self.value(node, names, SCALAR), _dtype(o))
@@ -184,7 +185,7 @@ class Grid(Loops):
         begin = self.moved(self.start(), self.places(row, self.layout.kept_loops))
         self.names = dict(everywhere)
         for node in plan.row_reads:
-            self.names[node] = self.read(node, begin)
+            self.names[node] = self.leaf(node, begin)
         self.compute(plan.before, self.names, SCALAR)
         for part in plan.passes:
             totals = self.walk(part, begin, self.thread, self.threads)
@@ -198,20 +199,20 @@ class Grid(Loops):
     def store_row(self, nodes: Iterable[Node], begin: Places) -> None:
         """Write the outputs of which a row has one element."""
         for node in nodes:
-            self.write(node, self.names, begin)
+            self.write_value(node, self.names, begin)
 
     def walk(self, part: Pass, begin: Places, first: str, step: str) -> list[str]:
         """A pass of one thread over its elements of a row; returns what it folds."""
-        carried = [(nothing(self.body, f, held(f)), element(held(f))) for f in part.folds]
+        carried = [(nothing(self.body, f, held(f)), self.body.type(held(f))) for f in part.folds]
 
         def turn(index: str, totals: list[str]) -> list[str]:
             at = self.moved(begin, self.places(index, self.layout.folded_loops))
             names = dict(self.names)
             for node in part.reads:
-                names[node] = self.read(node, at)
+                names[node] = self.leaf(node, at)
             self.compute(part.computes, names, SCALAR)
             for node in part.stores:
-                self.write(node, names, at)
+                self.write_value(node, names, at)
             values = [self.value(f.inputs[0], names, SCALAR) for f in part.folds]
             found = zip(part.folds, totals, values, strict=True)
             return [fold_step(self.body, f, total, value, held(f)) for f, total, value in found]
@@ -238,7 +239,7 @@ class Grid(Loops):
         for f in folds:
             found = self.op(f"memref.load {self.shared[f]}[{self.place}] : {_shared(f)}", "e")
             found = from_memory(self.body, found, held(f))
-            found = self.select(there, found, nothing(self.body, f, held(f)), element(held(f)))
+            found = self.select(there, found, nothing(self.body, f, held(f)), self.body.type(held(f)))
             self.names[f] = Value(self.in_warp(f, found))
         self.line("gpu.barrier")  # before the next ones are left there
 

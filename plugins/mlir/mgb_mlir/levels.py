@@ -24,18 +24,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mgb_native.frame import Frame
-from mgb_native.target import instructions
+from mgb_native.target import vector_bytes
 
-from . import nest, passes
-
-#: The bytes of a vector, by an instruction that a processor has.
-VECTORS = {"avx512f": 64, "avx2": 32}
-
-
-def vector_bytes() -> int:
-    """Of the widest vectors here."""
-    has = instructions()
-    return next((size for name, size in VECTORS.items() if name in has), 16)
+from . import passes
+from .builder import Kernel
 
 
 def _mgb(frame: Frame) -> str:
@@ -51,11 +43,11 @@ def _linalg(frame: Frame) -> str:
 
 
 def _loops(frame: Frame) -> str:
-    return nest.module(frame, 0)
+    return Kernel(frame, 0).text()
 
 
 def _vector(frame: Frame) -> str:
-    return nest.module(frame, vector_bytes())
+    return Kernel(frame, vector_bytes()).text()
 
 
 def _llvm(frame: Frame) -> str:

@@ -5,8 +5,6 @@ An address is an ``index``; `view` makes a memref of it. What copies memory is c
 
 from __future__ import annotations
 
-from collections import Counter
-
 _DESCRIPTOR = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
 
 _VIEW = """
@@ -32,38 +30,11 @@ def view(type_: str) -> str:
     return _VIEW.format(type=type_, descriptor=_DESCRIPTOR)
 
 
-_LINED_UP = """
-func.func private @{name}(%buffer: index, %start: index, %step: index, %count: index) -> index {kept} {{
-  %side_by_side = arith.constant {itemsize} : index
-  %apart = arith.cmpi ne, %step, %side_by_side : index
-  %found = scf.if %apart -> (index) {{
-    {gather}
-    scf.yield %buffer : index
-  }} else {{
-    scf.yield %start : index
-  }}
-  return %found : index
-}}"""
-
-_FLUSHED = """
-func.func private @{name}(%past: i1, %to: index, %source: index, %size: index) {kept} {{
-  scf.if %past {{
-    {flush}
-  }}
-  return
-}}"""
-
-#: Where a function is called from more places than this, it stays one: copies of it take longer to compile
-#: than the calls take time.
-COPIES = 12
-
-
 class Functions:
     """The functions that a kernel calls; a call is noted, `text` declares or defines them all."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
-        self._calls: Counter[str] = Counter()
 
     def view(self, type_: str, address: str) -> str:
         """The call that gives the elements of `type_` at `address` as a memref."""
@@ -76,32 +47,6 @@ class Functions:
         self._known[name] = f"func.func private @{name}({types})"
         return f"func.call @{name}({', '.join(operands)}) : ({types}) -> ()"
 
-    def lined_up(self, itemsize: int, *operands: str) -> str:
-        """The call that gives where elements lie side by side: where they are, or in a buffer.
-
-        The operands are the buffer, the address of the first, the stride in bytes, and how many there are.
-        """
-        name, names = f"lined_up_{itemsize}", ("%buffer", "%start", "%step", "%count")
-        gather = self.call(f"mgb_gather_{8 * itemsize}", *names)
-        self._known[name] = _LINED_UP.format(name=name, itemsize=itemsize, gather=gather, kept="{kept}")
-        self._calls[name] += 1
-        return f"func.call @{name}({', '.join(operands)}) : (index, index, index, index) -> index"
-
-    def flushed(self, *operands: str) -> str:
-        """The call that copies past the caches; the operands are: whether, to where, from where, how much."""
-        name, names = "flushed", ("%to", "%source", "%size")
-        self._known[name] = _FLUSHED.format(name=name, flush=self.call("mgb_flush", *names), kept="{kept}")
-        self._calls[name] += 1
-        return f"func.call @{name}({', '.join(operands)}) : (i1, index, index, index) -> ()"
-
     def text(self) -> str:
         """The functions called so far."""
-        kept = {
-            name: "attributes {no_inline, llvm.no_inline}"
-            for name, count in self._calls.items()
-            if count > COPIES
-        }
-        return "\n".join(
-            text.replace("{kept}", kept.get(name, "")) if name in self._calls else text
-            for name, text in self._known.items()
-        )
+        return "\n".join(self._known.values())

@@ -13,10 +13,10 @@ from mgb.passes.lower import lower
 from mgb.tracing import graph_of
 from mgb_mlir import Mlir, levels, passes
 from mgb_mlir.backend import EFFORT
-from mgb_mlir.nest import SYMBOL
 from mgb_native.code import place
 from mgb_native.frame import Frame
 from mgb_native.launch import Launcher, Unit
+from mgb_native.nest import SYMBOL
 
 BACKEND = Mlir()
 SENTINEL = 77

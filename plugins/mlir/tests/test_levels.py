@@ -14,8 +14,9 @@ from mgb.ir import Graph
 pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install torch-mlir==20261001")
 pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
 
-from mgb_mlir import dialect, levels, passes, toolchain, words
+from mgb_mlir import dialect, levels, passes, toolchain
 from mgb_native.frame import Frame
+from mgb_native.nest import words
 from mlir_cases import CASES, case, check
 from mlir_helpers import BACKEND, call, run_linalg, run_loops, traced
 

@@ -29,8 +29,9 @@ pytest.importorskip("llvmlite", reason="what makes PTX is not installed: pip ins
 pytest.importorskip("mgb_cuda", reason="what launches kernels is not installed: pip install ./plugins/cuda")
 
 from mgb_cuda import Packet
-from mgb_mlir import device, grid, passes, ptx, words
+from mgb_mlir import device, grid, passes, ptx
 from mgb_mlir.spelling import older
+from mgb_native.nest import words
 from mlir_cases import CASES, WIDE, case, check
 from mlir_helpers import SENTINEL, call, traced
 from ptx_host import HostDevice, HostGrid, OnHost

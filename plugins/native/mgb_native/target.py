@@ -19,6 +19,10 @@ _INSTRUCTIONS = re.compile(
 )
 
 
+#: The bytes of a vector, by an instruction that a processor has.
+VECTORS = {"avx512f": 64, "avx2": 32}
+
+
 def target(package: str) -> str:
     """What a kernel that was compiled here by `package` needs where it is to run, for `mismatch`."""
     needs = {"package": package, "python": python(), "machine": platform.machine()}
@@ -46,7 +50,7 @@ def mismatch(needed: str, package: str, distribution: str) -> str | None:
 def package(folder: Path) -> str:
     """The version of the printer in `folder` and of what calls its kernels: they agree in every line."""
     folders = (Path(__file__).parent, folder)
-    paths = (path for f in folders for path in sorted((*f.glob("*.py"), *f.glob("*.ll"))))
+    paths = (path for f in folders for path in sorted((*f.rglob("*.py"), *f.glob("*.ll"))))
     return digest(b"".join(path.read_bytes() for path in paths))
 
 
@@ -64,6 +68,12 @@ def processor() -> str:
 def instructions() -> list[str]:
     """The instructions that the processor has, by the names of the system."""
     return _processor()[1]
+
+
+def vector_bytes() -> int:
+    """Of the widest vectors here."""
+    has = instructions()
+    return next((size for name, size in VECTORS.items() if name in has), 16)
 
 
 @cache

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mgb.codegen import Pass
 from mgb.ir import CONST, Node
-from mgb_native.folds import held
-from mgb_native.frame import Operand
 
+from ..folds import held
+from ..frame import Operand
 from .body import Body
 from .builder import SCALAR, Carried, Lanes
 from .lanes import Access, Names, Value, Width
@@ -120,7 +121,7 @@ class Units:
             if o.moves:
                 source = nest.buffer(nest.buffer_of("s", o.node))
                 size = nest.mul(count, nest.index(o.itemsize))
-                nest.line(nest.functions.flushed(nest.streams(o), at[o], source, size))
+                nest.when(nest.streams(o), partial(nest.call, "mgb_flush", at[o], source, size))
         return done
 
     def elements(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
@@ -143,14 +144,14 @@ class Units:
             for v, o, access, address in sources:
                 names[v] = nest.element(o, access, address, i, lanes)
             for v in part.restores:
-                names[v] = nest.load(kept[v], i, lanes)
+                names[v] = nest.read(kept[v], i, lanes)
             if lanes_of is not None:
                 names |= lanes_of(i, lanes)
             nest.compute(part.computes, names, lanes)
             for v in part.keeps:
-                nest.store(kept[v], i, Value(nest.value(v, names, lanes), lanes.count), lanes)
+                nest.write(kept[v], i, Value(nest.value(v, names, lanes), lanes.count), lanes)
             for o, access in to.items():
-                nest.store(access, i, Value(nest.value(o.node, names, lanes), lanes.count), lanes)
+                nest.write(access, i, Value(nest.value(o.node, names, lanes), lanes.count), lanes)
             return self.folds(i, lanes, names, given)
 
         return nest.over(count, self.lanes, carried, turn)
@@ -183,7 +184,7 @@ class Units:
         if o.moves:
             buffer = nest.buffer(nest.buffer_of("s", o.node))
             address = nest.select(nest.streams(o), buffer, address)
-        return Access(nest.view(o.dtype, address), o.dtype, o.moves)
+        return Access(nest.reached(o.dtype, address), o.dtype, o.moves)
 
     def folds(self, i: str, lanes: Lanes, names: Names, given: list[str]) -> list[str]:
         """Fold the elements of a turn."""

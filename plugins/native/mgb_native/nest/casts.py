@@ -13,59 +13,54 @@ def convert(body: Body, x: str, source: str, target: str) -> str:
     if source == target:
         return x
     if target == "bool":
-        zero = body.constant(0, source)
-        return body.op(
-            "arith.cmpf une," if is_float(source) else "arith.cmpi ne,", (x, zero), body.type(source)
-        )
+        return body.is_not_zero(x, body.type(source))
     return body.change(_conversion(source, target), x, element(source), element(target))
 
 
 def _conversion(source: str, target: str) -> str:
     wider = BITS[target] > BITS[source]
     if is_float(source) and is_float(target):
-        return "arith.extf" if wider else "arith.truncf"
+        return "fpext" if wider else "fptrunc"
     if is_float(source):
-        return "arith.fptosi" if is_signed(target) else "arith.fptoui"
-    sign = "s" if is_signed(source) else "u"
+        return "fptosi" if is_signed(target) else "fptoui"
     if is_float(target):
-        return f"arith.{sign}itofp"
-    return f"arith.ext{sign}i" if wider else "arith.trunci"
+        return "sitofp" if is_signed(source) else "uitofp"
+    return ("sext" if is_signed(source) else "zext") if wider else "trunc"
 
 
 def widen(body: Body, bits: str, dtype: str) -> str:
     """The float32 that 16 bits stand for; exact."""
     if dtype == "float16":
-        return body.change("arith.extf", body.change("arith.bitcast", bits, "i16", "f16"), "f16", "f32")
-    word = body.change("arith.extui", bits, "i16", "i32")
-    word = body.op("arith.shli", (word, body.literal("16", "i32")), body.lanes.of("i32"))
-    return body.change("arith.bitcast", word, "i32", "f32")
+        return body.change("fpext", body.change("bitcast", bits, "i16", "f16"), "f16", "f32")
+    word = body.change("zext", bits, "i16", "i32")
+    word = body.op("shl", (word, body.number(16, "i32")), body.lanes.of("i32"))
+    return body.change("bitcast", word, "i32", "f32")
 
 
 def narrow(body: Body, x: str, dtype: str) -> str:
     """The 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
     if dtype == "float16":
-        return body.change("arith.bitcast", body.change("arith.truncf", x, "f32", "f16"), "f16", "i16")
-    word, number = body.lanes.of("i32"), body.literal
-    bits = body.change("arith.bitcast", x, "f32", "i32")
-    high = body.op("arith.shrui", (bits, number("16", "i32")), word)
-    odd = body.op("arith.andi", (high, number("1", "i32")), word)
-    half = body.op("arith.addi", (odd, number("32767", "i32")), word)
-    rounded = body.op("arith.addi", (bits, half), word)
-    rounded = body.op("arith.shrui", (rounded, number("16", "i32")), word)
-    quiet = body.op("arith.ori", (high, number("64", "i32")), word)
+        return body.change("bitcast", body.change("fptrunc", x, "f32", "f16"), "f16", "i16")
+    word, number = body.lanes.of("i32"), body.number
+    bits = body.change("bitcast", x, "f32", "i32")
+    high = body.op("lshr", (bits, number(16, "i32")), word)
+    odd = body.op("and", (high, number(1, "i32")), word)
+    half = body.op("add", (odd, number(32767, "i32")), word)
+    rounded = body.op("lshr", (body.op("add", (bits, half), word), number(16, "i32")), word)
+    quiet = body.op("or", (high, number(64, "i32")), word)
     nearest = body.select(body.is_nan(x, "float32"), quiet, rounded, word)
-    return body.change("arith.trunci", nearest, "i32", "i16")
+    return body.change("trunc", nearest, "i32", "i16")
 
 
 def to_memory(body: Body, x: str, dtype: str) -> str:
     """A value as it lies in memory."""
     if dtype == "bool":
-        return body.change("arith.extui", x, "i1", "i8")
+        return body.change("zext", x, "i1", "i8")
     return narrow(body, x, dtype) if dtype in ("float16", "bfloat16") else x
 
 
 def from_memory(body: Body, x: str, dtype: str) -> str:
     """A value of what lies in memory."""
     if dtype == "bool":
-        return body.op("arith.cmpi ne,", (x, body.literal("0", "i8")), body.lanes.of("i8"))
+        return body.is_not_zero(x, body.lanes.of("i8"))
     return widen(body, x, dtype) if dtype in ("float16", "bfloat16") else x

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from mgb.codegen import scalar
 from mgb.ir import CONST, Kind, Node
-from mgb_native.folds import held
 
+from ..folds import held
 from .body import Body, element, is_float, stored
-from .builder import SCALAR, Builder, Carried, Lanes
+from .builder import INDEX, SCALAR, WORD, Builder, Carried, Lanes, Type
 from .casts import from_memory, to_memory
-from .memory import Functions
 from .words import SPELLINGS
 
 Nodes = tuple[Node, ...]
@@ -53,7 +52,7 @@ class Access:
     Attributes
     ----------
     view : str
-        A memref.
+        As `Builder.view` gives it.
     dtype : str
     moves : bool
         Whether turn `i` is at element `i`; else all are at the first.
@@ -80,7 +79,6 @@ class Loops(Builder):
     def __init__(self, vector: int) -> None:
         super().__init__()
         self.vector = vector
-        self.functions = Functions()
 
     def width(self, nodes: Iterable[Node], folds: bool = False) -> Width:
         """That of a loop that reads and computes `nodes`: the widest of them fill a vector."""
@@ -110,8 +108,7 @@ class Loops(Builder):
 
         def last(i: str, given: list[str]) -> Sequence[str]:
             lanes = Lanes(width.turn if carried else width.vector)
-            mask = self.op(f"vector.create_mask {self.sub(count, i)} : {lanes.of('i1')}", "mask")
-            return turn(i, Lanes(lanes.count, mask), given)
+            return turn(i, Lanes(lanes.count, self.mask(self.sub(count, i), lanes.count)), given)
 
         if carried:
             return self.when(self.compare("ne", rest, zero), lambda: last(full, done), given)
@@ -119,63 +116,43 @@ class Loops(Builder):
 
     # memory
 
-    def view(self, dtype: str, address: str) -> str:
+    def reached(self, dtype: str, address: str) -> str:
         """The elements of `dtype` from `address` on."""
-        return self.op(self.functions.view(stored(dtype), address), "view")
+        return self.view(stored(dtype), address)
 
-    def load(self, access: Access, i: str, lanes: Lanes = SCALAR) -> Value:
+    def read(self, access: Access, i: str, lanes: Lanes = SCALAR) -> Value:
         """What a loop reads at turn `i`."""
-        type_ = stored(access.dtype)
-        memory = f"memref<?x{type_}>"
         if not access.moves:
             i, lanes = self.index(0), SCALAR
-        body, vector = Body(self, lanes), lanes.of(type_)
-        if not lanes.count:
-            found = self.op(f"memref.load {access.view}[{i}] : {memory}", "e")
-        elif not lanes.mask:
-            found = self.op(f"vector.load {access.view}[{i}] : {memory}, {vector}", "e")
-        else:
-            zero = body.literal("0x" + "0" * (int(type_[1:]) // 4) if type_[0] == "f" else "0", type_)
-            types = f"{memory}, {lanes.of('i1')}, {vector} into {vector}"
-            found = self.op(f"vector.maskedload {access.view}[{i}], {lanes.mask}, {zero} : {types}", "e")
-        return Value(from_memory(body, found, access.dtype), lanes.count)
+        found = self.load(access.view, i, lanes.of(stored(access.dtype)), lanes.mask)
+        return Value(from_memory(Body(self, lanes), found, access.dtype), lanes.count)
 
-    def store(self, access: Access, i: str, value: Value, lanes: Lanes = SCALAR) -> None:
+    def write(self, access: Access, i: str, value: Value, lanes: Lanes = SCALAR) -> None:
         """Write what a loop has at turn `i`."""
-        type_ = stored(access.dtype)
-        memory = f"memref<?x{type_}>"
         if not access.moves:
-            value, i, lanes = self.first(value, access.dtype), self.index(0), SCALAR
-        body = Body(self, lanes)
-        name = to_memory(body, self.spread(value, access.dtype, lanes), access.dtype)
-        if not lanes.count:
-            self.line(f"memref.store {name}, {access.view}[{i}] : {memory}")
-        elif not lanes.mask:
-            self.line(f"vector.store {name}, {access.view}[{i}] : {memory}, {lanes.of(type_)}")
-        else:
-            types = f"{memory}, {lanes.of('i1')}, {lanes.of(type_)}"
-            self.line(f"vector.maskedstore {access.view}[{i}], {lanes.mask}, {name} : {types}")
+            value, i, lanes = self.first_of(value, access.dtype), self.index(0), SCALAR
+        name = to_memory(Body(self, lanes), self.spread_to(value, access.dtype, lanes), access.dtype)
+        self.store(name, access.view, i, lanes.of(stored(access.dtype)), lanes.mask)
 
     # values
 
-    def spread(self, value: Value, dtype: str, lanes: Lanes) -> str:
+    def spread_to(self, value: Value, dtype: str, lanes: Lanes) -> str:
         """A value in so many lanes."""
         if value.lanes == lanes.count:
             return value.name
         return Body(self, lanes).spread(value.name, element(dtype))
 
-    def first(self, value: Value, dtype: str) -> Value:
+    def first_of(self, value: Value, dtype: str) -> Value:
         """The first lane, of a value that is the same in all."""
         if not value.lanes:
             return value
-        type_ = Lanes(value.lanes).of(element(dtype))
-        return Value(self.op(f"vector.extract {value.name}[0] : {element(dtype)} from {type_}", "v"))
+        return Value(self.first(value.name, Lanes(value.lanes).of(element(dtype))))
 
     def value(self, node: Node, names: Names, lanes: Lanes) -> str:
         """What `node` is, in so many lanes."""
         if node.op is CONST and node not in names:
             return Body(self, lanes).constant(scalar(node).astype(_exact(node)).item(), held(node))
-        return self.spread(names[node], held(node), lanes)
+        return self.spread_to(names[node], held(node), lanes)
 
     def compute(self, nodes: Iterable[Node], names: Names, lanes: Lanes) -> None:
         """Write the operations of `nodes`, and note their names."""
@@ -190,26 +167,23 @@ class Loops(Builder):
         if not moves:
             i, lanes = self.index(0), SCALAR
         body = Body(self, lanes)
-        start = self.op(f"arith.index_cast {self.add(place, i)} : index to i64")
+        start = self.change("bitcast", self.add(place, i), INDEX, WORD)
         if is_float(dtype):
-            start = self._counted(body, start, "i64")
-            return Value(body.change("arith.sitofp", start, "i64", element(dtype)), lanes.count)
-        type_ = element(dtype)
+            return Value(
+                body.change("sitofp", self._counted(body, start, "i64"), "i64", element(dtype)), lanes.count
+            )
         if dtype == "bool":
-            zero = self.constant("0 : i64")
-            return Value(self.op(f"arith.cmpi ne, {start}, {zero} : i64"))
-        narrow = start if type_ == "i64" else self.op(f"arith.trunci {start} : i64 to {type_}")
+            return Value(Body(self, SCALAR).is_not_zero(start, WORD))
+        type_ = element(dtype)
+        narrow = start if type_ == "i64" else self.change("trunc", start, WORD, Type(type_))
         return Value(self._counted(body, narrow, type_), lanes.count)
 
     def _counted(self, body: Body, start: str, type_: str) -> str:
         """`start` and what follows it, one more in each lane."""
-        count = body.lanes.count
-        if not count:
+        if not body.lanes.count:
             return start
-        bits = int(type_[1:])
-        places = ", ".join(str(k - (1 << bits) if k >> (bits - 1) else k) for k in range(count))
-        steps = self.constant(f"dense<[{places}]> : {body.lanes.of(type_)}")
-        return body.op("arith.addi", (body.spread(start, type_), steps), body.lanes.of(type_))
+        steps = self.numbers(body.lanes.of(type_))
+        return body.op("add", (body.spread(start, type_), steps), body.lanes.of(type_))
 
 
 def _exact(node: Node) -> np.dtype[np.generic]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mgb.codegen import replaced
 from mgb.ir import Node
-from mgb_native.frame import HEAD, SPAN, Buffer, Frame, Operand
 
+from ..frame import HEAD, SPAN, Buffer, Frame, Operand
+from .builder import INDEX
 from .lanes import Loops
 
 #: The arguments of a kernel: arrays of words.
@@ -28,15 +29,13 @@ class Given(Loops):
         self.places_of = {o.name: i for i, o in enumerate(frame.arrays)}
         self.buffers_at = {b.name: frame.buffers_at + i for i, b in enumerate(frame.buffers)}
         self.given: dict[str, str] = {}
-        self.heads: list[str] = []
 
     def word(self, memory: str, place: int, name: str) -> str:
         """A word that a call gives, read at the head of the function."""
         key = f"{memory}{place}"
         if key not in self.given:
-            self.given[key] = f"%{name}"
-            at = self.index(place)
-            self.heads.append(f"  %{name} = memref.load %{memory}[{at}] : memref<?xindex>")
+            with self.heading():
+                self.given[key] = self.load(f"%{memory}", self.index(place), INDEX, name=name)
         return self.given[key]
 
     def slot(self, place: int | str) -> str:
@@ -60,9 +59,9 @@ class Given(Loops):
         offset = self.slot(self.buffers_at[b.name])
         key = f"buffer {b.name}"
         if key not in self.given:
-            self.given[key] = f"%{b.name}_data"
             start = self.span("shared" if b.shared else "own")
-            self.heads.append(f"  %{b.name}_data = arith.addi {start}, {offset} : index")
+            with self.heading():
+                self.given[key] = self.add(start, offset)
         return self.given[key]
 
     def buffer_of(self, prefix: str, node: Node) -> Buffer:
@@ -73,19 +72,12 @@ class Given(Loops):
         """Whether an output goes past the caches: not where it replaces an input, which is in them."""
         key = f"streams {o.name}"
         if key not in self.given:
-            found = self.heading(
-                f"arith.cmpi ne, {self.slot('stream')}, {self.index(0)} : index", o.name + "_past"
-            )
-            for i in replaced(self.frame.graph, o.node):
-                x = next(p for p in self.frame.arrays if p.node is self.frame.graph.inputs[i])
-                apart = f"arith.cmpi ne, {self.operand(o)}, {self.operand(x)} : index"
-                other = self.heading(apart, f"{o.name}_is_not_{x.name}_")
-                found = self.heading(f"arith.andi {found}, {other} : i1", o.name + "_past")
+            stream, output = self.slot("stream"), self.operand(o)
+            inputs = [self.frame.graph.inputs[i] for i in replaced(self.frame.graph, o.node)]
+            others = [self.operand(self.frame.source_of[x]) for x in inputs]
+            with self.heading():
+                found = self.compare("ne", stream, self.index(0))
+                for other in others:
+                    found = self.both(found, self.compare("ne", output, other))
             self.given[key] = found
         return self.given[key]
-
-    def heading(self, text: str, hint: str) -> str:
-        """An operation at the head of the function."""
-        name = self.name(hint)
-        self.heads.append(f"  {name} = {text}")
-        return name

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from mgb.codegen import EXTENT
 from mgb.ir import CONST, Node
-from mgb_native.folds import held
-from mgb_native.frame import Buffer, Frame, Operand
 
+from ..folds import held
+from ..frame import Buffer, Frame, Operand
 from .body import Body
-from .builder import Lanes
+from .builder import INDEX, Lanes
 from .given import Given
 from .lanes import Access, Names, Value
 from .words import fold_step
@@ -50,8 +50,14 @@ class Reaching(Given):
         """Where the `count` elements that an input has at `start` lie side by side."""
         if not o.moves or o.is_iota or o.is_output:
             return start
-        buffer = self.buffer(self.buffer_of("g", o.node))
-        return self.op(self.functions.lined_up(o.itemsize, buffer, start, self.slot(o.at), count))
+        buffer, step = self.buffer(self.buffer_of("g", o.node)), self.slot(o.at)
+
+        def gather() -> Sequence[str]:
+            self.call(f"mgb_gather_{8 * o.itemsize}", buffer, start, step, count)
+            return (buffer,)
+
+        apart = self.compare("ne", step, self.index(o.itemsize))
+        return self.when(apart, gather, [(start, INDEX)])[0]
 
     def ask(self, wanted: str, at: dict[Operand, str], away: str, count: str) -> None:
         """Where a slot of the plan is not 0, have `count` elements of a later row on their way from memory.
@@ -63,30 +69,30 @@ class Reaching(Given):
             for o, address in at.items():
                 later = self.moved(address, self.frame.strides_at(o, "kept"), [away])
                 size = self.mul(count, self.index(o.itemsize))
-                self.line(self.functions.call("mgb_ask", later, size))
+                self.call("mgb_ask", later, size)
 
         if at:
             self.when(self.compare("ne", self.slot(wanted), self.index(0)), ask)
 
     def access(self, o: Operand, address: str) -> Access | None:
         """How a loop reaches an operand at `address`; an ``iota`` is no memory."""
-        return None if o.is_iota else Access(self.view(o.dtype, address), o.dtype, o.moves)
+        return None if o.is_iota else Access(self.reached(o.dtype, address), o.dtype, o.moves)
 
     def element(self, o: Operand, access: Access | None, address: str, i: str, lanes: Lanes) -> Value:
         """The value of an operand at turn `i`."""
         if access is None:
             return self.iota(o.dtype, address, i, o.moves, lanes)
-        return self.load(access, i, lanes)
+        return self.read(access, i, lanes)
 
     def at_buffer(self, b: Buffer, address: str = "") -> Access:
         """How a loop reaches a buffer, from `address` on or from its start."""
-        return Access(self.view(b.dtype, address or self.buffer(b)), b.dtype)
+        return Access(self.reached(b.dtype, address or self.buffer(b)), b.dtype)
 
     def fold_into(self, access: Access, f: Node, i: str, value: str, lanes: Lanes) -> None:
         """Fold an element into what memory has."""
-        total = self.load(access, i, lanes).name
+        total = self.read(access, i, lanes).name
         total = fold_step(Body(self, lanes), f, total, value, held(f))
-        self.store(access, i, Value(total, lanes.count), lanes)
+        self.write(access, i, Value(total, lanes.count), lanes)
 
     def lane_reads(
         self, nodes: Iterable[Node], ends: Iterable[Node], rows: dict[Operand, str]
@@ -103,7 +109,7 @@ class Reaching(Given):
                 found[v] = partial(self.element, o, self.access(o, rows[o]), rows[o])
             elif not self.is_full(v):
                 b = next(b for b in self.frame.buffers if b.node is v and b.name[0] in "tr")
-                found[v] = partial(self.load, self.at_buffer(b))
+                found[v] = partial(self.read, self.at_buffer(b))
         return lambda i, lanes: {v: read(i, lanes) for v, read in found.items()}
 
     def is_full(self, node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""From a graph to the loops of its kernel: the levels ``loops`` and ``vector``.
+"""From a graph to the loops of its kernel.
 
 A kernel is ``kernel(arrays, plan, span)`` over addresses: of a C array with the addresses of the data
 ``x0, ..., y0, ...``, of the plan and of the span (see `mgb_native.frame`). The loops are
@@ -7,7 +7,7 @@ A kernel is ``kernel(arrays, plan, span)`` over addresses: of a C array with the
         passes over the row: chunks, units
             the innermost loop, over the elements of a unit
 
-The two levels have the same loops; in the level ``vector`` the innermost ones work on vectors.
+The innermost loops work on vectors, or element by element.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from functools import partial
 
 from mgb.codegen import EXTENT, Pass
 from mgb.ir import CONST, Node
-from mgb_native.folds import held, wide
-from mgb_native.frame import Frame, Operand
 
+from ..folds import held, wide
+from ..frame import Frame, Operand
 from .body import Body, element
-from .builder import SCALAR, Carried, Lanes
+from .builder import INDEX, SCALAR, WORD, Carried, Lanes, Type
 from .casts import convert
-from .given import ARGUMENTS
 from .lanes import Access, Names, Nodes, Value
 from .reaching import Reaching
 from .units import Units
@@ -33,16 +32,11 @@ from .words import across, fold_step, nothing
 SYMBOL = "kernel"
 
 
-def module(frame: Frame, vector: int) -> str:
-    """The module of the kernel of `frame`; innermost loops work on vectors of `vector` bytes; 0: scalars."""
-    return Nest(frame, vector if frame.inner is not None else 0).text()
-
-
 class Nest(Reaching):
     """The loops of one kernel."""
 
     def __init__(self, frame: Frame, vector: int) -> None:
-        super().__init__(frame, vector)
+        super().__init__(frame, vector if frame.inner is not None else 0)
         self.names: Names = {}
 
     def text(self) -> str:
@@ -55,15 +49,8 @@ class Nest(Reaching):
         else:
             self.rows(self.row, False)
         if any(o.is_output and o.moves for o in self.frame.operands):
-            stream = self.compare("ne", self.slot("stream"), self.index(0))
-            self.when(stream, partial(self.line, "llvm.fence seq_cst"))
-        done = self.constant("0 : i64")
-        self.line(f"return {done} : i64")
-        words = [f"  %{name} = {self.functions.view('index', f'%{name}_at')}" for name in ARGUMENTS]
-        arguments = ", ".join(f"%{name}_at: index" for name in ARGUMENTS)
-        lines = [f"func.func @{SYMBOL}({arguments}) -> i64 {{", *self.head(), *words]
-        lines += [*self.heads, *self.lines, "}"]
-        return "\n".join(["module {", *lines, self.functions.text(), "}", ""])
+            self.when(self.compare("ne", self.slot("stream"), self.index(0)), self.fence)
+        return self.module(SYMBOL)
 
     def extents(self) -> None:
         """The lengths that reductions fold, as numbers."""
@@ -71,16 +58,15 @@ class Nest(Reaching):
             if node.op is EXTENT:
                 folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
                 count = self.slot("extent") if folds else self.index(1)
-                whole = self.op(f"arith.index_cast {count} : index to i64")
-                number = self.op(f"arith.sitofp {whole} : i64 to {element(held(node))}", "n")
-                self.names[node] = Value(number)
+                whole = self.change("bitcast", count, INDEX, WORD)
+                self.names[node] = Value(self.change("sitofp", whole, WORD, Type(element(held(node)))))
 
     # rows
 
     def rows(self, row: Callable[[str, list[str]], Sequence[str]], tiled: bool) -> None:
         """The loop over rows, each as `row` writes it."""
         row0, row1 = self.span("row0"), self.span("row1")
-        tiles = [(row0, "index"), (row0, "index")] if tiled else []
+        tiles = [(row0, INDEX), (row0, INDEX)] if tiled else []
         self.loop(row0, row1, self.index(1), tiles, row, "row")
 
     def short_row(self, row: str, _: list[str]) -> Sequence[str]:
@@ -130,8 +116,7 @@ class Nest(Reaching):
             return
         begun = self.compare("sle", self.span("first"), self.index(k))
         open_ = self.compare("slt", self.index(k), self.span("last"))
-        wanted = self.op(f"arith.andi {begun}, {open_} : i1")
-        self.when(wanted, lambda: self.chunks(k, part, rows, width))
+        self.when(self.both(begun, open_), lambda: self.chunks(k, part, rows, width))
 
     def row_addresses(self, row: str) -> tuple[dict[Operand, str], str, list[str]]:
         """Where each operand has its row, the columns of it, and its places along the kept loops."""
@@ -164,12 +149,10 @@ class Nest(Reaching):
                 buffer, count = self.buffer(self.buffer_of("g", o.node)), self.sub(end, row)
                 given = (buffer, rows[o], self.slot(step), self.slot("n"), across, count, self.slot("pitch"))
                 apart = self.compare("ne", self.slot(step), self.index(0))
-                call = self.functions.call(f"mgb_tile_{8 * o.itemsize}", *given)
-                self.when(apart, partial(self.line, call))
+                self.when(apart, partial(self.call, f"mgb_tile_{8 * o.itemsize}", *given))
             return [row, end]
 
-        wanted = self.op(f"arith.andi {used}, {behind} : i1")
-        tiles = self.when(wanted, lay_out, [(t, "index") for t in tiles])
+        tiles = self.when(self.both(used, behind), lay_out, [(t, INDEX) for t in tiles])
         passed = self.mul(self.sub(row, tiles[0]), self.slot("pitch"))
         for o, step in frame.tiled.items():
             laid = self.mul(passed, self.index(o.itemsize))
@@ -207,7 +190,7 @@ class Nest(Reaching):
         unit0 = self.mul(chunk, self.slot("group"))
         unit1 = self.least(self.slot("units"), self.add(unit0, self.slot("group")))
         for f, vector in zip(part.folds, units.write(unit0, unit1, carried), strict=False):
-            self.store(self.at_buffer(partials[f]), chunk, Value(self.folded(f, vector, lanes)))
+            self.write(self.at_buffer(partials[f]), chunk, Value(self.folded(f, vector, lanes)))
 
     def units(
         self,
@@ -235,7 +218,7 @@ class Nest(Reaching):
 
         def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
             for f, access in at.items():
-                self.store(access, i, Value(nothing(Body(self, lanes), f, held(f)), lanes.count), lanes)
+                self.write(access, i, Value(nothing(Body(self, lanes), f, held(f)), lanes.count), lanes)
             return ()
 
         if at:
@@ -246,12 +229,12 @@ class Nest(Reaching):
     def row_totals(self, folds: Nodes, _: str) -> None:
         """Fold the chunks of a row."""
         body, partials = Body(self, SCALAR), [self.at_buffer(self.buffer_of("p", f)) for f in folds]
-        carried = [(nothing(body, f, wide(f)), element(wide(f))) for f in folds]
+        carried = [(nothing(body, f, wide(f)), Type(element(wide(f)))) for f in folds]
 
         def turn(chunk: str, totals: list[str]) -> Sequence[str]:
             found = []
             for f, total, access in zip(folds, totals, partials, strict=True):
-                partial = convert(body, self.load(access, chunk).name, held(f), wide(f))
+                partial = convert(body, self.read(access, chunk).name, held(f), wide(f))
                 found.append(fold_step(body, f, total, partial, wide(f)))
             return found
 
@@ -273,7 +256,7 @@ class Nest(Reaching):
 
             def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
                 for f in folds:
-                    self.fold_into(totals[f], f, i, self.load(partials[f], i, lanes).name, lanes)
+                    self.fold_into(totals[f], f, i, self.read(partials[f], i, lanes).name, lanes)
                 return ()
 
             self.over(width, self.width(folds), [], turn)
@@ -294,7 +277,7 @@ class Nest(Reaching):
                 names = {**self.row_names, **lanes_of(i, lanes)}
                 self.compute(nodes, names, lanes)
                 for v in nodes:
-                    self.store(to[v], i, Value(self.value(v, names, lanes), lanes.count), lanes)
+                    self.write(to[v], i, Value(self.value(v, names, lanes), lanes.count), lanes)
                 return ()
 
             self.over(width, self.width(nodes), [], turn)
@@ -306,18 +289,18 @@ class Nest(Reaching):
             return
 
         def write() -> Sequence[str]:
-            to = {o: Access(self.view(o.dtype, rows[o]), o.dtype, o.moves) for o in outputs}
+            to = {o: Access(self.reached(o.dtype, rows[o]), o.dtype, o.moves) for o in outputs}
             if not self.frame.columns:
                 for o, access in to.items():
                     value = Value(self.value(o.node, self.row_names, SCALAR))
-                    self.store(access, self.index(0), value)
+                    self.write(access, self.index(0), value)
                 return ()
             lanes_of = self.lane_reads((), [o.node for o in outputs], rows)
 
             def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
                 names = {**self.row_names, **lanes_of(i, lanes)}
                 for o, access in to.items():
-                    self.store(access, i, Value(self.value(o.node, names, lanes), lanes.count), lanes)
+                    self.write(access, i, Value(self.value(o.node, names, lanes), lanes.count), lanes)
                 return ()
 
             self.over(width, self.width([o.node for o in outputs]), [], turn)
@@ -325,4 +308,4 @@ class Nest(Reaching):
 
         last = self.compare("eq", self.span("last"), self.index(self.frame.stages))
         first = self.compare("eq", self.span("chunk0"), self.index(0))
-        self.when(self.op(f"arith.andi {last}, {first} : i1"), write)
+        self.when(self.both(last, first), write)
