@@ -44,6 +44,7 @@ OPS_GROUP = "mgb.ops"
 
 #: The backends that this project publishes, and the extra of ``mgb`` that installs each.
 EXTRAS = {
+    "cpu_llvm": "cpu",
     "cpu_numba": "cpu",
     "nvrtc": "nvrtc",
     "triton": "triton",

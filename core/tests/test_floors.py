@@ -128,6 +128,7 @@ def test_import_is_light() -> None:
         "rich",
         "onnx",
         "pluggy",
+        "mgb_cpu_llvm",
         "mgb_cpu_numba",
     }
     assert not new & toolchains
