@@ -71,8 +71,8 @@ class Loaded:
 
     def _body(self, *inputs: Any) -> tuple[Any, ...]:
         """What the model makes of `inputs`; it is data, so nothing outside of it is read or written."""
-        with unwatched():
-            return self._model(*inputs)
+        result: tuple[Any, ...] = unwatched(self._model, *inputs)
+        return result
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the model.

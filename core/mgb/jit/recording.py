@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from .arguments import numbers_in
 from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
 from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref
-from .environment import Observer
+from .environment import Observer, unwatched
 from .guard import Guards, is_plain
 from .holder_guards import Decided
 from .inputs import Inputs
@@ -188,8 +188,7 @@ class Recording(CallSession):
     def entered(self, holder: Any) -> None:
         known = self._holders.get(id(holder))
         if known is None or known.holder.get() is not holder:  # another one had its id
-            with nullcontext() if self.observer is None else self.observer.resting():
-                self._holders[id(holder)] = Decided(holder)
+            self._holders[id(holder)] = unwatched(Decided, holder)
             if self.observer is not None:
                 self.observer.enters(holder)
 

@@ -85,11 +85,6 @@ class Armed:
             return
         self._watched.update(map(id, codes_in(function.__code__)))
 
-    @property
-    def are_all_watched(self) -> bool:
-        """Has each function hooks that may be called by what was armed?"""
-        return not self._unwatched
-
     def _instrument(self, function: FunctionType) -> CodeType | str:
         return instrumented(function.__code__, function.__globals__, self._hooks)
 

@@ -174,10 +174,10 @@ class Net:
         _here.net = None
         _end_monitoring(sys.monitoring, id(self))  # type: ignore[attr-defined]
 
-    def lift(self) -> None:
-        """Tell nothing until it is spread again."""
-        self._undo()
-        self._undo = lambda: None
+    @property
+    def can_rest(self) -> bool:
+        """Does what starts while it is spread take longer, whoever is told of it?"""
+        return self.tracer is not None
 
     def without(self, function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
         """What `function` gives. Nothing is told until `goes_on`: that takes longer than what most do."""
@@ -200,7 +200,8 @@ class Net:
 
     def gather(self) -> None:
         """End, and tell nobody any more."""
-        self.lift()
+        self._undo()
+        self._undo = lambda: None
         self._started = lambda *_: True
 
     def forget(self) -> None:

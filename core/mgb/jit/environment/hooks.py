@@ -20,6 +20,7 @@ from ..measured import given
 from ..source import Held, Item, Object
 from . import attributes, calls, known, operands, reads
 from .builtin_calls import text
+from .reach import calls_no_user
 from .value_hooks import HOOKS, QUIET, hook, number, reading, see, stored, told
 from .watch import WATCHING, Watch
 
@@ -178,7 +179,10 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     watch = WATCHING.watch
     if watch is None or watch.busy:
         return functools.partial(function, *args, **kwargs)
-    frame = id(sys._getframe(1))
+    return watch.net.without(_call, watch, id(sys._getframe(1)), function, args, kwargs)
+
+
+def _call(watch: Watch, frame: int, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     watch.pending.pop(frame, None)
     computed = numbers.computed_by(function, args, kwargs)
     if computed is not None:
@@ -189,7 +193,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if then is not None:
         watch.pending[frame] = then
     args, kwargs = operands.given_to(watch, function, args, kwargs)
-    if watch.are_all_watched and operands.calls_no_user(function, args, kwargs):
+    if watch.net.can_rest and calls_no_user(function, args, kwargs, watch.quiet):
         return functools.partial(watch.net.without, function, *args, **kwargs)
     return functools.partial(function, *args, **kwargs)
 

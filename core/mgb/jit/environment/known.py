@@ -78,7 +78,7 @@ def is_trusted(code: CodeType) -> bool:
 
 
 #: More functions of Python's library: those that keep methods by classes, ask for ids, make classes.
-_MADE = ("singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass")
+_MADE = ("singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass", "_dataclass")
 
 
 def _is_made_by_library(code: CodeType) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
@@ -19,7 +18,7 @@ from ..source import Argument, Attribute, Held, Object, Source
 from ..tree import flatten, parts_of, put
 from . import calls, reads
 from .armed import Armed
-from .arming import Net
+from .arming import Given, Net, Value
 from .hooks import HOOKS
 from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
@@ -98,7 +97,8 @@ class Observer(Watch):
         for value in (*args, *kwargs.values()):
             if not isinstance(value, CONTAINERS):
                 self.arm(value)
-        self._spread()
+        if trouble := self.net.spread():
+            self.impure(f"its calls cannot be watched: {trouble}")
         WATCHING.watch = self
         args, kwargs = self._with_numbers(args, kwargs)
         try:
@@ -109,20 +109,6 @@ class Observer(Watch):
             for thing in self.written:
                 settled(thing, operator.attrgetter("value"))
         return result
-
-    @contextmanager
-    def lifted(self) -> Iterator[None]:
-        """Functions that start inside are not told, which saves their time."""
-        self.net.lift()
-        try:
-            yield
-        finally:
-            self._spread()
-
-    def _spread(self) -> None:
-        trouble = self.net.spread()
-        if trouble:
-            self.impure(f"its calls cannot be watched: {trouble}")
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
@@ -248,28 +234,14 @@ class Observer(Watch):
     def enters(self, holder: Any) -> None:
         """The library works with a holder: what its class adds to that of the library has to stay."""
         if WATCHING.watch is self:
-            calls.holder_facts(self, holder)
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """What a holder says of itself is no part of the body."""
-        watch, WATCHING.watch = WATCHING.watch, None
-        try:
-            yield
-        finally:
-            WATCHING.watch = watch
+            self.net.without(calls.holder_facts, self, holder)
 
 
-@contextmanager
-def unwatched() -> Iterator[None]:
-    """Have nobody watch what is known to depend on its Tensors alone, and to write nothing outside."""
+def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
+    """What `function` gives while nobody watches: it is no part of a body, or follows from its Tensors."""
     watch, WATCHING.watch = WATCHING.watch, None
     try:
-        if isinstance(watch, Observer):
-            with watch.lifted():
-                yield
-        else:
-            yield
+        return function(*args, **kwargs) if watch is None else watch.net.without(function, *args, **kwargs)
     finally:
         WATCHING.watch = watch
 

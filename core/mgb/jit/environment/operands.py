@@ -15,9 +15,8 @@ import numpy as np
 
 from ...scalars import SCALARS, Scalar
 from ...sizes import but_lengths, settled
-from ...tensor import ACTIVE, Parameter, Tensor
+from ...tensor import ACTIVE, Tensor
 from ..binding import Bindable
-from ..guard import PLAIN
 from . import known
 from .watch import Watch
 
@@ -103,28 +102,6 @@ def given_to(
     elif known.top_of(callee) == "mgb":
         rule = measured if known.says(callee, "elementwise") else lambda value: measured(plain(value))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
-
-
-def calls_no_user(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Is it a function of mgb's that is given nothing which has methods of the user's?"""
-    own: tuple[Any, ...] = ()
-    if isinstance(function, MethodType):
-        function, own = function.__func__, (function.__self__,)
-    if not isinstance(function, FunctionType) or known.top_of(function) != "mgb":
-        return False
-    return known.is_trusted(function.__code__) and all(map(_is_quiet, (*own, *args, *kwargs.values())))
-
-
-#: What has no method of a user's.
-_QUIET = frozenset({*PLAIN, *SCALARS, Tensor, Parameter})
-
-
-def _is_quiet(value: Any) -> bool:
-    """Has it, or what stands in it, no method of a user's?"""
-    kind = type(value)
-    if kind is list or kind is tuple:
-        return all(map(_is_quiet, value))
-    return kind in _QUIET
 
 
 def _callee(function: Any) -> Any:

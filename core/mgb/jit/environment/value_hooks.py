@@ -18,6 +18,7 @@ from ..measured import given
 from ..source import Item
 from . import attributes, calls, known, operands, reads
 from .builtin_calls import SPECIAL
+from .reach import reaches_no_user
 from .watch import WATCHING, Watch
 
 #: The hooks by their names in `transform`.
@@ -106,7 +107,11 @@ def item(thing: Any, key: Any) -> Any:
     """``thing[key]``"""
     key = stored(key)
     see(reading, reads.item, key, thing, key)
-    value = thing[key]
+    watch = WATCHING.watch
+    if type(thing) is Tensor and watch is not None and reaches_no_user((thing, key), watch.quiet):
+        value = watch.net.without(operator.getitem, thing, key)
+    else:
+        value = thing[key]
     if type(value) not in QUIET:
         see(_got, thing, key, value)
     return number(value)

@@ -70,6 +70,7 @@ class Watch:
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
+        self.quiet: dict[int, type] = {}  # classes of mgb's that have nothing of a user's: see `reach`
         self.leaves, self._refuses, self._armed = leaves, refuses, armed
         self._made: set[int] = set()  # ids: what is made where such an object was is made here too
         self._found: dict[int, tuple[Source | None, Callable[[], Any]]] = {}
@@ -82,11 +83,6 @@ class Watch:
         self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
         self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
-
-    @property
-    def are_all_watched(self) -> bool:
-        """Has each function hooks that was to get them?"""
-        return self._armed.are_all_watched
 
     def see(self, do: Callable[..., Any], *args: Any) -> Any:
         """Have `do(watch, *args)` done; what fails in it is no failure of the body."""
