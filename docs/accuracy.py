@@ -27,7 +27,7 @@ from mgb.ops import activations, elementwise, hyperbolic, transcendental
 from scipy import special
 
 PAGE = Path(__file__).parent / "accuracy.md"
-BACKEND = "cpu_numba"
+BACKEND = "cpu_llvm"
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 BLOCK = 1 << 20
 #: The aim, for every function.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import random
 import signal
@@ -104,6 +105,7 @@ def by_signal(longest: float, function: Callable[[], Any]) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, handle)
+    callbacks, gc.callbacks[:] = gc.callbacks[:], []  # JAX's; what is raised inside one is only printed
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, longest))
         function()
@@ -112,6 +114,7 @@ def by_signal(longest: float, function: Callable[[], Any]) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        gc.callbacks[:] = callbacks
 
 
 #: The decorators, by the names of the modes; by `partial_trace` only the forward part of a step is traced.

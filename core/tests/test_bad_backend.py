@@ -55,7 +55,7 @@ def step(x):
 
 def check_others(monkeypatch):
     """Backends that have nothing to do with the bad one work in the same process."""
-    for name in ("eager", "cpu_numba"):
+    for name in ("eager", "cpu_llvm"):
         if name in plugins.installed():
             monkeypatch.setenv("MGB_JIT_BACKEND", name)
             traced = trace(step, symbolic=True)
@@ -135,12 +135,12 @@ stats = kernels.stats()
 print(stats.compiles > 0, stats.disk_hits > 0, [w.category.__name__ for w in caught])
 """
 
-needs_cpu_numba = pytest.mark.skipif("cpu_numba" not in plugins.installed(), reason="needs mgb-cpu-numba")
+needs_cpu_llvm = pytest.mark.skipif("cpu_llvm" not in plugins.installed(), reason="needs mgb-cpu-llvm")
 
 
 def run(folder, **more: str) -> str:
     """What `PROGRAM` prints in a process of its own, with its cache in `folder`."""
-    environment = os.environ | {"MGB_JIT_BACKEND": "cpu_numba", "MGB_CACHE_DIR": str(folder), **more}
+    environment = os.environ | {"MGB_JIT_BACKEND": "cpu_llvm", "MGB_CACHE_DIR": str(folder), **more}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=environment,
@@ -162,7 +162,7 @@ def _flip(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-@needs_cpu_numba
+@needs_cpu_llvm
 def test_damaged_entries_are_compiled_again(tmp_path):
     assert run(tmp_path) == "True False []"
     for damage in (_truncate, _flip, lambda content: b""):
@@ -174,7 +174,7 @@ def test_damaged_entries_are_compiled_again(tmp_path):
     assert run(tmp_path) == "False True []"
 
 
-@needs_cpu_numba
+@needs_cpu_llvm
 def test_a_file_where_the_folder_should_be_is_one_warning(tmp_path):
     place = tmp_path / "cache"
     place.write_text("mine")
@@ -183,7 +183,7 @@ def test_a_file_where_the_folder_should_be_is_one_warning(tmp_path):
     assert run(place / "below") == "True False ['CacheWarning']"
 
 
-@needs_cpu_numba
+@needs_cpu_llvm
 def test_the_cache_can_be_off(tmp_path):
     assert run(tmp_path / "cache", MGB_CACHE="0") == "True False []"
     assert not (tmp_path / "cache").exists()

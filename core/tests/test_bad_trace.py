@@ -26,7 +26,7 @@ MODES = [
     {"run_body": True, "opt_level": 0},
 ]
 MATCHED = [m for m in MODES if "run_body" in m or "imperative" in m]
-BACKENDS = [name for name in ("eager", "cpu_numba") if name in plugins.installed()]
+BACKENDS = [name for name in ("eager", "cpu_llvm") if name in plugins.installed()]
 CONSTANT = [
     {"run_body": True, "capture_as_const": True},
     {"run_body": True, "symbolic": True, "capture_as_const": True},

@@ -28,7 +28,7 @@ def mgb(*arguments: str, status: int = 0, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("backend", ["eager", "cpu_numba"])
+@pytest.mark.parametrize("backend", ["eager", "cpu_llvm"])
 def test_explain_prints_every_stage(backend: str) -> None:
     text = mgb("explain", f"{SOFTMAX}:softmax", MGB_JIT_BACKEND=backend)
     for stage in ("recorded", "simplified", "summary", "step 0", "memory", "program"):
@@ -40,7 +40,7 @@ def test_explain_prints_every_stage(backend: str) -> None:
 def test_explain_says_why_an_op_runs_eagerly(tmp_path: Path) -> None:
     path = tmp_path / "sorted.py"
     path.write_text("import mgb.functional as F\ndef f(x):\n    return F.argsort(x * 2 + 1)[1] * 2 + 1\n")
-    text = mgb("explain", f"{path}:f", "--shapes", "f32[8,8]", MGB_JIT_BACKEND="cpu_numba")
+    text = mgb("explain", f"{path}:f", "--shapes", "f32[8,8]", MGB_JIT_BACKEND="cpu_llvm")
     assert "eager, argsort is of kind opaque" in text
     assert "ends at add: argsort reads it" in text
 
@@ -68,7 +68,7 @@ def test_env_lists_every_variable() -> None:
 
 def test_cache_counts_and_clears(tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
-    mgb("explain", f"{SOFTMAX}:softmax", MGB_JIT_BACKEND="cpu_numba", MGB_CACHE_DIR=folder)
+    mgb("explain", f"{SOFTMAX}:softmax", MGB_JIT_BACKEND="cpu_llvm", MGB_CACHE_DIR=folder)
     files = [p for p in Path(folder).rglob("*") if p.is_file()]
     assert files
     mgb("cache", "info", MGB_CACHE_DIR=folder)
@@ -76,7 +76,7 @@ def test_cache_counts_and_clears(tmp_path: Path) -> None:
     assert not [p for p in Path(folder).rglob("*") if p.is_file() and p.stat().st_size and p in files]
 
 
-@pytest.mark.parametrize("backend", ["eager", "cpu_numba"])
+@pytest.mark.parametrize("backend", ["eager", "cpu_llvm"])
 def test_demo_agrees_with_eager(backend: str) -> None:
     text = mgb("demo", "--quick", MGB_JIT_BACKEND=backend)
     assert f"backend {backend}" in text

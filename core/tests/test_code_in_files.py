@@ -170,12 +170,12 @@ def test_explain_and_profile_run_python_files_only(tmp_path: Path) -> None:
 
 def test_a_trap_renamed_to_onnx_does_not_kill_the_process(tmp_path: Path) -> None:
     """Each byte of its code is a trap, and the checksums are right."""
-    pytest.importorskip("mgb_cpu_numba", reason="a backend that saves machine code")
+    pytest.importorskip("mgb_cpu_llvm", reason="a backend that saves machine code")
     program = """if True:
         import json, struct, sys, zlib
         import mgb, mgb.functional as F
         from mgb import jit
-        jit.trace(lambda x: F.exp(x) + 1, backend="cpu_numba").export("f.mgb", "f32[8]")
+        jit.trace(lambda x: F.exp(x) + 1, backend="cpu_llvm").export("f.mgb", "f32[8]")
         data = open("f.mgb", "rb").read()
         magic, version, _, length, size = struct.unpack_from("<8sIIQQ", data)
         header, blobs = json.loads(data[32 : 32 + length]), bytearray(data[32 + length :])

@@ -22,7 +22,7 @@ MODES = [
     {"imperative": True},
     {"opt_level": 0},
 ]
-BACKENDS = [name for name in ("eager", "cpu_numba") if name in plugins.installed()]
+BACKENDS = [name for name in ("eager", "cpu_llvm") if name in plugins.installed()]
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,7 @@ def test_lengths_beyond_64_bits_are_damage() -> None:
 @pytest.mark.parametrize("kind", file_fuzz.KINDS)
 def test_20000_mutated_files_do_no_harm(kind: str) -> None:
     if kind == "code":
-        pytest.importorskip("mgb_cpu_numba", reason="a backend that keeps machine code")
+        pytest.importorskip("mgb_cpu_llvm", reason="a backend that keeps machine code")
     assert faults(PROGRAM, kind, 0, 20_000) == {}
 
 

@@ -17,7 +17,7 @@ from mgb.errors import AutoInterruptedError
 STEPS = [(mode, optimizer) for mode in MODES for optimizer in OPTIMIZERS]
 
 #: Whole steps run on the default backend too: the one they are named after may be missing.
-_JUDGED = {"whole": "cpu_numba"}
+_JUDGED = {"whole": "cpu_llvm"}
 
 IDS = [f"{mode}-{optimizer}" for mode, optimizer in STEPS]
 

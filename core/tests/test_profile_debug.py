@@ -89,9 +89,9 @@ def test_level_3_shows_graphs_and_groups_when_they_are_compiled(
 
 
 def test_level_4_shows_sources(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mgb_cpu_numba")
+    pytest.importorskip("mgb_cpu_llvm")
     monkeypatch.setenv("MGB_DEBUG", "4")
-    monkeypatch.setenv("MGB_JIT_BACKEND", "cpu_numba")
+    monkeypatch.setenv("MGB_JIT_BACKEND", "cpu_llvm")
     text = "\n".join(printed(capsys, 2, 2, opt_level=3))
     kernels = [k.source for p in _programs(step, 2) for k in p.kernels if k is not None]
     assert kernels and all(source in text for source in kernels)

@@ -301,10 +301,10 @@ ROUNDED = {
 @pytest.mark.parametrize("name", [*EXACT, *ROUNDED])
 def test_compiled_draws_have_the_bits_of_eager_ones(name):
     """But where a logarithm or a cosine is between, which are right to a few units in the last place."""
-    pytest.importorskip("mgb_cpu_numba", reason="the backend cpu_numba is not installed")
+    pytest.importorskip("mgb_cpu_llvm", reason="the backend cpu_llvm is not installed")
     draw, size = {**EXACT, **ROUNDED}[name], 20_011
     rng = RNG(21)
-    traced = trace(lambda: draw(rng, size), backend="cpu_numba")
+    traced = trace(lambda: draw(rng, size), backend="cpu_llvm")
     eager = RNG(21)
     for _ in range(3):
         got, wanted = traced().numpy(), draw(eager, size).numpy()

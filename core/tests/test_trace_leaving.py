@@ -54,7 +54,7 @@ def test_a_longer_call_may_want_a_value_that_the_record_does_not_keep(body: Call
     assert traced.stats()["records"] <= 3
 
 
-@pytest.mark.parametrize("backend", ["eager", "cpu_numba"])
+@pytest.mark.parametrize("backend", ["eager", "cpu_llvm"])
 def test_a_body_that_raises_leaves_no_wrong_value(backend: str) -> None:
     if backend not in installed():
         pytest.skip(f"the backend {backend} is not installed")

@@ -102,7 +102,7 @@ def test_a_body_that_is_to_run_runs_at_every_call(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["c", "cpu_numba", "mlir", "halide", "xla"])
+@pytest.mark.parametrize("backend", ["c", "cpu_llvm", "cpu_numba", "mlir", "halide", "xla"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_does_so_with_each_backend(name: str, backend: str) -> None:
     try:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 mpmath = pytest.importorskip("mpmath", reason="the truth of the table is mpmath's")
-pytest.importorskip("mgb_cpu_numba", reason="the table is of its compiled functions")
+pytest.importorskip("mgb_cpu_llvm", reason="the table is of its compiled functions")
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -1,4 +1,4 @@
-"""``opt_level=3`` fuses; ``export MGB_JIT_BACKEND="CPU_NUMBA"`` chooses who generates the code."""
+"""``opt_level=3`` fuses; ``export MGB_JIT_BACKEND="CPU_LLVM"`` chooses who generates the code."""
 
 import mgb.autodiff as ad
 import mgb.functional as F

@@ -89,7 +89,7 @@ def test_static_graph() -> None:
     assert 1 < float(run("static_graph.py")) < 4
 
 
-@pytest.mark.parametrize("backend", ["EAGER", "cpu_numba"])
+@pytest.mark.parametrize("backend", ["EAGER", "cpu_llvm"])
 def test_opt_level_3_trains_with_the_named_backend(backend: str) -> None:
     first, last, *used = run("opt_level.py", MGB_JIT_BACKEND=backend).split()
     assert float(last) < float(first)

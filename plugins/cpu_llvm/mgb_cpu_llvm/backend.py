@@ -20,7 +20,7 @@ class CpuLlvm(NativeBackend):
 
     name = "cpu_llvm"
     distribution = "mgb-cpu-llvm"
-    traits = loop_traits(VOCABULARY, priority=60)
+    traits = loop_traits(VOCABULARY, priority=100)
 
     def probe(self) -> str | None:
         return self.machine_problem()

@@ -21,7 +21,7 @@ class CpuNumba(NativeBackend):
 
     name = "cpu_numba"
     distribution = "mgb-cpu-numba"
-    traits = loop_traits(VOCABULARY, priority=100)
+    traits = loop_traits(VOCABULARY, priority=60)
 
     def probe(self) -> str | None:
         if find_spec("numba") is None:

@@ -7,7 +7,7 @@ import zlib
 import onnx_nodes
 import pytest
 
-pytest.importorskip("mgb_cpu_numba", reason="not installed: pip install ./plugins/cpu_numba")
+pytest.importorskip("mgb_cpu_llvm", reason="not installed: pip install ./plugins/cpu_llvm")
 
 PARTS = 48
 
@@ -19,7 +19,7 @@ def _part(number: int) -> list[object]:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_sample(number: int) -> None:
-    passed, failures, _ = onnx_nodes.run(_part(number), "CPU_NUMBA")
+    passed, failures, _ = onnx_nodes.run(_part(number), "CPU_LLVM")
     assert not failures, "\n".join(failures)
     assert passed > 15
 
@@ -27,6 +27,6 @@ def test_a_sample(number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2, PARTS))
 def test_the_rest(number: int) -> None:
-    passed, failures, _ = onnx_nodes.run(_part(number), "CPU_NUMBA")
+    passed, failures, _ = onnx_nodes.run(_part(number), "CPU_LLVM")
     assert not failures, "\n".join(failures)
     assert passed > 15
