@@ -12,6 +12,7 @@ from mgb import Parameter, tensor
 from mgb.autodiff import Function, GradManager
 from mgb.jit import trace
 from mgb.jit.environment.reach import calls_no_user
+from mgb.ops.contract import MATMUL
 from mgb.optimizer import SGD, Adam
 
 
@@ -118,6 +119,18 @@ def test_a_way_back_reaches_nothing_of_a_users() -> None:
     layer, x = M.Sequential(M.Linear(3, 2), M.LayerNorm(2)), tensor(np.ones((1, 3), np.float32))
     with (manager := GradManager().attach(layer.parameters())):
         _is_told_apart(manager.backward, (F.softmax(layer(x)) * x[:, :2]).sum())
+
+
+def test_what_a_library_does_for_an_op_is_no_code_of_a_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Array:
+        """Of a device."""
+
+    rule = MATMUL.eager
+    monkeypatch.setitem(rule.found, (Array,), lambda *_: None)
+    layer = M.Linear(3, 2)
+    assert calls_no_user(layer, (tensor(np.ones((1, 3), np.float32)),), {}, {})
+    with (manager := GradManager().attach(layer.parameters())):
+        assert calls_no_user(manager.backward, (layer(tensor(np.ones((1, 3), np.float32))).sum(),), {}, {})
 
 
 def test_what_is_no_function_of_mgb_is_not_taken_for_one() -> None:

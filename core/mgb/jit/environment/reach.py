@@ -23,6 +23,7 @@ import numpy as np
 
 from ...holding import attributes_of
 from ...ir import Spec
+from ...libraries import Rule
 from ...scalars import SCALARS
 from ...tensor import Parameter, Tensor
 from ..guard import PLAIN, is_plain
@@ -131,6 +132,7 @@ _PARTS: dict[Any, Any] = {
     MethodType: lambda method: (method.__self__, method.__func__),
     BuiltinFunctionType: lambda method: (method.__self__,),
     MethodWrapperType: lambda method: (method.__self__,),
+    Rule: lambda rule: (rule.rule, rule.infer),  # what it found beside is of libraries
     functools.partial: lambda made: (made.func, *made.args, *made.keywords.values()),
     functools._lru_cache_wrapper: lambda cached: (cached.__wrapped__,),
     property: lambda made: (made.fget, made.fset, made.fdel),
