@@ -177,6 +177,30 @@ def test_gradients_of_getitem_and_setitem(key: Any, check_gradient: Any) -> None
         check_gradient(lambda t, v: updated(t, key, v), x, value)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
+@pytest.mark.parametrize("shape", [(4, 300), (1200,)])
+def test_many_values_are_added_to_rows(dtype: str, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(3)
+    x, value = ((rng.standard_normal(s) * 9).astype(dtype) for s in ((50, 64), (*shape, 64)))
+    rows = rng.integers(-50, 50, shape).astype(np.int32)
+    for added in (value, value[:, :1], value[:1]):
+        wanted, size = x.astype(np.float64), np.abs(x).astype(np.float64)
+        np.add.at(wanted, (rows,), added)
+        np.add.at(size, (rows,), np.abs(added))
+        found = index_add(Tensor(x), Tensor(added), Tensor(rows), axes=(0,), place=0).numpy()
+        rounding = 0 if dtype == "int32" else np.bincount(rows.ravel() % 50).max() * np.finfo(dtype).eps
+        assert np.all(np.abs(found - wanted) <= rounding * size)
+    with pytest.raises(IndexError, match="out of bounds"):
+        index_add(Tensor(x), Tensor(value), Tensor(rows + 1), axes=(0,), place=0)
+
+
+@pytest.mark.parametrize("times", [2, 3, 5])
+def test_elements_are_repeated_along_each_axis(times: int) -> None:
+    x = numbers(6, 4).astype(np.float32)
+    for axis in (0, 1, None):
+        np.testing.assert_array_equal(F.repeat(Tensor(x), times, axis).numpy(), np.repeat(x, times, axis))
+
+
 def test_results_of_transposed_operands_are_row_major() -> None:
     x = Tensor(numbers(3, 5)).T
     for found in (

@@ -19,7 +19,7 @@ from ..sizes import count
 from ..tensor import Tensor
 from .creation import along, zeros_like
 from .declare import broadcast_shapes, declare, normalize_axis
-from .eager import add_at
+from .eager import add_at, add_to_rows
 from .layout import Window, reshape, slice_, slices
 from .primitives import cast, eq, where
 from .reduce import reduce_sum
@@ -65,6 +65,8 @@ def _moves(indices: Sequence[Any], axes: Axes, place: int) -> tuple[range, range
 
 
 def _get(x: Any, *indices: Any, axes: Axes, place: int) -> Any:
+    if axes == (place,):  # behind the first axis 25 times as fast as by square brackets
+        return x.take(indices[0].astype(np.intp, copy=False), place)
     given, wanted = _moves(indices, axes, place)
     out = x[_key(x.ndim, indices, axes)]
     return out if given == wanted else np.copy(np.moveaxis(out, given, wanted), order="C")
@@ -120,6 +122,8 @@ index_set = declare(
 
 
 def _add(x: Any, value: Any, *indices: Any, axes: Axes, place: int) -> Any:
+    if axes == (0,) and place == 0:
+        return add_to_rows(x, indices[0], value)
     return add_at(x, _key(x.ndim, indices, axes), _placed(x, value, indices, axes, place))
 
 
