@@ -83,6 +83,9 @@ class Traits:
         Smaller groups run eagerly.
     max_inputs : int
         More inputs than this are split over several groups.
+    short_folds : int
+        Groups that fold rows of so many elements or fewer come turned, with the folded axes in front, and
+        with operands that are transposed views: for kernels that go through the last axis by vectors.
     ieee : bool
         NaN, infinities and -0 behave; the conformance suite checks what is claimed.
     denormals : bool
@@ -113,6 +116,7 @@ class Traits:
     products: frozenset[str] = frozenset()
     min_ops: int = 2
     max_inputs: int = 64
+    short_folds: int = 0
     ieee: bool = True
     denormals: bool = True
     priority: int = 0
@@ -142,6 +146,7 @@ def _check(traits: Traits) -> None:
             raise _refusal(name, getattr(traits, name), ("True", "False"))
     _check_number(traits, "min_ops", 1)
     _check_number(traits, "max_inputs", 1)
+    _check_number(traits, "short_folds", 0)
     _check_number(traits, "priority", None)
     _check_together(traits)
 

@@ -23,6 +23,7 @@ from .program import Program
 from .rematerialize import rematerialize
 from .resized import Stages, plain_graph, sizes_of
 from .schedule import schedule
+from .short_folds import turn_short_folds
 
 
 def compile_program(
@@ -197,7 +198,8 @@ def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph
 def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:
     if backend is None:
         return _one_by_one(graph, f"opt_level is {options.opt_level}")
-    found = recompute(graph, detect(graph, backend.traits, _allowed(options)), backend.traits)
+    groups = recompute(graph, detect(graph, backend.traits, _allowed(options)), backend.traits)
+    found = turn_short_folds(groups, backend.traits)
     return tuple(replace(s, backend=backend.name) if s.fused else s for s in found)
 
 

@@ -41,8 +41,9 @@ def _reshaped(old: Shape, strides: Shape, shape: Shape) -> Shape | None:
 
 
 def _reshape(x: Any, shape: Shape) -> Any:
-    few = x.shape[-1] if x.ndim else 1
-    if 1 < few <= 4 and x.strides[-1] == 0 and shape[-1] > few and type(x) is np.ndarray:
+    repeats = type(x) is np.ndarray and x.ndim > 1 and x.strides[-1] == 0 != x.strides[-2] and x.shape[-2] > 1
+    few = x.shape[-1] if repeats else 1
+    if 1 < few <= 4 and shape[-1] > few:
         out = np.empty(
             x.shape, x.dtype
         )  # each element a few times in a row: NumPy's copy takes four times as long

@@ -30,6 +30,7 @@ def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
         specialize=Specialize.NDIM,
         strided=Strided.ANY,
         joins=True,
+        short_folds=12,
         priority=priority,
         api_version=1,
     )
