@@ -15,6 +15,7 @@ from ..ops.methods import reshaped
 from ..ops.numpy_protocol import FUNCTIONS
 from ..ops.primitives import add, maximum, minimum, mul
 from . import compositions as c
+from . import linalg
 
 
 def _where(condition: Any, *values: Any) -> Any:
@@ -39,7 +40,6 @@ FUNCTIONS.update({
     np.argmin: lambda a, axis=None, *, keepdims=False: math.argmin(a, axis, keepdims),
     np.count_nonzero: c.count_nonzero,
     np.trace: c.trace,
-    np.linalg.norm: c.norm,
     # order, running sums
     np.sort: c.sort,
     np.argsort: c.argsort,
@@ -113,3 +113,9 @@ FUNCTIONS.update({
     np.isrealobj: lambda x: True,
 })
 # fmt: on
+
+FUNCTIONS.update(
+    (getattr(np.linalg, name), function)
+    for name, function in vars(linalg).items()
+    if callable(function) and hasattr(np.linalg, name)
+)
