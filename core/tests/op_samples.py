@@ -115,6 +115,7 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "argtopk": [([(3, 5)], {"axis": 0, "k": 2, "descending": d}) for d in (False, True)],
     "attention": [([(2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": c}) for c in (False, True)],
     "attention_grad": [([(2, 3, 2), (2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": False})],
+    "searchsorted": [([(1,), (2, 3)], {"right": r}) for r in (False, True)],
     "cumsum": [([(3, 5)], {"axis": 1})],
     **{
         name: [([(3, 5)], {"axis": (1,)}), ([(2, 3, 2)], {"axis": (0, 2)})]

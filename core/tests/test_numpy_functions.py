@@ -15,6 +15,7 @@ from mgb import Tensor
 from mgb.errors import EquationError, ShapeError
 from mgb.jit import trace
 from mgb.ops.numpy_protocol import FUNCTIONS, functions
+from test_numpy_sequences import OTHERS, SMOOTH
 
 X = np.random.default_rng(0).uniform(0.5, 2, (3, 4)).astype(np.float32)
 Y = np.random.default_rng(1).uniform(0.5, 2, (3, 4)).astype(np.float32)
@@ -368,6 +369,7 @@ def test_they_are_traced() -> None:
 
 def test_every_function_is_tried() -> None:
     beside = {function for function in FUNCTIONS if function.__module__ == "numpy.linalg"}  # test_linalg
+    beside |= {function for function, *_ in (*SMOOTH, *OTHERS)}
     assert beside | set(CALLS) | {function for function, *_ in FURTHER} == set(FUNCTIONS)
 
 

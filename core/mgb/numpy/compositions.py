@@ -388,10 +388,12 @@ def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     return tensor.scatter_add(nothing, 0, x, share) if length else nothing
 
 
-def histogram(a: Tensor, bins: Any = 10, range: Any = None, density: bool = False) -> tuple[Tensor, Tensor]:
-    """How many elements lie between one edge and the next, and the edges. Reads the values."""
-    edges = bins.numpy() if isinstance(bins, Tensor) else bins
-    counts, edges = np.histogram(a.numpy(), edges, range, density)
+def histogram(
+    a: Tensor, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Tensor, Tensor]:
+    """How many elements, or what weights, lie between neighbouring edges, and these. Reads the values."""
+    edges, share = (x.numpy() if isinstance(x, Tensor) else x for x in (bins, weights))
+    counts, edges = np.histogram(as_tensor(a).numpy(), edges, range, density, share)
     return Tensor(counts, device=a.device), Tensor(edges, device=a.device)
 
 

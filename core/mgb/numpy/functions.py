@@ -15,7 +15,8 @@ from ..ops.methods import reshaped
 from ..ops.numpy_protocol import FUNCTIONS
 from ..ops.primitives import add, maximum, minimum, mul
 from . import compositions as c
-from . import linalg
+from . import linalg, sequences
+from .quantiles import nanmedian, quantiles
 
 
 def _where(condition: Any, *values: Any) -> Any:
@@ -32,6 +33,13 @@ FUNCTIONS.update({
     np.mean: c.reduction(math.mean),
     np.average: c.average,
     np.median: c.median,
+    np.nanmedian: nanmedian,
+    np.quantile: quantiles(1.0, skip=False),
+    np.percentile: quantiles(0.01, skip=False),
+    np.nanquantile: quantiles(1.0, skip=True),
+    np.nanpercentile: quantiles(0.01, skip=True),
+    np.cov: sequences.cov,
+    np.corrcoef: sequences.corrcoef,
     np.var: c.spread(math.var, root=False),
     np.std: c.spread(math.std, root=True),
     np.any: lambda a, axis=None, *, keepdims=False: math.any(a, axis, keepdims),
@@ -54,9 +62,17 @@ FUNCTIONS.update({
     np.isclose: c.isclose,
     np.nan_to_num: c.nan_to_num,
     np.interp: c.interp,
+    np.searchsorted: sequences.searchsorted,
+    np.digitize: sequences.digitize,
+    np.gradient: sequences.gradient,
+    np.trapezoid: sequences.trapezoid,
     # products
     np.dot: c.dot,
     np.outer: c.outer,
+    np.kron: sequences.kron,
+    np.cross: sequences.cross,
+    np.convolve: sequences.convolve,
+    np.correlate: sequences.correlate,
     np.tensordot: c.tensordot,
     np.einsum: lambda subscripts, *operands, optimize=False: einstein.einsum(subscripts, *operands),
     # another shape

@@ -21,7 +21,7 @@ from . import rounding as rounding
 from . import sort as sort
 from . import transcendental as transcendental
 
-_WAITING = ("linear_systems", "decompositions")
+_WAITING = ("linear_systems", "decompositions", "order")
 
 
 def declare_all() -> None:
