@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pickle import PicklingError
 
+from numpy.linalg import LinAlgError as _LinAlgError
+
 
 class MgbError(Exception):
     """The root of every error that mgb raises on purpose."""
@@ -11,6 +13,10 @@ class MgbError(Exception):
 
 class ShapeError(MgbError, ValueError, RuntimeError):
     """Shapes that an op cannot combine."""
+
+
+class LinAlgError(MgbError, _LinAlgError):
+    """A matrix that has no inverse, no such factors, or for which a library found none."""
 
 
 class EquationError(MgbError, ValueError):

@@ -35,6 +35,7 @@ from .errors import (
     UnknownBackendError,
 )
 from .ir import Graph, Op
+from .ops import declare_all
 from .ops.declare import OPS
 from .ops.declare import register as register_op
 from .passes.decompose import ALWAYS
@@ -171,6 +172,7 @@ def known_ops() -> Mapping[str, Op]:
         A plugin gives what is no op, or another op of a name that is taken.
     """
     with forking.undivided("the import of ops"), _importing:
+        declare_all()
         for name, points in announced(OPS_GROUP).items():
             for distribution, point in points.items():
                 if manager.get_plugin(point.name) is None:

@@ -10,10 +10,13 @@ from mgb import dtypes
 from mgb.apply import apply
 from mgb.errors import MgbError
 from mgb.ir import Graph, Kind, Op, Spec
+from mgb.ops import declare_all
 from mgb.ops.declare import OPS, arity
 from mgb.tracing import graph_of
 
 Array = np.ndarray[Any, Any]
+
+declare_all()
 
 #: Where the inputs of an op are drawn from, if not from -2 to 2.
 DOMAINS = {
@@ -35,9 +38,22 @@ FLOATS_ONLY = {
     "attention_grad",
 }
 
+#: Those take matrices of floats that have inverses and real eigenvalues.
+MATRICES = {
+    "solve": [([(2, 3, 3), (3, 2)], {})],
+    "solve_triangular": [([(2, 3, 3), (3, 2)], {"lower": d, "unit_diagonal": d}) for d in (False, True)],
+    "lstsq": [([(4, 3), (2, 4, 2)], {"rcond": None})],
+    "pinv": [([(2, 3, 4)], {"rcond": r}) for r in (None, 1e-3)],
+    "qr": [([(2, *shape)], {"complete": c}) for c, shape in ((False, (3, 4)), (True, (4, 3)))],
+    "svd": [([(2, 4, 3)], {"full": f}) for f in (False, True)],
+    **{name: [([(2, 3, 3)], {"upper": u}) for u in (False, True)] for name in ("eigh", "eigvalsh")},
+    **{name: [([(2, 3, 3)], {})] for name in "inv cholesky det cofactor slogdet svdvals eig eigvals".split()},
+}
+
 #: For ops that are no element-wise ones: the shapes of inputs and the parameters, once or more. A letter
 #: ``i`` in front of a shape stands for indices below 2.
 SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
+    **MATRICES,
     "cast": [([(2, 3)], {"dtype": d}) for d in dtypes.DTYPES],
     "bitcast": [([(2, 3)], {})],
     "iota": [([], {"shape": (2, 3), "dtype": dtypes.float32}), ([], {"shape": (5,), "dtype": dtypes.uint8})],
@@ -99,6 +115,7 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "argtopk": [([(3, 5)], {"axis": 0, "k": 2, "descending": d}) for d in (False, True)],
     "attention": [([(2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": c}) for c in (False, True)],
     "attention_grad": [([(2, 3, 2), (2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": False})],
+    "searchsorted": [([(1,), (2, 3)], {"right": r}) for r in (False, True)],
     "cumsum": [([(3, 5)], {"axis": 1})],
     **{
         name: [([(3, 5)], {"axis": (1,)}), ([(2, 3, 2)], {"axis": (0, 2)})]
@@ -117,7 +134,7 @@ def cases(op: Op, dtype: np.dtype[Any]) -> Iterator[tuple[Graph, list[Array]]]:
     for shapes, params in listed:
         if op.name == "bitcast":
             params = {"dtype": _same_width(dtype)}
-        if op.name in FLOATS_ONLY and dtype not in dtypes.FLOATS:
+        if op.name in FLOATS_ONLY | MATRICES.keys() and dtype not in dtypes.FLOATS:
             return
         specs, arrays = _inputs(op, shapes, dtype)
         try:
@@ -160,8 +177,18 @@ def draw(rng: np.random.Generator, op: Op, shape: tuple[int, ...], dtype: np.dty
         edge = op.kind is Kind.ELEMENTWISE and op.name not in ("shl", "shr", "cast")
         chosen = rng.choice(bounds, shape)
         return np.where((rng.random(shape) < 0.2) & edge, chosen, small.astype(dtype)).astype(dtype)
+    if op.name in MATRICES:
+        return _definite(rng.random(shape)).astype(dtype)
     low, high = DOMAINS.get(op.name, (-2, 2))
     return np.asarray(low + (high - low) * rng.random(shape)).astype(dtype)
+
+
+def _definite(x: Array) -> Array:
+    """Matrices whose left part is symmetric with eigenvalues that are positive and lie apart."""
+    least = min(x.shape[-2:])
+    part = x[..., :least, :least]
+    part[...] = part + part.swapaxes(-1, -2) + np.diag(4.0 * np.arange(1, least + 1))
+    return x
 
 
 def tolerance(dtype: np.dtype[Any]) -> float:

@@ -204,7 +204,8 @@ def wrap(host: Any, ordinal: int | None = None) -> Any:
         array._ordinal = cuda.state.device if ordinal is None else ordinal
         return array
     if isinstance(host, list | tuple) and any(isinstance(h, np.ndarray) for h in host):
-        return type(host)([wrap(h, ordinal) for h in host])
+        made = [wrap(h, ordinal) for h in host]
+        return host._make(made) if hasattr(host, "_make") else type(host)(made)  # a tuple with names
     return host
 
 

@@ -129,22 +129,6 @@ def average(
     return (mean, total) if returned else mean
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The norm of vectors, or that of Frobenius of matrices."""
-    x = as_tensor(x)
-    x = x if x.dtype in dtypes.FLOATS else cast(x, dtype=dtypes.float32)
-    axes = normalize_axis("norm", axis, x.ndim)
-    matrices = ord is not None and len(axes) != 1
-    if ord != "fro" if matrices else isinstance(ord, str):
-        raise TypeError(
-            f"np.linalg.norm with ord={ord!r} over {len(axes)} axes does not take a Tensor: vectors have "
-            "norms of any number, matrices that of 'fro' here; call it on tensor.numpy()"
-        )
-    if matrices and len(axes) != 2:
-        raise ShapeError(f"norm: a matrix has two axes, not {len(axes)} of {x.shape}")
-    return math.norm(x, None if matrices else ord, axis, keepdims)
-
-
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
     """One after the other; without an axis, flattened."""
     parts = [flatten(as_tensor(part)) for part in arrays] if axis is None else arrays
@@ -404,10 +388,12 @@ def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     return tensor.scatter_add(nothing, 0, x, share) if length else nothing
 
 
-def histogram(a: Tensor, bins: Any = 10, range: Any = None, density: bool = False) -> tuple[Tensor, Tensor]:
-    """How many elements lie between one edge and the next, and the edges. Reads the values."""
-    edges = bins.numpy() if isinstance(bins, Tensor) else bins
-    counts, edges = np.histogram(a.numpy(), edges, range, density)
+def histogram(
+    a: Tensor, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Tensor, Tensor]:
+    """How many elements, or what weights, lie between neighbouring edges, and these. Reads the values."""
+    edges, share = (x.numpy() if isinstance(x, Tensor) else x for x in (bins, weights))
+    counts, edges = np.histogram(as_tensor(a).numpy(), edges, range, density, share)
     return Tensor(counts, device=a.device), Tensor(edges, device=a.device)
 
 

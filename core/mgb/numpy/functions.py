@@ -15,6 +15,8 @@ from ..ops.methods import reshaped
 from ..ops.numpy_protocol import FUNCTIONS
 from ..ops.primitives import add, maximum, minimum, mul
 from . import compositions as c
+from . import linalg, sequences
+from .quantiles import nanmedian, quantiles
 
 
 def _where(condition: Any, *values: Any) -> Any:
@@ -31,6 +33,13 @@ FUNCTIONS.update({
     np.mean: c.reduction(math.mean),
     np.average: c.average,
     np.median: c.median,
+    np.nanmedian: nanmedian,
+    np.quantile: quantiles(1.0, skip=False),
+    np.percentile: quantiles(0.01, skip=False),
+    np.nanquantile: quantiles(1.0, skip=True),
+    np.nanpercentile: quantiles(0.01, skip=True),
+    np.cov: sequences.cov,
+    np.corrcoef: sequences.corrcoef,
     np.var: c.spread(math.var, root=False),
     np.std: c.spread(math.std, root=True),
     np.any: lambda a, axis=None, *, keepdims=False: math.any(a, axis, keepdims),
@@ -39,7 +48,6 @@ FUNCTIONS.update({
     np.argmin: lambda a, axis=None, *, keepdims=False: math.argmin(a, axis, keepdims),
     np.count_nonzero: c.count_nonzero,
     np.trace: c.trace,
-    np.linalg.norm: c.norm,
     # order, running sums
     np.sort: c.sort,
     np.argsort: c.argsort,
@@ -54,9 +62,17 @@ FUNCTIONS.update({
     np.isclose: c.isclose,
     np.nan_to_num: c.nan_to_num,
     np.interp: c.interp,
+    np.searchsorted: sequences.searchsorted,
+    np.digitize: sequences.digitize,
+    np.gradient: sequences.gradient,
+    np.trapezoid: sequences.trapezoid,
     # products
     np.dot: c.dot,
     np.outer: c.outer,
+    np.kron: sequences.kron,
+    np.cross: sequences.cross,
+    np.convolve: sequences.convolve,
+    np.correlate: sequences.correlate,
     np.tensordot: c.tensordot,
     np.einsum: lambda subscripts, *operands, optimize=False: einstein.einsum(subscripts, *operands),
     # another shape
@@ -113,3 +129,9 @@ FUNCTIONS.update({
     np.isrealobj: lambda x: True,
 })
 # fmt: on
+
+FUNCTIONS.update(
+    (getattr(np.linalg, name), function)
+    for name, function in vars(linalg).items()
+    if callable(function) and hasattr(np.linalg, name)
+)

@@ -1,4 +1,9 @@
-"""Every op. Importing this declares them all and gives Tensor its arithmetic."""
+"""Every op. Importing this gives Tensor its arithmetic, and declares all ops but those that wait.
+
+What waits is imported by whom it serves, or by `declare_all`, so that ``import mgb`` stays light.
+"""
+
+import importlib
 
 from . import activations as activations
 from . import attention as attention
@@ -15,3 +20,11 @@ from . import random_bits as random_bits
 from . import rounding as rounding
 from . import sort as sort
 from . import transcendental as transcendental
+
+_WAITING = ("linear_systems", "decompositions", "order")
+
+
+def declare_all() -> None:
+    """Declare the ops that wait, for one who looks for an op by its name."""
+    for name in _WAITING:
+        importlib.import_module(f".{name}", __name__)

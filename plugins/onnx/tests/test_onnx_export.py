@@ -26,6 +26,9 @@ from mgb_onnx.functions import SPELLINGS
 from onnx.reference import ReferenceEvaluator
 from onnx_runtime import run_model
 
+#: ONNX has no linear algebra, nor a search in what is in order.
+WRITTEN = [name for name in OPS if name not in {*samples.MATRICES, "searchsorted"}]
+
 DEFAULT = (dtypes.float32, dtypes.int32, dtypes.bool_, dtypes.uint8, dtypes.bfloat16)
 OTHERS = tuple(d for d in dtypes.DTYPES if d not in DEFAULT)
 
@@ -41,7 +44,7 @@ def check(name: str, dtype: np.dtype[Any]) -> None:
         samples.assert_close(got, want, f"{name} on {dtype}")
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_an_op_runs_in_onnx_runtime(name: str) -> None:
     for dtype in DEFAULT:
         check(name, dtype)
@@ -49,7 +52,7 @@ def test_an_op_runs_in_onnx_runtime(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", OTHERS, ids=str)
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_an_op_runs_in_onnx_runtime_on_other_dtypes(name: str, dtype: np.dtype[Any]) -> None:
     check(name, dtype)
 

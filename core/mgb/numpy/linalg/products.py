@@ -1,0 +1,145 @@
+"""Products of vectors and matrices, and their parts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from ...apply import tensors
+from ...errors import ShapeError
+from ...functional import math
+from ...ops.creation import eye
+from ...ops.declare import normalize_axis
+from ...ops.layout import broadcast_to, concat, cut_along, reshape
+from ...ops.linear_systems import check_square, swapped
+from ...ops.operators import product
+from ...tensor import Tensor
+from .. import compositions as c
+from .solving import inv
+
+
+def matmul(x1: Any, x2: Any, /) -> Tensor:
+    """The product of matrices, as ``x1 @ x2``."""
+    return product(*tensors("matmul", (x1, x2)))
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
+    """The inner products of the vectors along `axis`."""
+    x1, x2 = tensors("vecdot", (x1, x2))
+    return math.sum(x1 * x2, axis).astype((x1 * x2).dtype)
+
+
+def outer(x1: Any, x2: Any, /) -> Tensor:
+    """Each element of a vector times each of another."""
+    x1, x2 = tensors("outer", (x1, x2))
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ShapeError(f"outer: vectors are wanted, got shapes {x1.shape} and {x2.shape}")
+    return c.outer(x1, x2)
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
+    """The sum of products over `axes`: so many last of `x1` and first of `x2`, or the axes of each."""
+    return c.tensordot(x1, x2, axes)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
+    """The vectors of three elements that stand upright on those of `x1` and `x2` along `axis`."""
+    x1, x2 = tensors("cross", (x1, x2))
+    ndim = max(x1.ndim, x2.ndim)
+    (place,) = normalize_axis("cross", axis, ndim)
+    along = [place - ndim + x.ndim for x in (x1, x2)]
+    if any(a < 0 or x.shape[a] != 3 for a, x in zip(along, (x1, x2))):
+        raise ShapeError(
+            f"cross: vectors have three elements, got {x1.shape} and {x2.shape} along axis {axis}"
+        )
+
+    def turned(x: Tensor, axis: int, start: int) -> Tensor:
+        order = (start, (start + 1) % 3, (start + 2) % 3)
+        return concat(*(cut_along(x, axis, i, i + 1) for i in order), axis=axis)
+
+    (a1, a2), (b1, b2) = ((turned(x, a, 1), turned(x, a, 2)) for x, a in zip((x1, x2), along))
+    return a1 * b2 - a2 * b1
+
+
+def matrix_transpose(x: Any, /) -> Tensor:
+    """The matrices in the last two axes transposed."""
+    (x,) = tensors("matrix_transpose", (x,))
+    if x.ndim < 2:
+        raise ShapeError(f"matrix_transpose: matrices stand in the last two axes, got shape {x.shape}")
+    return swapped(x)
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
+    """The diagonals of the matrices in the last two axes."""
+    (x,) = tensors("diagonal", (x,))
+    return c.diagonal(x, offset, -2, -1)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """The sums of the diagonals of the matrices in the last two axes."""
+    (x,) = tensors("trace", (x,))
+    return c.trace(x if dtype is None else x.astype(dtype), offset, -2, -1)
+
+
+def matrix_power(a: Any, n: int) -> Tensor:
+    """`a` times itself, `n` factors in all, by squaring; negative powers are those of the inverse."""
+    (a,) = tensors("matrix_power", (a,))
+    check_square("matrix_power", a.spec)
+    n = operator.index(n)
+    if n == 0:
+        return broadcast_to(eye(a.shape[-1], dtype=a.dtype, device=a.device), shape=a.shape)
+    power = inv(a) if n < 0 else +a
+    n, out = abs(n), None
+    while True:
+        if n & 1:
+            out = power if out is None else product(out, power)
+        n >>= 1
+        if not n:
+            assert out is not None
+            return out
+        power = product(power, power)
+
+
+def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
+    """The product of several matrices, in the order that needs the fewest multiplications.
+
+    The first may be a row and the last a column, each a vector.
+    """
+    if len(arrays) < 2:
+        raise ShapeError(f"multi_dot: at least two matrices are wanted, got {len(arrays)}")
+    factors = list(tensors("multi_dot", arrays))
+    first, last = factors[0], factors[-1]
+    if first.ndim == 1:
+        factors[0] = reshape(first, shape=(1, first.size))
+    if last.ndim == 1:
+        factors[-1] = reshape(last, shape=(last.size, 1))
+    if any(x.ndim != 2 for x in factors):
+        raise ShapeError(f"multi_dot: matrices are wanted, got {', '.join(str(x.shape) for x in factors)}")
+    lengths = [*(x.shape[0] for x in factors), factors[-1].shape[1]]
+    made = _in_order(factors, _cuts(lengths), 0, len(factors) - 1)
+    wanted = (*first.shape[:-1], *(last.shape[1:] if last.ndim > 1 else ()))
+    return reshape(made, shape=wanted)
+
+
+def _cuts(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Where each product of several is divided: Cormen et al., "Introduction to algorithms", section 15.2."""
+    count = len(lengths) - 1
+    cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(count)}
+    cuts: dict[tuple[int, int], int] = {}
+    for width in range(1, count):
+        for i in range(count - width):
+            j = i + width
+            found = [
+                (cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1], k)
+                for k in range(i, j)
+            ]
+            cost[i, j], cuts[i, j] = min(found, key=lambda one: one[0])
+    return cuts
+
+
+def _in_order(factors: Sequence[Tensor], cuts: dict[tuple[int, int], int], i: int, j: int) -> Tensor:
+    if i == j:
+        return factors[i]
+    k = cuts[i, j]
+    return product(_in_order(factors, cuts, i, k), _in_order(factors, cuts, k + 1, j))

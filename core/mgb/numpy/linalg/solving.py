@@ -1,0 +1,215 @@
+"""Equations, inverses and determinants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from ml_dtypes import finfo
+
+from ... import dtypes
+from ...apply import tensors
+from ...errors import ShapeError
+from ...functional import math, tensor
+from ...ops import linear_systems as ops
+from ...ops.declare import normalize_axis
+from ...ops.layout import cut_along, reshape, transpose
+from ...ops.primitives import cast, lt
+from ...tensor import Tensor
+from .decompositions import svdvals
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` gives."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class LstsqResult(NamedTuple):
+    """What `lstsq` gives."""
+
+    x: Tensor
+    residuals: Tensor
+    rank: Tensor
+    s: Tensor
+
+
+def _columns(b: Tensor) -> Tensor:
+    """A vector as one column."""
+    return reshape(b, shape=(*b.shape, 1)) if b.ndim == 1 else b
+
+
+def _like(x: Tensor, b: Tensor) -> Tensor:
+    """The columns `x` as a vector, where `b` was one."""
+    return reshape(x, shape=x.shape[:-1]) if b.ndim == 1 else x
+
+
+def solve(a: Any, b: Any) -> Tensor:
+    """The `x` with ``a @ x == b``.
+
+    Parameters
+    ----------
+    a : Tensor of shape (..., n, n)
+    b : Tensor of shape (n,) or (..., n, k)
+        Only one axis makes it a vector, as in NumPy 2.
+
+    Returns
+    -------
+    Tensor of shape (..., n) or (..., n, k)
+
+    Raises
+    ------
+    LinAlgError
+        A matrix is singular; where CuPy computes, the result is NaN instead.
+    ShapeError
+        The shapes do not fit.
+    """
+    a, b = tensors("solve", (a, b))
+    return _like(ops.solve_(a, _columns(b)), b)
+
+
+def solve_triangular(
+    A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """The `X` with ``A @ X == B``, where `A` is a triangle; torch's arguments.
+
+    Parameters
+    ----------
+    A : Tensor of shape (..., n, n)
+        What lies beyond the triangle is not read.
+    B : Tensor of shape (..., n, k), or (..., k, n) if not `left`
+    upper : bool
+        Which triangle: above the diagonal, or below.
+    left : bool
+        False: the `X` with ``X @ A == B``.
+    unitriangular : bool
+        The diagonal counts as 1 and is not read.
+
+    Raises
+    ------
+    LinAlgError
+        There is a 0 on the diagonal.
+    """
+    A, B = tensors("solve_triangular", (A, B))
+    if left:
+        return ops.solve_triangular_(A, B, lower=not upper, unit_diagonal=bool(unitriangular))
+    turned = ops.solve_triangular_(
+        ops.swapped(A), ops.swapped(B), lower=bool(upper), unit_diagonal=bool(unitriangular)
+    )
+    return ops.swapped(turned)
+
+
+def inv(a: Any) -> Tensor:
+    """The inverses of square matrices; `LinAlgError` where there is none."""
+    return ops.inv_(*tensors("inv", (a,)))
+
+
+def pinv(a: Any, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None) -> Tensor:
+    """The pseudo-inverses of Moore and Penrose.
+
+    Parameters
+    ----------
+    a : Tensor of shape (..., m, n)
+    rcond, rtol : float, optional
+        Singular values up to this times the greatest count as 0; by default the larger of `m` and `n` times
+        the precision of the dtype, as in the array API. NumPy's own default, 1e-15, is one for float64 alone.
+    hermitian : bool
+        NumPy's hint that `a` is symmetric; the result is the same.
+
+    Returns
+    -------
+    Tensor of shape (..., n, m)
+    """
+    least = rcond if rtol is None else rtol
+    return ops.pinv_(*tensors("pinv", (a,)), rcond=None if least is None else float(least))
+
+
+def det(a: Any) -> Tensor:
+    """The determinants of square matrices; singular ones have right gradients too."""
+    return ops.det_(*tensors("det", (a,)))
+
+
+def slogdet(a: Any) -> SlogdetResult:
+    """The sign of the determinant, and the logarithm of its magnitude: minus infinity where it is 0."""
+    both = ops.slogdet_(*tensors("slogdet", (a,)))
+    last = both.ndim - 1
+    sign, magnitude = (reshape(cut_along(both, last, i, i + 1), shape=both.shape[:-1]) for i in (0, 1))
+    return SlogdetResult(sign, magnitude)
+
+
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
+    """The shortest `x` that makes the squares of ``a @ x - b`` least.
+
+    Parameters
+    ----------
+    a : Tensor of shape (..., m, n)
+    b : Tensor of shape (m,) or (..., m, k)
+    rcond : float, optional
+        Singular values up to this times the greatest count as 0; by default the larger of `m` and `n` times
+        the precision of the dtype.
+
+    Returns
+    -------
+    x, residuals, rank, s : Tensor
+        The solution, of shape (..., n) or (..., n, k); the sums of squares that are left, one for each
+        column where `m` is greater than `n`, else none: their shape does not depend on the rank, as NumPy's
+        does; the rank; the singular values.
+    """
+    a, b = tensors("lstsq", (a, b))
+    goal = _columns(b)
+    x = ops.lstsq_(a, goal, rcond=None if rcond is None else float(rcond))
+    height, width = a.shape[-2:]
+    if height > width:
+        left = ops.product(a, x) - goal
+        residuals = math.sum(left * left, -2)
+    else:
+        residuals = tensor.zeros((*x.shape[:-2], 0), x.dtype, x.device)
+    s = svdvals(a)
+    return LstsqResult(_like(x, b), residuals, rank_of(s, max(height, width), rcond), s)
+
+
+def rank_of(s: Tensor, longer: int, share: float | None) -> Tensor:
+    """How many singular values are greater than `share` of the greatest.
+
+    Without it, those that rounding does not explain, of matrices whose longer side is `longer`.
+    """
+    greatest = cut_along(s, s.ndim - 1, 0, min(s.shape[-1], 1))
+    least = greatest * longer * float(finfo(s.dtype).eps) if share is None else greatest * float(share)  # type: ignore[no-untyped-call]
+    return math.sum(cast(lt(least, s), dtype=dtypes.int32), -1).astype("int32")
+
+
+def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Tensor:
+    """The `x` with ``tensordot(a, x, x.ndim) == b``.
+
+    Parameters
+    ----------
+    a : Tensor
+        Its first axes are those of `b`, and the others multiply to the size of `b`.
+    b : Tensor
+    axes : sequence of int, optional
+        Axes of `a` to be put last first.
+    """
+    a, b = tensors("tensorsolve", (a, b))
+    if axes is not None:
+        gone = [normalize_axis("tensorsolve", axis, a.ndim)[0] for axis in axes]
+        a = transpose(a, axes=(*(i for i in range(a.ndim) if i not in gone), *gone))
+    shape = a.shape[b.ndim :]
+    if prod(shape) != b.size or a.size != b.size * b.size:
+        raise ShapeError(f"tensorsolve: {a.shape} and {b.shape} do not make a square matrix and a vector")
+    matrix = reshape(a, shape=(b.size, b.size))
+    return reshape(solve(matrix, reshape(b, shape=(b.size,))), shape=shape)
+
+
+def tensorinv(a: Any, ind: int = 2) -> Tensor:
+    """The inverse for ``tensordot(inverse, b, ind)``; the first `ind` axes of `a` are a matrix's rows."""
+    (a,) = tensors("tensorinv", (a,))
+    if ind < 1:
+        raise ShapeError(f"tensorinv: ind is {ind}, and at least one axis makes the rows")
+    above, beside = a.shape[:ind], a.shape[ind:]
+    if prod(above) != prod(beside):
+        raise ShapeError(
+            f"tensorinv: {a.shape} makes no square matrix of its first {ind} axes and the others"
+        )
+    return reshape(inv(reshape(a, shape=(prod(above), prod(beside)))), shape=(*beside, *above))

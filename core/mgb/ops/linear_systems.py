@@ -1,0 +1,311 @@
+"""Linear equations and what they are solved with: inverses, determinants, Cholesky's factor, least squares.
+
+Matrices stand in the last two axes, the axes before them are stacks and broadcast. NumPy and SciPy compute,
+by LAPACK, or CuPy where the arrays are its own. The gradients are those of Giles, "Collected matrix
+derivative results for forward and reverse mode algorithmic differentiation" (2008), unless a rule names
+another source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from .. import forking
+from ..errors import LinAlgError, ShapeError
+from ..ir import Kind, Node, Op, Spec
+from ..libraries import Rule
+from ..sizes import broadcast
+from ..tensor import Tensor
+from .attention import below
+from .contract import matmul
+from .declare import FLOATING, declare
+from .layout import cut_along, reshape, transpose
+from .primitives import where
+
+
+def swapped(x: Tensor) -> Tensor:
+    """The matrices in the last two axes transposed."""
+    return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def product(*factors: Tensor) -> Tensor:
+    """The product of matrices, from left to right."""
+    out = factors[0]
+    for factor in factors[1:]:
+        out = matmul(out, factor)
+    return out
+
+
+def on_diagonal(x: Tensor) -> Tensor:
+    """Which elements of the matrices in `x` stand on the main diagonal."""
+    return below(x, 0) & ~below(x, -1)
+
+
+# what an op that a library computes is made of
+
+
+def check_matrix(name: str, a: Spec) -> None:
+    """Raise a `ShapeError` where `a` has no two axes."""
+    if a.ndim < 2:
+        raise ShapeError(f"{name}: matrices stand in the last two axes, got shape {a.shape}")
+
+
+def check_square(name: str, a: Spec) -> None:
+    """Raise a `ShapeError` where `a` holds no square matrices."""
+    check_matrix(name, a)
+    if a.shape[-1] != a.shape[-2]:
+        raise ShapeError(f"{name}: the last two axes are to be of one length, got shape {a.shape}")
+
+
+def by_library(name: str, infer: Callable[..., Spec], rule: Callable[..., Any]) -> Rule:
+    """`rule`, whose LAPACK has locks of its own, as the eager rule of an op; what it refuses is named."""
+    undivided = forking.short_call(rule)
+
+    @wraps(rule)
+    def named(*arrays: Any, **params: Any) -> Any:
+        try:
+            return undivided(*arrays, **params)
+        except np.linalg.LinAlgError as error:
+            shapes = " and ".join(str(a.shape) for a in arrays)
+            raise LinAlgError(f"{name} of {shapes}: {error}") from None
+
+    return Rule(name, named, infer)
+
+
+def cubic(node: Node) -> int:
+    """About the operations on a stack of matrices: for each element, as many as the shorter axis is long."""
+    spec = node.inputs[0].spec
+    return 2 * spec.size * min(spec.shape[-2:])
+
+
+def declare_library(
+    name: str,
+    infer: Callable[..., Spec],
+    rule: Callable[..., Any],
+    grad: Callable[..., Any],
+    body: Callable[..., Tensor] | None = None,
+) -> Callable[..., Tensor]:
+    """An op on matrices of floats that NumPy, SciPy or another library computes."""
+    eager = by_library(name, infer, rule)
+    return declare(Op(name, Kind.OPAQUE, infer, eager, grad, body, promote=FLOATING.promote, cost=cubic))
+
+
+def _each(function: Callable[..., Any], out: Any, *stacks: Any) -> Any:
+    """`function` of each matrix in `stacks`, whose leading axes broadcast, into `out`."""
+    batch = out.shape[:-2]
+    spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in stacks]
+    for place in np.ndindex(batch):
+        out[place] = function(*(x[place] for x in spread))
+    return out
+
+
+# equations
+
+
+def _batch(name: str, a: Spec, b: Spec) -> tuple[int, ...]:
+    """The stacks of both, where the rows of `b` belong to those of `a`."""
+    check_matrix(name, a)
+    check_matrix(name, b)
+    if a.shape[-2] != b.shape[-2]:
+        raise ShapeError(f"{name}: {a.shape} and {b.shape} have different numbers of rows")
+    batch = broadcast((a.shape[:-2], b.shape[:-2]))
+    if batch is None:
+        raise ShapeError(f"{name}: the leading axes of {a.shape} and {b.shape} do not broadcast")
+    return batch
+
+
+def _solve_infer(a: Spec, b: Spec) -> Spec:
+    check_square("solve", a)
+    return Spec((*_batch("solve", a, b), *b.shape[-2:]), b.dtype)
+
+
+def _solve_grad(g: Tensor, y: Tensor, a: Tensor, _b: Spec) -> tuple[Tensor, Tensor]:
+    db = solve_(swapped(a), g)
+    return -matmul(db, y, transpose_b=True), db
+
+
+#: ``solve(a, b)``: the `x` with ``a @ x == b``, of square matrices `a` and columns `b`.
+solve_ = declare_library("solve", _solve_infer, np.linalg.solve, _solve_grad)
+
+
+def _triangular_infer(a: Spec, b: Spec, lower: bool, unit_diagonal: bool) -> Spec:
+    check_square("solve_triangular", a)
+    return Spec((*_batch("solve_triangular", a, b), *b.shape[-2:]), b.dtype)
+
+
+def _triangular(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+    """On the host LAPACK's solver of triangles; elsewhere, where stacks have none, that of any matrix."""
+    if isinstance(a, np.ndarray):
+        from scipy.linalg import solve_triangular
+
+        def one(a: Any, b: Any) -> Any:
+            return solve_triangular(a, b, lower=lower, unit_diagonal=unit_diagonal, check_finite=False)
+
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return _each(one, np.empty((*batch, *b.shape[-2:]), b.dtype), a, b)
+    if unit_diagonal:
+        one = np.triu(np.tril(np.ones_like(a)))
+        return np.linalg.solve((np.tril(a, -1) if lower else np.triu(a, 1)) + one, b)
+    return np.linalg.solve(np.tril(a) if lower else np.triu(a), b)
+
+
+def _triangular_grad(
+    g: Tensor, y: Tensor, a: Tensor, _b: Spec, lower: bool, unit_diagonal: bool
+) -> tuple[Tensor, Tensor]:
+    db = solve_triangular_(swapped(a), g, lower=not lower, unit_diagonal=unit_diagonal)
+    da = -matmul(db, y, transpose_b=True)
+    skipped = int(unit_diagonal)
+    return (where(below(da, -skipped), da, 0) if lower else where(below(da, skipped - 1), 0, da)), db
+
+
+#: ``solve_triangular(a, b, lower=, unit_diagonal=)``: as `solve`; of `a` one triangle counts.
+solve_triangular_ = declare_library("solve_triangular", _triangular_infer, _triangular, _triangular_grad)
+
+
+def _lstsq_infer(a: Spec, b: Spec, rcond: float | None) -> Spec:
+    return Spec((*_batch("lstsq", a, b), a.shape[-1], b.shape[-1]), b.dtype)
+
+
+def _lstsq(a: Any, b: Any, rcond: float | None) -> Any:
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = np.zeros_like(b, shape=(*batch, a.shape[-1], b.shape[-1]))
+    return _each(lambda a, b: np.linalg.lstsq(a, b, rcond=rcond)[0], out, a, b) if out.size else out
+
+
+def _lstsq_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor, rcond: float | None) -> tuple[Tensor, Tensor]:
+    """Golub and Pereyra, "The differentiation of pseudo-inverses ..." (1973), with each inverse solved."""
+    transposed = swapped(a)
+    db = lstsq_(transposed, g, rcond=rcond)
+    left = b - matmul(a, y)
+    da = -matmul(db, y, transpose_b=True) + matmul(left, lstsq_(a, db, rcond=rcond), transpose_b=True)
+    rest = g - matmul(transposed, db)
+    return da + matmul(lstsq_(transposed, y, rcond=rcond), rest, transpose_b=True), db
+
+
+#: ``lstsq(a, b, rcond=)``: the shortest `x` that makes the squares of ``a @ x - b`` least.
+lstsq_ = declare_library("lstsq", _lstsq_infer, _lstsq, _lstsq_grad)
+
+
+# inverses
+
+
+def _square_infer(name: str) -> Callable[..., Spec]:
+    def infer(a: Spec, **_params: Any) -> Spec:
+        check_square(name, a)
+        return Spec(a.shape, a.dtype)
+
+    return infer
+
+
+def _inv_grad(g: Tensor, y: Tensor, _a: Spec) -> tuple[Tensor]:
+    transposed = swapped(y)
+    return (-product(transposed, g, transposed),)
+
+
+#: ``inv(a)``: the inverses of square matrices.
+inv_ = declare_library("inv", _square_infer("inv"), np.linalg.inv, _inv_grad)
+
+
+def _pinv_infer(a: Spec, rcond: float | None) -> Spec:
+    check_matrix("pinv", a)
+    return Spec((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+
+
+def _pinv(a: Any, rcond: float | None) -> Any:
+    least = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rcond is None else rcond
+    return np.linalg.pinv(a, least) if a.size else np.zeros_like(a.swapaxes(-1, -2))
+
+
+def _pinv_grad(g: Tensor, y: Tensor, a: Tensor, rcond: float | None) -> tuple[Tensor]:
+    """Golub and Pereyra (1973), equation 4.12, transposed."""
+    inverse, gradient = swapped(y), swapped(g)
+    right = gradient - product(a, y, gradient)
+    left = gradient - product(gradient, y, a)
+    return (product(right, y, inverse) + product(inverse, y, left) - product(inverse, g, inverse),)
+
+
+#: ``pinv(a, rcond=)``: the pseudo-inverses; singular values up to `rcond` times the greatest count as 0.
+pinv_ = declare_library("pinv", _pinv_infer, _pinv, _pinv_grad)
+
+
+# Cholesky
+
+
+def _cholesky_grad(g: Tensor, y: Tensor, _a: Spec) -> tuple[Tensor]:
+    """Murray, "Differentiation of the Cholesky decomposition" (2016): of a symmetric matrix, symmetric."""
+    inner = matmul(y, g, transpose_a=True)
+    inner = where(below(inner, 0), where(below(inner, -1), inner, inner * 0.5), 0)
+    upper = swapped(y)
+    half = solve_triangular_(upper, inner, lower=False, unit_diagonal=False)
+    whole = solve_triangular_(upper, swapped(half), lower=False, unit_diagonal=False)
+    return ((whole + swapped(whole)) * 0.5,)
+
+
+#: ``cholesky(a)``: the lower triangle `L` with ``L @ L.T == a``; of `a` the lower triangle is read.
+cholesky_ = declare_library("cholesky", _square_infer("cholesky"), np.linalg.cholesky, _cholesky_grad)
+
+
+# determinants
+
+
+def as_matrix(x: Tensor) -> Tensor:
+    """One number for each matrix as a matrix of one element."""
+    return reshape(x, shape=(*x.shape, 1, 1))
+
+
+def _det_infer(a: Spec) -> Spec:
+    check_square("det", a)
+    return Spec(a.shape[:-2], a.dtype)
+
+
+def _det_grad(g: Tensor, _y: Spec, a: Tensor) -> tuple[Tensor]:
+    return (as_matrix(g) * cofactor_(a),)
+
+
+#: ``det(a)``: the determinants of square matrices.
+det_ = declare_library("det", _det_infer, np.linalg.det, _det_grad)
+
+
+def _cofactor(a: Any) -> Any:
+    """By singular values, whose products without one of them need no division: right for any rank."""
+    u, s, vh = np.linalg.svd(a)
+    one = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate((one, s[..., :-1]), -1), -1)
+    after = np.cumprod(np.concatenate((one, s[..., :0:-1]), -1), -1)[..., ::-1]
+    others = before * after * np.linalg.det(u)[..., None] * np.linalg.det(vh)[..., None]
+    return np.matmul(u * others[..., None, :], vh)
+
+
+def _cofactor_body(a: Tensor) -> Tensor:
+    return as_matrix(det_(a)) * swapped(inv_(a))
+
+
+#: ``cofactor(a)``: the gradient of the determinant; its own gradient is that of regular matrices.
+cofactor_ = declare(
+    Op("cofactor", Kind.OPAQUE, _square_infer("cofactor"),
+       by_library("cofactor", _square_infer("cofactor"), _cofactor), None, _cofactor_body,
+       promote=FLOATING.promote, cost=cubic)
+)  # fmt: skip
+
+
+def _slogdet_infer(a: Spec) -> Spec:
+    check_square("slogdet", a)
+    return Spec((*a.shape[:-2], 2), a.dtype)
+
+
+def _slogdet(a: Any) -> Any:
+    sign, magnitude = np.linalg.slogdet(a)
+    return np.stack((sign, magnitude), -1)
+
+
+def _slogdet_grad(g: Tensor, _y: Spec, a: Tensor) -> tuple[Tensor]:
+    magnitude = reshape(cut_along(g, g.ndim - 1, 1, 2), shape=(*g.shape[:-1], 1, 1))
+    return (magnitude * swapped(inv_(a)),)
+
+
+#: ``slogdet(a)``: the sign of the determinant and the logarithm of its magnitude, side by side.
+slogdet_ = declare_library("slogdet", _slogdet_infer, _slogdet, _slogdet_grad)

@@ -1,0 +1,28 @@
+"""Places in what is in order already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ShapeError
+from ..ir import Kind, Op, Spec
+from .declare import SAME, declare
+
+
+def _infer(a: Spec, v: Spec, right: bool) -> Spec:
+    if a.ndim != 1:
+        raise ShapeError(f"searchsorted: what is in order is a vector, not of shape {a.shape}")
+    return Spec(v.shape, dtypes.int32)
+
+
+def _searchsorted(a: Any, v: Any, right: bool) -> Any:
+    return np.searchsorted(a, v, side="right" if right else "left").astype(np.int32)
+
+
+#: ``searchsorted(a, v, right=)``: how many elements of the ascending `a` are less than each of `v`, or equal.
+searchsorted_ = declare(
+    Op("searchsorted", Kind.OPAQUE, _infer, _searchsorted, promote=SAME.promote, differentiable=False)
+)
