@@ -110,6 +110,10 @@ class Op:
         Its operand and its result may lie on two devices.
     reduction : Reduction or None
         How it folds, for backends that print the fold.
+    ordered : bool
+        Each application is made, read or not, once, and in the order in which Python made them, as what talks
+        to other processes must. Node for node they are a chain: `infer` and `eager` are given the result of
+        the application before as one more operand, the last, and disregard it.
     """
 
     name: str
@@ -127,6 +131,7 @@ class Op:
     keeps_bits: bool = False
     crosses: bool = False
     reduction: Reduction | None = None
+    ordered: bool = False
 
     @property
     def is_primitive(self) -> bool:

@@ -12,7 +12,8 @@ from mgb import Tensor, tensor
 from mgb.apply import apply
 from mgb.functional import matmul
 from mgb.ir import INPUT, Graph, Kind, Node, Spec, input_node
-from mgb.jit.partial.cut import MOST, OUTPUT_GRADIENT, Network, values_to_keep, without
+from mgb.jit.entry import OUTPUT_GRADIENT
+from mgb.jit.partial.cut import MOST, Network, values_to_keep, without
 from mgb.ops.creation import zeros_like
 from mgb.ops.layout import concat
 from mgb.ops.primitives import add, mul, neg

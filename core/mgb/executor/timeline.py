@@ -37,7 +37,7 @@ class Timeline:
     cost : tuple of float
         For each step an estimate of its time, in nanoseconds.
     returned : frozenset of int
-        The values whose memory leaves the program.
+        The values whose memory leaves the program, or stays for another reason.
     """
 
     reads: tuple[tuple[int, ...], ...]
@@ -142,7 +142,8 @@ def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], in
             sizes.append(0 if view else nbytes(node))
         reads.append(known)
         writes.append(tuple(number[n] for n in written))
-    left = {number[n] for n in graph.outputs if n in number}
+    once = {n for step in steps for n in step.writes if n.op.ordered}  # never dropped, so never made again
+    left = {number[n] for n in once.union(graph.outputs) if n in number}
     returned = frozenset(left | {owner[v] for v in left})
     costs = tuple(_cost(step, view) for step, view in zip(steps, views, strict=True))
     return Timeline(tuple(reads), tuple(writes), tuple(owner), tuple(sizes), costs, returned)

@@ -34,6 +34,10 @@ SHAPE = Op(
     differentiable=False,
 )
 
+#: Stands for the gradient that will arrive for its operand, where a call and its gradient are noted together:
+#: from the first one on, the steps belong to another program.
+OUTPUT_GRADIENT = Op("output_gradient", Kind.OPAQUE, lambda y: y, differentiable=False)
+
 
 @dataclass(slots=True, eq=False)
 class Literal:

@@ -15,7 +15,7 @@ from ..ir import CONST, Graph, Node, Op, Spec, const_node
 from ..sizes import At, Size
 from ..tensor import Tensor
 from ..tracing import inferred
-from .entry import CUTS, SHAPE, Entry, Literal, Ref
+from .entry import CUTS, OUTPUT_GRADIENT, SHAPE, Entry, Literal, Ref
 from .guard import Guards
 from .source import Argument, Grad, Held, Object, Source, found_at, is_gone, roots
 from .tree import Structure
@@ -194,6 +194,7 @@ class Record:
     sized: Any = None
     lengths: tuple[int, ...] = ()
     _nodes: list[Node | None] = field(default_factory=list, init=False)  # of the first steps
+    _before: tuple[Node, ...] = field(default=(), init=False)  # of these, the last ordered one since a cut
 
     def begun(self, steps: int) -> Record:
         """A record that begins with the first `steps` of this one."""
@@ -217,7 +218,7 @@ class Record:
             if ref.__class__ is not Literal:
                 is_static = is_static and ref in self.statics
                 device = device or spec.device  # constants lie everywhere
-        if is_static or op is SHAPE:
+        if (is_static and not op.ordered) or op is SHAPE:
             self.statics[len(self.entries)] = None
         device = device or (specs[0].device if specs else None)
         entry = Entry(op, args, params, inferred(op, specs, params, device, source), source)
@@ -248,12 +249,18 @@ class Record:
         return node
 
     def _made(self, entry: Entry) -> Node | None:
+        if entry.op in CUTS or entry.op is OUTPUT_GRADIENT:
+            self._before = ()  # programs run one after the other
         if entry.op in CUTS:
             return None
         if entry.op is SHAPE:
             return const_node(self.spec(entry.args[0]).shape, dtypes.int32, entry.spec.device)
         inputs = tuple([self.node(ref) for ref in entry.args])
-        return Node(entry.op, inputs, entry.params, entry.spec, entry.source)
+        if not entry.op.ordered:
+            return Node(entry.op, inputs, entry.params, entry.spec, entry.source)
+        node = Node(entry.op, inputs + self._before, entry.params, entry.spec, entry.source)
+        self._before = (node,)
+        return node
 
     def constants(self) -> list[Literal]:
         """The constants among the operands, each as often as it is one."""

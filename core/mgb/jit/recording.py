@@ -198,6 +198,10 @@ class Recording(CallSession):
             self.observer.impure(reason, once=once)
 
     @property
+    def reached(self) -> int:
+        return 0 if self.policy.runs else len(self.record.entries)
+
+    @property
     def is_pure(self) -> bool:
         """Was the body watched, and need it not run again?"""
         return self.policy.skips and self.observer is not None and not self.observer.impurities
@@ -338,9 +342,10 @@ class Recording(CallSession):
 
     def compute_living(self) -> None:
         """Give all that Python has of a call that was only noted its value, as if the body had run."""
-        for tensor in filter(self.provenance.is_own, self.alive()):
+        due = self.due(self.reached)
+        for step in (*sorted(due), *(t._index for t in filter(self.provenance.is_own, self.alive()))):
             with suppress(Exception):  # that op raises where it is wanted, as it does in eager code
-                self.evaluate((tensor._index,))
+                self.evaluate((step,))
 
     def undo(self) -> None:
         """Leave every Tensor outside as it was before the call: it was noted, not run."""

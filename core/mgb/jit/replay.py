@@ -238,6 +238,10 @@ class Replay(Matched):
     # departing
 
     @property
+    def reached(self) -> int:
+        return 0 if self.left else self.cursor
+
+    @property
     def ended_early(self) -> bool:
         return self.left or super().ended_early
 
@@ -317,7 +321,7 @@ class Replay(Matched):
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
         self.is_whole = self._kept is _EVERY
-        self.evaluate(self._alive_steps() - self.lost())
+        self.evaluate(self._alive_steps().union(self.due(self.cursor)) - self.lost())
         for tensor in self.alive():
             tensor._data = self.values.get(tensor._index)
         self._go_on(self.record.begun(self.cursor))

@@ -43,6 +43,7 @@ class CallSession(Session[Tensor]):
     _cut_short = False  # did an exception end a program that may have overwritten an input?
     _grads_before: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] | None = None
     _ran: tuple[Record, int] | None = None  # what was followed when programs last ran, and up to which step
+    _begun = 0  # the steps before this one belong to programs that have begun to run
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -81,6 +82,11 @@ class CallSession(Session[Tensor]):
         """The Tensors that stand for a place in this trace and still exist."""
         found = (r() for r in self._tensors)
         return [t for t in found if t is not None and t._session is self]
+
+    @property
+    def reached(self) -> int:
+        """How many of the recorded steps were only noted when the body did them."""
+        return 0
 
     @property
     def ended_early(self) -> bool:
@@ -172,6 +178,7 @@ class CallSession(Session[Tensor]):
                 "that it cannot run again: let the exception end the call",
             )
         before, self.operands_left = self._ran, _NOT_BEGUN
+        self._begun = variant.segments[number].stop
         try:
             if not keeps:
                 self._ran = variant.record, variant.segments[number].stop
@@ -200,9 +207,10 @@ class CallSession(Session[Tensor]):
     # values without a program
 
     def evaluate(self, steps: Iterable[int]) -> None:
-        """Compute `steps` and all they need, op by op in the recorded order: for a call that ended early."""
+        """Compute `steps`, all they need, and the ordered ones before the last of them; in recorded order."""
         needed: set[int] = set()
         stack = list(steps)
+        stack += self.due(max(stack, default=0))
         while stack:
             step = stack.pop()
             if step not in self.values and step not in needed:
@@ -212,17 +220,26 @@ class CallSession(Session[Tensor]):
             entry = self.entry(step)
             self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params, entry.spec.device)
 
+    def due(self, stop: int) -> set[int]:
+        """The ordered steps before `stop` that nothing has run."""
+        steps = range(self._begun, stop)
+        return {step for step in steps if self.entry(step).op.ordered and step not in self.values}
+
     def lost(self) -> set[int]:
-        """The steps that cannot be computed any more: a program may have overwritten what they read."""
-        if self._ran is None:
+        """The steps that cannot be computed any more.
+
+        A program may have overwritten what they read, or have run one that must not run again.
+        """
+        if not self._begun:
             return set()
-        record, stop = self._ran
+        record, stop = self._ran or (self.record, 0)
         overwritten = {external_ref(e) for step, e in record.updates().items() if step < stop}
         found: set[int] = set()
         for step, entry in enumerate(self.record.entries):
             reads = (r for r in entry.args if not isinstance(r, Literal))
             known = step in self.values or step in self.record.statics
-            if not known and any(r in overwritten or r in found for r in reads):
+            done = entry.op.ordered and step < self._begun
+            if not known and (done or any(r in overwritten or r in found for r in reads)):
                 found.add(step)
         return found
 
@@ -255,7 +272,8 @@ class CallSession(Session[Tensor]):
         try:
             if isinstance(error, Exception):
                 self._tensors.extend(map(weakref.ref, self._new_grads()))
-                self.evaluate({t._index for t in self.alive() if t._data is None} - self.lost())
+                alive = {t._index for t in self.alive() if t._data is None}
+                self.evaluate(alive.union(self.due(self.reached)) - self.lost())
         except Exception:  # that op fails here again, and what follows it was never done
             pass
         finally:

@@ -13,7 +13,7 @@ from .. import forking
 from ..executor import Program
 from ..forking import cached_property
 from ..ir import Graph, Node, input_node
-from .entry import CUTS, Literal, external_ref
+from .entry import CUTS, END, OUTPUT_GRADIENT, Literal, external_ref
 from .guard import Guards
 from .record import Record
 from .resize import SizedRecord, Values, with_input
@@ -42,14 +42,21 @@ class Segment:
 
 
 def split(record: Record) -> tuple[Segment, ...]:
-    """Cut the sequence at its cuts; a value leaves its segment if a later step or a cut wants it."""
+    """Cut the sequence at its cuts; a value leaves its segment if a later step or a cut wants it.
+
+    So do those of ordered steps: who wanted one later, after a departure, could not have it computed again.
+    After the end nobody does, and the last one leads to the others.
+    """
     last_use: dict[int, int] = {}
     for position, entry in enumerate(record.entries):
         wanted = entry.required if entry.op in CUTS else entry.args
         last_use.update((ref, position) for ref in wanted if not isinstance(ref, Literal))
+    stop = next((i for i, e in enumerate(record.entries) if e.op is OUTPUT_GRADIENT), len(record.entries))
     segments, start = [], 0
     for position, entry in enumerate(record.entries):
         if entry.op in CUTS:
+            ordered = [i for i in range(start, min(position, stop)) if record.entries[i].op.ordered]
+            last_use.update(dict.fromkeys(ordered[-1:] if entry.op is END else ordered, position))
             outputs = tuple(i for i in range(start, position) if last_use.get(i, -1) >= position)
             segments.append(Segment(start, position, outputs))
             start = position + 1

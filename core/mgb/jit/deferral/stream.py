@@ -150,6 +150,9 @@ class Stream(Session[Tensor]):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         raw, self._raw = self._raw, None
+        if op.ordered:
+            self.flush()  # whose errors come first
+            return self._run_at_once(op, inputs, params)
         for tensor in inputs:
             if tensor._session is not None and tensor._session is not self:
                 tensor._array()

@@ -10,13 +10,10 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 from ...apply import apply
-from ...ir import INPUT, Graph, Kind, Node, Op
+from ...ir import INPUT, Graph, Kind, Node
 from ...ops.creation import zeros_like
 from ...tensor import Tensor
 from ...tracing import copy_node, rebuild
-
-#: Stands for the gradient that will arrive for its operand.
-OUTPUT_GRADIENT = Op("output_gradient", Kind.OPAQUE, lambda y: y, differentiable=False)
 
 _CHEAP = frozenset({Kind.LEAF, Kind.ELEMENTWISE, Kind.LAYOUT})
 #: So many cheap ops together are computed again for one value. In a residual network the cheap ops of all

@@ -13,13 +13,13 @@ from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
 from ..capture import Body, note
-from ..entry import CUTS, END, Literal, Ref, cut_at, external_ref
+from ..entry import CUTS, END, OUTPUT_GRADIENT, Literal, Ref, cut_at, external_ref
 from ..record import Record
 from ..recording import Recording
 from ..source import Source, found_at
 from ..tree import LEAF, Structure, flatten_once
 from ..variant import cut_out
-from .cut import OUTPUT_GRADIENT, values_to_keep
+from .cut import values_to_keep
 
 
 def refused(what: str) -> TraceError:
