@@ -201,6 +201,16 @@ def test_elements_are_repeated_along_each_axis(times: int) -> None:
         np.testing.assert_array_equal(F.repeat(Tensor(x), times, axis).numpy(), np.repeat(x, times, axis))
 
 
+@pytest.mark.parametrize("shape", [(40, 300), (3, 40, 300), (40, 20, 20), (0, 300), (1, 400)])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_running_sums_along_any_axis_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
+    x = (np.random.default_rng(5).standard_normal(shape) * 9).astype(dtype)
+    for axis in range(len(shape)):
+        for each in (x, x[..., ::-1]):
+            wanted = np.cumsum(each, axis, dtype="int64" if dtype == "int32" else dtype)
+            np.testing.assert_array_equal(F.cumsum(Tensor(each), axis).numpy(), wanted)
+
+
 def test_results_of_transposed_operands_are_row_major() -> None:
     x = Tensor(numbers(3, 5)).T
     for found in (
