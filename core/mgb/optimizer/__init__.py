@@ -9,6 +9,20 @@ from .clip_grad import clip_grad_norm, clip_grad_value
 from .lamb import LAMB
 from .lr_scheduler import LRScheduler, MultiStepLR
 from .optimizer import Optimizer
+from .plateau import ReduceLROnPlateau
+from .schedules import (
+    ChainedScheduler,
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    OneCycleLR,
+    PolynomialLR,
+    SequentialLR,
+    StepLR,
+)
 from .sgd import SGD
 
 __all__ = [
@@ -18,9 +32,21 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "ChainedScheduler",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
     "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
     "MultiStepLR",
+    "OneCycleLR",
     "Optimizer",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "SequentialLR",
+    "StepLR",
     "clip_grad_norm",
     "clip_grad_value",
 ]
