@@ -1,4 +1,4 @@
-"""Schedules of the learning rate, each against torch's."""
+"""Schedules of the learning rate and optimizers, each against torch's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import mgb.optimizer as ours
 import numpy as np
 import pytest
-from mgb import Parameter
+from mgb import Parameter, Tensor
 from mgb.errors import StateKeyError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -114,3 +114,26 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 def test_what_makes_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=text.removesuffix(" in all")):
         REFUSED[text](optimizers()[0])
+
+
+#: The optimizers of both libraries that share names and arguments.
+RULES: list[tuple[str, dict[str, Any]]] = [
+    ("RMSprop", {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1}),
+    ("RMSprop", {"centered": True, "eps": 0.1}),
+    ("Adamax", {"lr": 0.05, "weight_decay": 0.1}),
+    ("NAdam", {"lr": 0.05, "weight_decay": 0.1, "momentum_decay": 0.1}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), RULES)
+def test_an_optimizer_is_torchs(name: str, options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=(3, 2))
+    mine, other = Parameter(start, dtype="float64"), torch.nn.Parameter(torch.tensor(start))
+    first, second = getattr(ours, name)(mine, **options), getattr(torch.optim, name)([other], **options)
+    for _ in range(10):
+        grad = rng.normal(size=start.shape)
+        mine.grad, other.grad = Tensor(grad, dtype="float64"), torch.tensor(grad)
+        first.step()
+        second.step()
+    np.testing.assert_allclose(mine.numpy() - start, other.detach().numpy() - start, rtol=5e-6, atol=1e-7)

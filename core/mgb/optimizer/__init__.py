@@ -8,8 +8,10 @@ from .adam import Adam, AdamW
 from .clip_grad import clip_grad_norm, clip_grad_value
 from .lamb import LAMB
 from .lr_scheduler import LRScheduler, MultiStepLR
+from .nadam import Adamax, NAdam
 from .optimizer import Optimizer
 from .plateau import ReduceLROnPlateau
+from .rmsprop import RMSprop
 from .schedules import (
     ChainedScheduler,
     ConstantLR,
@@ -32,6 +34,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
@@ -41,9 +44,11 @@ __all__ = [
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
+    "NAdam",
     "OneCycleLR",
     "Optimizer",
     "PolynomialLR",
+    "RMSprop",
     "ReduceLROnPlateau",
     "SequentialLR",
     "StepLR",
