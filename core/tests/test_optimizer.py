@@ -15,8 +15,11 @@ from mgb.optimizer import (
     Adadelta,
     Adagrad,
     Adam,
+    Adamax,
     AdamW,
     MultiStepLR,
+    NAdam,
+    RMSprop,
     clip_grad_norm,
     clip_grad_value,
 )
@@ -90,7 +93,49 @@ def adadelta(p, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0.0):
         p = p - lr * delta
 
 
+def rmsprop(p, lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False):
+    square = mean = velocity = np.zeros_like(p)
+    while True:
+        g = (yield p) + weight_decay * p
+        square = alpha * square + (1 - alpha) * g**2
+        mean = alpha * mean + (1 - alpha) * g
+        velocity = momentum * velocity + g / (np.sqrt(square - centered * mean**2) + eps)
+        p = p - lr * velocity
+
+
+def adamax(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+    m = u = np.zeros_like(p)
+    t = 0
+    while True:
+        g = (yield p) + weight_decay * p
+        t += 1
+        m = betas[0] * m + (1 - betas[0]) * g
+        u = np.maximum(betas[1] * u, abs(g) + eps)
+        p = p - lr / (1 - betas[0] ** t) * m / u
+
+
+def nadam(p, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, momentum_decay=4e-3):
+    m = v = np.zeros_like(p)
+    t, product = 0, 1.0
+    while True:
+        g = (yield p) + weight_decay * p
+        t += 1
+        now, later = (betas[0] * (1 - 0.5 * 0.96 ** (s * momentum_decay)) for s in (t, t + 1))
+        product *= now
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g**2
+        ahead = (1 - now) / (1 - product) * g + later / (1 - product * later) * m
+        p = p - lr * ahead / (np.sqrt(v / (1 - betas[1] ** t)) + eps)
+
+
 CASES = [
+    (RMSprop, rmsprop, {}),
+    (RMSprop, rmsprop, {"lr": 0.1, "alpha": 0.9, "eps": 1e-3, "weight_decay": 0.1, "momentum": 0.9}),
+    (RMSprop, rmsprop, {"centered": True, "alpha": 0.5, "eps": 0.1}),
+    (Adamax, adamax, {}),
+    (Adamax, adamax, {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
+    (NAdam, nadam, {}),
+    (NAdam, nadam, {"lr": 0.1, "betas": (0.8, 0.9), "weight_decay": 0.1, "momentum_decay": 0.1}),
     (SGD, sgd, {"lr": 0.1}),
     (SGD, sgd, {"lr": 0.1, "weight_decay": 0.01}),
     (SGD, sgd, {"lr": 0.1, "momentum": 0.9}),

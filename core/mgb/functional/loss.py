@@ -126,7 +126,8 @@ def cross_entropy(
     pred : Tensor
         Of shape (N, C, ...): logits, or probabilities.
     label : Tensor
-        Of shape (N, ...): integers from 0 to C - 1.
+        Of shape (N, ...): integers from 0 to C - 1. Or of the shape of `pred`: floats, the probabilities of
+        all classes.
     axis : int
         The axis of the classes.
     with_logits : bool
@@ -137,7 +138,7 @@ def cross_entropy(
     Returns
     -------
     Tensor
-        One number, or of the shape of `label` with ``reduction="none"``.
+        One number, or of shape (N, ...) with ``reduction="none"``.
 
     Raises
     ------
@@ -152,6 +153,8 @@ def cross_entropy(
         the term of that label out.
     """
     (axis,) = normalize_axis("cross_entropy", axis, pred.ndim)
+    if isinstance(label, Tensor) and label.ndim == pred.ndim and label.dtype in dtypes.FLOATS:
+        return _cross_entropy_of_shares(pred, label, axis, with_logits, label_smooth)
     chosen = picked(pred, label, axis)
     if with_logits:
         total = logsumexp(pred, axis, keepdims=True)
@@ -161,6 +164,18 @@ def cross_entropy(
     if label_smooth:
         loss = loss - average(pred if with_logits else log(pred), (axis,)) * label_smooth
     return _without(loss, axis)
+
+
+def _cross_entropy_of_shares(
+    pred: Tensor, label: Tensor, axis: int, with_logits: bool, label_smooth: float
+) -> Tensor:
+    """As `cross_entropy`, of the probabilities of all classes."""
+    if label.shape != pred.shape:
+        raise ShapeError(f"labels of shape {label.shape} do not belong to predictions of shape {pred.shape}")
+    if label_smooth:
+        label = label * (1 - label_smooth) + label_smooth / pred.shape[axis]
+    logs = pred - logsumexp(pred, axis, keepdims=True) if with_logits else log(pred)
+    return _without(neg(reduce_sum(label * logs, axis=(axis,))), axis)
 
 
 @_reducing

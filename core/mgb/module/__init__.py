@@ -20,10 +20,22 @@ from .activation import (
     Tanh,
 )
 from .attention import MultiHeadAttention
+from .containers import Flatten, ModuleDict, ModuleList
 from .conv import Conv1d, Conv2d, ConvTranspose2d
 from .dropout import Dropout
 from .embedding import Embedding
 from .linear import Linear
+from .loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
 from .module import Module
 from .normalization import BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from .pooling import AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d, PixelShuffle
@@ -38,27 +50,38 @@ __all__ = [
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool2d",
     "AvgPool2d",
+    "BCELoss",
+    "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
     "Conv1d",
     "Conv2d",
     "ConvTranspose2d",
+    "CrossEntropyLoss",
     "Dropout",
     "Embedding",
+    "Flatten",
     "GRUCell",
     "GroupNorm",
     "HSigmoid",
     "HSwish",
+    "HuberLoss",
     "Identity",
     "InstanceNorm",
+    "KLDivLoss",
+    "L1Loss",
     "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
     "LogSigmoid",
+    "MSELoss",
     "MaxPool2d",
     "Module",
+    "ModuleDict",
+    "ModuleList",
     "MultiHeadAttention",
+    "NLLLoss",
     "PReLU",
     "PixelShuffle",
     "RMSNorm",
@@ -68,6 +91,7 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Sigmoid",
+    "SmoothL1Loss",
     "Softmax",
     "Softplus",
     "Tanh",

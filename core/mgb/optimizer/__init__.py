@@ -8,7 +8,23 @@ from .adam import Adam, AdamW
 from .clip_grad import clip_grad_norm, clip_grad_value
 from .lamb import LAMB
 from .lr_scheduler import LRScheduler, MultiStepLR
+from .nadam import Adamax, NAdam
 from .optimizer import Optimizer
+from .plateau import ReduceLROnPlateau
+from .rmsprop import RMSprop
+from .schedules import (
+    ChainedScheduler,
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    OneCycleLR,
+    PolynomialLR,
+    SequentialLR,
+    StepLR,
+)
 from .sgd import SGD
 
 __all__ = [
@@ -18,9 +34,24 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "ChainedScheduler",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
     "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
     "MultiStepLR",
+    "NAdam",
+    "OneCycleLR",
     "Optimizer",
+    "PolynomialLR",
+    "RMSprop",
+    "ReduceLROnPlateau",
+    "SequentialLR",
+    "StepLR",
     "clip_grad_norm",
     "clip_grad_value",
 ]
