@@ -15,8 +15,8 @@ __version__ = "0.1.0"
 
 #: Imported when first used, so that ``import mgb`` stays light.
 _SUBMODULES = frozenset(
-    "autodiff backend config data device dtypes errors functional jit linalg memory module numpy optimizer "
-    "plugins random".split()
+    "autodiff backend config data device distributed dtypes errors functional jit linalg memory module numpy "
+    "optimizer plugins random".split()
 )
 _ELSEWHERE = {
     "load": "serialization",

@@ -93,6 +93,18 @@ DEBUG = Variable(
     "1: a line on stderr for each call of a traced function; 2: and for each step; 3: and graphs and groups "
     "when they are compiled; 4: and sources; read at a function's first call",
 )
+DISTRIBUTED_BACKEND = Variable(
+    "MGB_DISTRIBUTED_BACKEND", "", "the communicator between processes; empty: the only one that is installed"
+)
+DISTRIBUTED_CHECK = Variable(
+    "MGB_DISTRIBUTED_CHECK",
+    "1",
+    "1: the ranks compare every collective before they make it; 0: the first 100 of each group; read by "
+    "init_process_group, and the same on all ranks",
+)
+DISTRIBUTED_TIMEOUT = Variable(
+    "MGB_DISTRIBUTED_TIMEOUT", "600", "seconds that a rank waits for the others before it raises an error"
+)
 NUM_THREADS = Variable("MGB_NUM_THREADS", "", "threads a kernel may use; empty: one for each core")
 OP_LIBRARIES = Variable(
     "MGB_OP_LIBRARIES",
@@ -123,6 +135,9 @@ VARIABLES = (
     CACHE,
     CACHE_DIR,
     DEBUG,
+    DISTRIBUTED_BACKEND,
+    DISTRIBUTED_CHECK,
+    DISTRIBUTED_TIMEOUT,
     NUM_THREADS,
     OP_LIBRARIES,
     POOL_BYTES,

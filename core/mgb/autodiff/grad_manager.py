@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Self
 
 from .. import dtypes
@@ -25,6 +26,47 @@ Tensors = Tensor | Iterable[Tensor]
 _ALREADY = "already recording: end that by backward() or release() first"
 
 
+class Ending:
+    """What a `backward` that runs has left for its end, when all gradients are complete.
+
+    Attributes
+    ----------
+    kept : dict
+        What callbacks keep until then, by keys of their own.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, Any] = {}
+        self._ends: list[Callable[[], object]] = []
+        self._waiting: list[tuple[_Attached, Tensor]] = []
+
+    def at_end(self, function: Callable[[], object]) -> None:
+        """Call `function` then; gradients of callbacks from now on become ``grad`` after that."""
+        self._ends.append(function)
+
+    def take(self, attached: _Attached, grad: Tensor) -> None:
+        """A gradient as the callbacks leave it."""
+        if self._ends:
+            self._waiting.append((attached, grad))
+        else:
+            attached.add(grad)
+
+    def finish(self) -> None:
+        """The end."""
+        for function in self._ends:
+            function()
+        for attached, grad in self._waiting:
+            attached.add(grad)
+
+
+_ending: ContextVar[Ending | None] = ContextVar("_ending", default=None)
+
+
+def backwarding() -> Ending | None:
+    """The end of the `GradManager.backward` that runs now; None: none runs."""
+    return _ending.get()
+
+
 class _Attached:
     """A tensor that wants its gradient. The tensor is not kept alive."""
 
@@ -42,6 +84,17 @@ class _Attached:
         for callback in self.callbacks:
             grad = callback(tensor, grad)
         if grad is None:
+            return
+        ending = _ending.get()
+        if ending is None:
+            self.add(grad)
+        else:
+            ending.take(self, grad)
+
+    def add(self, grad: Tensor) -> None:
+        """Add to ``tensor.grad``."""
+        tensor = self.reference()
+        if tensor is None:
             return
         if tensor.grad is None:
             tensor.grad = grad._alias(grad._tape)  # two tensors may share one gradient, not its identity
@@ -201,7 +254,13 @@ class GradManager(_Recorder, Holder):
                 dys = [ones_like(t) for t in ys] if dy is None else _listed(dy)
                 if len(ys) != len(dys):
                     raise ValueError(f"backward got {len(ys)} tensors and {len(dys)} gradients for them")
-                tape.backward(ys, dys)
+                ending = Ending()
+                outer = _ending.set(ending)
+                try:
+                    tape.backward(ys, dys)
+                    ending.finish()
+                finally:
+                    _ending.reset(outer)
             finally:
                 self.release()
         except BaseException:

@@ -1,6 +1,7 @@
 """Functions of tensors, under the names of MegEngine's ``functional``."""
 
 from ..ops.modes import Elemwise as Elemwise
+from . import distributed as distributed
 from . import loss as loss
 from . import nn as nn
 from .activation import *
