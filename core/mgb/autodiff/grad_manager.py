@@ -131,6 +131,17 @@ class _Recorder(ABC):
         _to_the_end(self.release)
 
 
+def _to_its_end(tape: Tape, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:
+    """`Tape.backward`, and what callbacks have left for the end."""
+    ending = Ending()
+    outer = _ending.set(ending)
+    try:
+        tape.backward(ys, dys)
+        ending.finish()
+    finally:
+        _ending.reset(outer)
+
+
 class GradManager(_Recorder, Holder):
     """Computes gradients of what happens between `record` and `backward`.
 
@@ -254,13 +265,7 @@ class GradManager(_Recorder, Holder):
                 dys = [ones_like(t) for t in ys] if dy is None else _listed(dy)
                 if len(ys) != len(dys):
                     raise ValueError(f"backward got {len(ys)} tensors and {len(dys)} gradients for them")
-                ending = Ending()
-                outer = _ending.set(ending)
-                try:
-                    tape.backward(ys, dys)
-                    ending.finish()
-                finally:
-                    _ending.reset(outer)
+                _to_its_end(tape, ys, dys)
             finally:
                 self.release()
         except BaseException:
