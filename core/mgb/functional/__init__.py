@@ -13,5 +13,6 @@ from .metric import *
 from .nn import *
 from .normalization import *
 from .rearrange import *
+from .running import *
 from .softmaxes import *
 from .tensor import *
