@@ -16,3 +16,4 @@ from .rearrange import *
 from .running import *
 from .softmaxes import *
 from .tensor import *
+from .windows import *
