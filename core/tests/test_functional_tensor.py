@@ -319,7 +319,7 @@ def test_cast_and_copy() -> None:
         (lambda: F.expand_dims(T, 5), ShapeError, "axis 5"),
         (lambda: F.broadcast_to(T, (2, 3, 5)), ShapeError, "does not broadcast"),
         (lambda: F.pad(T, ((1, 1),)), ShapeError, "1 pairs for the 3 axes"),
-        (lambda: F.pad(T, ((1, 1),) * 3, "wrap"), ValueError, "'wrap' is no mode"),
+        (lambda: F.pad(T, ((1, 1),) * 3, "round"), ValueError, "'round' is no mode"),
         (lambda: F.pad(T, ((2, 0), (0, 0), (0, 0)), "reflect"), ShapeError, "longer than its borders"),
         (lambda: F.roll(T, (1, 2, 3), (0, 1)), ShapeError, "3 shifts for 2 axes"),
         (lambda: F.where(T, T, T), ConversionError, "must be of bools"),

@@ -14,5 +14,7 @@ from .metric import *
 from .nn import *
 from .normalization import *
 from .rearrange import *
+from .running import *
 from .softmaxes import *
 from .tensor import *
+from .windows import *

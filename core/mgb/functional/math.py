@@ -9,12 +9,12 @@ from ..ops import methods
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import abs, ne, square
 from ..ops.floats import widen_halves
-from ..ops.layout import concat, cut_along
 from ..ops.methods import Axis, average, reduced
-from ..ops.primitives import eq, maximum, sqrt, where
+from ..ops.primitives import eq, maximum, mul, sqrt, where
 from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
 from ..ops.sort import argmax_, argmin_, argsort, cumsum, sort, topk
 from ..tensor import Tensor
+from .running import running
 
 __all__ = [
     "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "max", "mean", "min",
@@ -159,12 +159,7 @@ def cumprod(inp: Tensor, axis: int) -> Tensor:
 def running_product(inp: Tensor, axis: int) -> Tensor:
     """`cumprod` in the dtype of `inp`."""
     (place,) = normalize_axis("cumprod", axis, inp.ndim)
-    out, length, reach = +inp, inp.shape[place], 1
-    while reach < length:
-        far, near = cut_along(out, place, 0, length - reach), cut_along(out, place, 0, reach)
-        out = concat(near, cut_along(out, place, reach, length) * far, axis=place)
-        reach *= 2
-    return out
+    return running(mul, inp, place)
 
 
 _MODES: dict[str, Callable[[Tensor, tuple[int, ...]], Tensor]] = {

@@ -105,10 +105,11 @@ def pad(
     src : Tensor
         What gets the border.
     pad_width : sequence of (int, int)
-        How many elements go before and after, for each axis.
+        How many elements go before and after, for each axis; negative ones take elements away.
     mode : str
         ``constant``: `constant_value`. ``edge`` or ``replicate``: the nearest element. ``reflect``:
-        the mirror image, whose mirror stands on the outermost element. In letters of any case.
+        the mirror image, whose mirror stands on the outermost element. ``symmetric``: it stands behind that
+        element. ``circular`` or ``wrap``: the other end. In letters of any case.
     constant_value : float
         What a ``constant`` border is made of.
 
@@ -119,12 +120,11 @@ def pad(
     ShapeError
         A border for each axis is wanted; ``reflect`` needs an axis longer than its borders.
     """
-    mode = choice("pad", mode, ("constant", "edge", "replicate", "reflect"))
+    mode = choice("pad", mode, ("constant", "edge", "replicate", "reflect", "symmetric", "circular", "wrap"))
     widths = [(int(a), int(b)) for a, b in pad_width]
     if len(widths) != src.ndim:
         raise ShapeError(f"pad: {len(widths)} pairs for the {src.ndim} axes of {src.shape}")
-    if any(width < 0 for pair in widths for width in pair):
-        raise ShapeError(f"pad: a border of {widths} elements has negative lengths")
+    src, widths = _cropped(src, widths)
     if mode == "constant":
         return _pad_constant(src, widths, constant_value)
     for axis, (before, after) in enumerate(widths):
@@ -132,6 +132,19 @@ def pad(
             rows = _border(src.shape[axis], before, after, mode)
             src = index_get(src, literal(rows, dtypes.int32, src.device), axes=(axis,), place=axis)
     return src
+
+
+def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> tuple[Tensor, list[tuple[int, int]]]:
+    """What negative borders leave, and those that are to be added."""
+    for axis, (before, after) in enumerate(widths):
+        if min(before, after) < 0:
+            start, stop = max(-before, 0), x.shape[axis] - max(-after, 0)
+            if start > stop:
+                raise ShapeError(
+                    f"pad: {before}, {after} takes away more than axis {axis} of {x.shape} has"
+                )
+            x = cut_along(x, axis, start, stop)
+    return x, [(max(before, 0), max(after, 0)) for before, after in widths]
 
 
 def _pad_constant(x: Tensor, widths: Sequence[tuple[int, int]], value: float) -> Tensor:
@@ -147,6 +160,11 @@ def _pad_constant(x: Tensor, widths: Sequence[tuple[int, int]], value: float) ->
 def _border(length: int, before: int, after: int, mode: str) -> Any:
     """The places of the axis that the padded one shows."""
     places = np.arange(-before, length + after)
+    if mode in ("circular", "wrap"):
+        return places % length
+    if mode == "symmetric":
+        turned = places % (2 * length)
+        return np.minimum(turned, 2 * length - 1 - turned)
     if mode != "reflect":
         return np.clip(places, 0, length - 1)
     if max(before, after) >= length:

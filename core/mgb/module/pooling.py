@@ -82,6 +82,45 @@ class AvgPool2d(_Pool):
         return F.avg_pool2d(inp, self.kernel_size, self.stride, self.padding, self.mode)
 
 
+class _RowPool(Module):
+    """A window that slides along the last axis of (batch, channels, length).
+
+    Parameters
+    ----------
+    kernel_size : int
+    stride : int, optional
+        `kernel_size` by default: the windows do not overlap.
+    padding : int
+    name : str, optional
+    """
+
+    def __init__(
+        self, kernel_size: int, stride: int | None = None, padding: int = 0, name: str | None = None
+    ) -> None:
+        super().__init__(name)
+        self.kernel_size, self.padding = size("kernel_size", kernel_size), padding
+        self.stride = self.kernel_size if stride is None else size("stride", stride)
+
+    def _describe(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxPool1d(_RowPool):
+    """The maximum of each window along the last axis; see `functional.max_pool1d`."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Pool."""
+        return F.max_pool1d(inp, self.kernel_size, self.stride, self.padding)
+
+
+class AvgPool1d(_RowPool):
+    """The mean of each window along the last axis, without padding; see `functional.avg_pool1d`."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Pool."""
+        return F.avg_pool1d(inp, self.kernel_size, self.stride, self.padding)
+
+
 class AdaptiveAvgPool2d(Module):
     """The mean of windows chosen so that the result has a given size.
 
