@@ -25,7 +25,15 @@ from .dropout import Dropout
 from .embedding import Embedding
 from .linear import Linear
 from .module import Module
-from .normalization import BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from .normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    RMSNorm,
+    SyncBatchNorm,
+)
 from .pooling import AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d, PixelShuffle
 from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from .sequential import Sequential
@@ -70,6 +78,7 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Softplus",
+    "SyncBatchNorm",
     "Tanh",
     "init",
 ]
