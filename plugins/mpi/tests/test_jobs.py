@@ -195,11 +195,12 @@ if r == 0:
 """
 
 
-def test_training_by_several_ranks_is_training_by_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["", pytest.param("EAGER", marks=pytest.mark.slow)])
+def test_training_by_several_ranks_is_training_by_one(tmp_path: Path, backend: str) -> None:
     """Digits, batch normalisation over all ranks, gradients in buckets; eager and traced."""
     found = []
     for ranks in (1, 2, 3):
-        status, said = job(tmp_path, ranks, TRAINING)
+        status, said = job(tmp_path, ranks, TRAINING, MGB_JIT_BACKEND=backend)
         assert status == 0, said
         found.append([float(word) for word in said.partition("done ")[2].split()])
     assert len(found[0]) == 88 and found[0][43] < found[0][0] / 2
