@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import mgb.distributed  # noqa: F401 - whose ops are words, too
 from mgb.backend import Backend, Scope
 from mgb.dtypes import BY_NAME
 from mgb.ir import Kind

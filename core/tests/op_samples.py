@@ -18,6 +18,9 @@ Array = np.ndarray[Any, Any]
 
 declare_all()
 
+#: What one process can run alone: exchanges between several are judged where there are several.
+ALONE = sorted(name for name, op in OPS.items() if not op.ordered)
+
 #: Where the inputs of an op are drawn from, if not from -2 to 2.
 DOMAINS = {
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "cbrt", "pow", "erfcinv"), (0.25, 1.75)),

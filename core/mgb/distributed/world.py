@@ -265,6 +265,7 @@ def join(name: str | None, address: tuple[str, int] | None, size: int | None, ra
             f"this process was started as {started}, and init_process_group got {rank} of {size}"
         )
     _world, found.checks = found, config.DISTRIBUTED_CHECK.on()
-    _hook, sys.excepthook = sys.excepthook, found.failed
-    atexit.register(found.leave)
+    if found.size > 1:
+        _hook, sys.excepthook = sys.excepthook, found.failed
+        atexit.register(found.leave)
     return found

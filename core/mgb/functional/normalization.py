@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from .. import dtypes
 from ..autodiff import Function
+from ..distributed.functional import all_reduce_sum
+from ..distributed.group import WORLD, Group, is_distributed
 from ..errors import ShapeError
 from ..ops.elementwise import rsqrt
 from ..ops.layout import reshape, sum_to
@@ -18,7 +20,7 @@ from ..ops.primitives import cast, maximum
 from ..ops.reduce import Axes, extent, reduce_sum
 from ..tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "sync_batch_norm"]
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -170,6 +172,42 @@ def batch_norm(
         if old is not None and new is not None:
             old._reset(new)
     return out
+
+
+def sync_batch_norm(
+    inp: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.9,
+    eps: float = 1e-5,
+    group: Group = WORLD,
+) -> Tensor:
+    """`batch_norm` over the batches of all ranks of a group, which have as many elements each.
+
+    Two exchanges of a number for each channel give the statistics, and two more their gradients.
+    """
+    if not training or not is_distributed():
+        out = batch_norm(
+            inp, running_mean, running_var, weight, bias, training=training, momentum=momentum, eps=eps
+        )
+        assert isinstance(out, Tensor)
+        return out
+    x = _wide(inp)
+    axis = tuple(i for i in range(inp.ndim) if i != 1)
+    count = extent(x, axis=axis) * group.size
+    mean = all_reduce_sum(reduce_sum(x, axis=axis), group) / count
+    deviation = x - mean
+    variance = all_reduce_sum(reduce_sum(deviation * deviation, axis=axis), group) / count
+    normal = _narrow(deviation * rsqrt(variance + eps), inp)
+    unbiased = variance * (count / maximum(count - 1, 1))
+    for old, new in ((running_mean, mean), (running_var, unbiased)):
+        followed = _followed(old, new, momentum)
+        if old is not None and followed is not None:
+            old._reset(followed)
+    return _by_channel(normal, weight, bias)
 
 
 def _followed(running: Tensor | None, batch: Tensor | None, momentum: float) -> Tensor | None:

@@ -37,7 +37,15 @@ from .loss import (
     SmoothL1Loss,
 )
 from .module import Module
-from .normalization import BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from .normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    RMSNorm,
+    SyncBatchNorm,
+)
 from .pooling import (
     AdaptiveAvgPool2d,
     AdaptiveMaxPool2d,
@@ -104,6 +112,7 @@ __all__ = [
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
+    "SyncBatchNorm",
     "Tanh",
     "init",
 ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from .. import functional as F
+from ..distributed import WORLD, Group
 from ..errors import ShapeError
 from ..ops.creation import as_shape
 from ..tensor import Parameter, Tensor
@@ -78,7 +80,7 @@ class _BatchNorm(_Normalization):
         if tracks and self.running_mean is None:
             raise ValueError(f"{type(self).__name__} was made with track_running_stats=False: it has none")
         affine = (t.detach() if self.freeze and t is not None else t for t in (self.weight, self.bias))
-        out = F.batch_norm(
+        out = self._normalized(
             inp,
             self.running_mean if tracks else None,
             self.running_var if tracks else None,
@@ -89,6 +91,9 @@ class _BatchNorm(_Normalization):
         )
         assert isinstance(out, Tensor)
         return out
+
+    def _normalized(self, *given: Tensor | None, **options: Any) -> Any:
+        return F.batch_norm(*given, **options)  # type: ignore[arg-type]
 
     def _takes(self) -> str:
         return " or ".join(map(str, self.axes))
@@ -135,6 +140,24 @@ class BatchNorm1d(_BatchNorm):
     """`BatchNorm2d` for ``(batch, channels)`` or ``(batch, channels, length)``."""
 
     axes = (2, 3)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over the batches of all ranks of a `group`, of 2 to 4 axes.
+
+    Each rank's batch has as many samples. Without a job it is one over its own batch; the other parameters
+    are those of `BatchNorm2d`.
+    """
+
+    axes = (2, 3, 4)
+
+    def __init__(self, *given: Any, group: Group = WORLD, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.group = group
+
+    def _normalized(self, *given: Tensor | None, **options: Any) -> Any:
+        options["group"] = self.group
+        return F.sync_batch_norm(*given, **options)  # type: ignore[arg-type]
 
 
 class LayerNorm(_Normalization):
