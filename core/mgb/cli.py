@@ -75,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(run=_run)
 
+    doctor = commands.add_parser(
+        "doctor", help="what is installed, what serves each device, and what is wrong"
+    )
+    doctor.set_defaults(run=_doctor)
+
     backends = commands.add_parser(
         "backends", help="list the backends and op libraries, and why one cannot run here"
     )
@@ -188,6 +193,18 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.allow_code,
         arguments.limit,
     )
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from .doctor import examine
+
+    report = examine()
+    width = max(len(subject) for subject, _ in report.facts)
+    for subject, text in report.facts:
+        print(f"{subject:<{width}}  {text}")
+    for problem in report.problems:
+        print(f"wrong: {problem}")
+    return 1 if report.problems else 0
 
 
 def _backends(arguments: argparse.Namespace) -> int:
