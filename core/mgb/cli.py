@@ -80,6 +80,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor.set_defaults(run=_doctor)
 
+    scaffold = commands.add_parser("new-backend", help="write a distribution with a backend that works")
+    scaffold.add_argument("name", metavar="NAME", help="a lower-case word; the folder is mgb-backend-NAME")
+    scaffold.add_argument("--language", choices=["c", "python"], default="python", help="of its kernels")
+    scaffold.set_defaults(run=_new_backend)
+
     backends = commands.add_parser(
         "backends", help="list the backends and op libraries, and why one cannot run here"
     )
@@ -205,6 +210,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
     for problem in report.problems:
         print(f"wrong: {problem}")
     return 1 if report.problems else 0
+
+
+def _new_backend(arguments: argparse.Namespace) -> int:
+    from .scaffold import write
+
+    folder = write(arguments.name, arguments.language, Path.cwd())
+    print(f"wrote {folder}; next: pip install -e './{folder.name}[test]' && pytest {folder.name}/tests")
+    return 0
 
 
 def _backends(arguments: argparse.Namespace) -> int:
