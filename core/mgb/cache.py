@@ -138,6 +138,17 @@ def info() -> Info:
     return Info(folder(), _root() is not None, len(sizes), sum(sizes))
 
 
+def problem() -> str | None:
+    """Why kernels cannot be kept in the folder, with what helps; None when they can, or shall not be."""
+    found = _problem(folder()) if config.CACHE.on() else None
+    return found and _remedied(found)
+
+
+def damaged() -> int:
+    """How many entries cannot be trusted: cut short, changed, in another's place, or of another user."""
+    return sum(load(path.parent.parent.name, path.name) is None for path in _entries())
+
+
 def clear() -> int:
     """Remove every entry; returns how many there were."""
     count = sum(1 for _ in _entries())
@@ -281,8 +292,11 @@ def _give_up(base: Path, problem: str) -> None:
         _usable[base] = False
     if not told:
         warnings.warn(
-            f"compiled kernels are not kept on disk: {problem}; "
-            f"set {config.CACHE_DIR.name} to a folder of your own, or {config.CACHE.name}=0",
+            f"compiled kernels are not kept on disk: {_remedied(problem)}",
             CacheWarning,
             stacklevel=3,
         )
+
+
+def _remedied(problem: str) -> str:
+    return f"{problem}; set {config.CACHE_DIR.name} to a folder of your own, or {config.CACHE.name}=0"

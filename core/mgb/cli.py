@@ -75,6 +75,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(run=_run)
 
+    doctor = commands.add_parser(
+        "doctor", help="what is installed, what serves each device, and what is wrong"
+    )
+    doctor.set_defaults(run=_doctor)
+
+    scaffold = commands.add_parser("new-backend", help="write a distribution with a backend that works")
+    scaffold.add_argument("name", metavar="NAME", help="a lower-case word; the folder is mgb-backend-NAME")
+    scaffold.add_argument("--language", choices=["c", "python"], default="python", help="of its kernels")
+    scaffold.set_defaults(run=_new_backend)
+
     backends = commands.add_parser(
         "backends", help="list the backends and op libraries, and why one cannot run here"
     )
@@ -188,6 +198,26 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.allow_code,
         arguments.limit,
     )
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from .doctor import examine
+
+    report = examine()
+    width = max(len(subject) for subject, _ in report.facts)
+    for subject, text in report.facts:
+        print(f"{subject:<{width}}  {text}")
+    for problem in report.problems:
+        print(f"wrong: {problem}")
+    return 1 if report.problems else 0
+
+
+def _new_backend(arguments: argparse.Namespace) -> int:
+    from .scaffold import write
+
+    folder = write(arguments.name, arguments.language, Path.cwd())
+    print(f"wrote {folder}; next: pip install -e './{folder.name}[test]' && pytest {folder.name}/tests")
+    return 0
 
 
 def _backends(arguments: argparse.Namespace) -> int:

@@ -261,7 +261,10 @@ def _status(point: EntryPoint, wanted: Sequence[str]) -> Status:
         problem = _problem(library)
         version = "" if problem else library.version()
     except Exception as error:  # whatever a broken package does on import
-        message = f"cannot be imported: {type(error).__name__}: {error}"
+        message = (
+            f"cannot be imported: {type(error).__name__}: {error}; "
+            f"try: pip install --force-reinstall {distribution}"
+        )
         return Status(point.name, distribution, problem=message)
     if not problem and wanted and point.name.lower() not in wanted:
         problem = f"left out by {config.OP_LIBRARIES.name}={config.OP_LIBRARIES.get()}"
