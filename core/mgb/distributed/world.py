@@ -64,6 +64,8 @@ class World:
         What ended the common work: every later exchange raises it again.
     ended : dict
         The ranks that will answer no more, and why.
+    left : list
+        The arrays of exchanges that did not end. They may still be written to: nobody gets their memory.
     """
 
     communicator: Communicator
@@ -75,6 +77,7 @@ class World:
     ended: dict[int, str] = field(default_factory=dict)
     gave_up: dict[int, str] = field(default_factory=dict)
     joined: set[tuple[int, str]] = field(default_factory=set)  # who has asked for which group
+    left: list[Any] = field(default_factory=list)
     checks: bool = True
 
     def line(self, key: str) -> Line:
@@ -116,10 +119,20 @@ class World:
         try:
             if by_all and (self.checks or line.count <= _FIRST):
                 self._agree(line, about)
-            ticket = line.channel.start(what, source, target)
-            self.wait(ticket.test, line.ranks)
+            self._run(line, what, source, target)
         except DistributedError as error:
             self.broken = error
+            raise
+        except BaseException as error:
+            left = f"{type(error).__name__} ended {self.at} on this rank, half done: end the job"
+            self.broken = RankFailedError(left)
+            raise
+
+    def _run(self, line: Line, what: Collective, source: Any, target: Any) -> None:
+        try:
+            self.wait(line.channel.start(what, source, target).test, line.ranks)
+        except BaseException:
+            self.left += [source, target]
             raise
 
     def _agree(self, line: Line, about: str) -> None:
@@ -134,7 +147,7 @@ class World:
 
     def _from_all(self, line: Line, mine: Any) -> Any:
         everyone = np.empty((len(line.ranks), mine.size), np.uint8)
-        self.wait(line.channel.start(_TO_ALL, mine, everyone).test, line.ranks)
+        self._run(line, _TO_ALL, mine, everyone)
         return everyone
 
     # waiting

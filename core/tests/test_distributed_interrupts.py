@@ -1,0 +1,79 @@
+"""An exchange that an interrupt ends is no exchange, and its memory is nobody else's."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb.distributed.communicator import Channel, Collective, Communicator
+from mgb.distributed.errors import RankFailedError
+from mgb.distributed.world import Line, World
+
+
+class Interrupted:
+    """An exchange that never ends; somebody presses Ctrl-C at the third look at it."""
+
+    looks = 0
+
+    def test(self) -> bool:
+        self.looks += 1
+        if self.looks == 3:
+            raise KeyboardInterrupt
+        return False
+
+
+class Nobody(Channel):
+    """A group whose other rank says nothing."""
+
+    rank, size = 0, 2
+
+    def start(self, what: Collective, source: Any, target: Any) -> Interrupted:
+        return Interrupted()
+
+
+class Silence(Communicator):
+    """Between such ranks."""
+
+    name, devices, api_version = "silence", frozenset({"cpu"}), 1
+
+    def probe(self) -> str | None:
+        return None
+
+    def join(self, address: Any, size: Any, rank: Any) -> Channel:
+        return Nobody()
+
+    def group(self, ranks: tuple[int, ...]) -> Channel:
+        return Nobody()
+
+    def post(self, rank: int, note: bytes) -> None:
+        pass
+
+    def notes(self) -> list[tuple[int, bytes]]:
+        return []
+
+    def abort(self, code: int) -> None:
+        raise AssertionError("nothing is to be aborted")
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["announced", "at once"])
+def test_an_interrupted_exchange_ends_the_common_work(checks: bool) -> None:
+    world = World(Silence(), 0, 2, {"world": Line(Nobody(), (0, 1), count=1000)}, checks=checks)
+    source, target = np.ones(4, np.float32), np.zeros(4, np.float32)
+    arrays = list(map(weakref.ref, (source, target)))
+    with pytest.raises(KeyboardInterrupt):
+        world.exchange("world", Collective("all_reduce", "sum"), source, target, "all_reduce_sum", " of 4")
+    del source, target
+    gc.collect()
+    if not checks:  # the announcement had not begun to move them
+        assert all(array() is not None for array in arrays)
+    assert world.left
+    for _ in range(2):
+        with pytest.raises(
+            RankFailedError, match=r"KeyboardInterrupt ended all_reduce_sum .* of 4 on this rank"
+        ):
+            world.exchange(
+                "world", Collective("all_reduce", "sum"), *map(np.zeros, (4, 4)), "all_reduce_sum", ""
+            )
