@@ -58,6 +58,39 @@ class Silence(Communicator):
         raise AssertionError("nothing is to be aborted")
 
 
+class Never:
+    """One that does not end."""
+
+    def test(self) -> bool:
+        return False
+
+
+class Late:
+    """An exchange that ends at the 900th look at it."""
+
+    looks = 0
+
+    def test(self) -> bool:
+        self.looks += 1
+        return self.looks > 900
+
+
+@pytest.mark.parametrize("made", [1000, 1001])
+def test_who_has_ended_its_program_after_an_exchange_was_there(
+    made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = [(1, f'left [{{"world": {made}}}, "has ended its program"]'.encode())]
+    monkeypatch.setattr(Silence, "notes", lambda self: [notes.pop()] if notes else [])
+    monkeypatch.setattr(Nobody, "start", lambda self, *_: Late() if made > 1000 else Never())
+    world = World(Silence(), 0, 2, {"world": Line(Nobody(), (0, 1), count=1000)}, checks=False)
+    arrays = map(np.zeros, (4, 4))
+    if made > 1000:
+        world.exchange("world", Collective("all_reduce", "sum"), *arrays, "all_reduce_sum", "")
+    else:
+        with pytest.raises(RankFailedError, match="rank 1 has ended its program"):
+            world.exchange("world", Collective("all_reduce", "sum"), *arrays, "all_reduce_sum", "")
+
+
 @pytest.mark.parametrize("checks", [True, False], ids=["announced", "at once"])
 def test_an_interrupted_exchange_ends_the_common_work(checks: bool) -> None:
     world = World(Silence(), 0, 2, {"world": Line(Nobody(), (0, 1), count=1000)}, checks=checks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -64,6 +65,8 @@ class World:
         What ended the common work: every later exchange raises it again.
     ended : dict
         The ranks that will answer no more, and why.
+    counts : dict
+        How many exchanges of each group those ranks have made that have ended well.
     left : list
         The arrays of exchanges that did not end. They may still be written to: nobody gets their memory.
     """
@@ -77,6 +80,7 @@ class World:
     ended: dict[int, str] = field(default_factory=dict)
     gave_up: dict[int, str] = field(default_factory=dict)
     joined: set[tuple[int, str]] = field(default_factory=set)  # who has asked for which group
+    counts: dict[int, dict[str, int]] = field(default_factory=dict)
     left: list[Any] = field(default_factory=list)
     checks: bool = True
 
@@ -118,8 +122,8 @@ class World:
         self.at = f"{about} (number {line.count} of group {key}){said}" if by_all else about + said
         try:
             if by_all and (self.checks or line.count <= _FIRST):
-                self._agree(line, about)
-            self._run(line, what, source, target)
+                self._agree(key, line, about)
+            self._run(line, what, source, target, (key, line.count) if by_all else None)
         except DistributedError as error:
             self.broken = error
             raise
@@ -128,50 +132,65 @@ class World:
             self.broken = RankFailedError(left)
             raise
 
-    def _run(self, line: Line, what: Collective, source: Any, target: Any) -> None:
+    def _run(
+        self, line: Line, what: Collective, source: Any, target: Any, place: tuple[str, int] | None
+    ) -> None:
         try:
-            self.wait(line.channel.start(what, source, target).test, line.ranks)
+            self.wait(line.channel.start(what, source, target).test, line.ranks, place)
         except BaseException:
             self.left += [source, target]
             raise
 
-    def _agree(self, line: Line, about: str) -> None:
+    def _agree(self, key: str, line: Line, about: str) -> None:
         word = hashlib.blake2b(f"{line.count} {about}".encode(), digest_size=8).digest()
-        words = self._from_all(line, np.frombuffer(word, np.uint8))
+        words = self._from_all(key, line, np.frombuffer(word, np.uint8))
         if all(bytes(w) == word for w in words):
             return
         mine = np.frombuffer(self.at.encode()[:_TEXT].ljust(_TEXT), np.uint8)
-        texts = [bytes(t).decode(errors="replace").strip() for t in self._from_all(line, mine)]
+        texts = [bytes(t).decode(errors="replace").strip() for t in self._from_all(key, line, mine)]
         listed = "".join(f"\n  rank {r}: {text}" for r, text in zip(line.ranks, texts, strict=True))
         raise CollectiveMismatchError(f"the ranks do not do the same:{listed}")
 
-    def _from_all(self, line: Line, mine: Any) -> Any:
+    def _from_all(self, key: str, line: Line, mine: Any) -> Any:
         everyone = np.empty((len(line.ranks), mine.size), np.uint8)
-        self._run(line, _TO_ALL, mine, everyone)
+        self._run(line, _TO_ALL, mine, everyone, (key, line.count))
         return everyone
 
     # waiting
 
-    def wait(self, test: Callable[[], bool], ranks: tuple[int, ...]) -> None:
-        """Until `test` holds, or somebody of `ranks` gives up or has ended, or the limit is over.
+    def wait(
+        self, test: Callable[[], bool], ranks: tuple[int, ...], place: tuple[str, int] | None = None
+    ) -> None:
+        """Until `test` holds, or the limit is over; it is short when somebody of `ranks` will not come any more.
 
-        A core that another rank may need is free while this one sleeps: with more ranks than cores that is
-        three times faster than testing all the time, and with a core for each it costs nothing.
+        A core that another rank may need is free while this one sleeps: with more ranks than cores that
+        is three times faster than testing all the time, and with a core for each it costs nothing.
+
+        Parameters
+        ----------
+        test : callable
+        ranks : tuple of int
+            Who takes part.
+        place : (str, int), optional
+            The group, and which of its exchanges this is: who has ended its program after that one is there.
         """
-        limit = time.monotonic() + config.DISTRIBUTED_TIMEOUT.whole(1)
+        limit, left = time.monotonic() + config.DISTRIBUTED_TIMEOUT.whole(1), False
         while True:
             for _ in range(_TESTS):
                 if test():
                     return
             self.listen()
-            if not self.ended.keys().isdisjoint(ranks) or not self.gave_up.keys().isdisjoint(ranks):
-                time.sleep(0.01)
-                if test():  # it came to this one before it ended
-                    return
-                raise self.failure(ranks)
+            if not left and any(self._is_lost(rank, place) for rank in ranks):
+                limit, left = min(limit, time.monotonic() + _GRACE), True
             if time.monotonic() > limit:
                 raise self.failure(ranks)
             time.sleep(_SLEEP)
+
+    def _is_lost(self, rank: int, place: tuple[str, int] | None) -> bool:
+        """Has it given up, or ended before it came to `place`?"""
+        if rank in self.gave_up or rank not in self.ended:
+            return rank in self.gave_up
+        return place is None or self.counts.get(rank, {}).get(place[0], 0) < place[1]
 
     def listen(self) -> None:
         """Take the notes that have come."""
@@ -180,7 +199,9 @@ class World:
             if kind == "join":
                 self.joined.add((rank, text))
             elif kind == "end":
-                self.ended[rank] = text
+                self.ended[rank], self.counts[rank] = text, {}
+            elif kind == "left":
+                self.counts[rank], self.ended[rank] = json.loads(text)
             else:
                 self.gave_up[rank] = text
 
@@ -229,7 +250,10 @@ class World:
 
     def leave(self) -> None:
         """The program of this rank is over: let nobody wait for it, and wait for the others."""
-        self.tell("end", f"has ended its program; its last exchange was {self.at}")
+        counts = {key: line.count for key, line in self.lines.items()}
+        self.tell(
+            "left", json.dumps([counts, f"has ended its program; its last exchange was {self.at[:1000]}"])
+        )
         limit = time.monotonic() + config.DISTRIBUTED_TIMEOUT.whole(1)
         while len(self.ended) < self.size - 1 and time.monotonic() < limit:
             self.listen()
