@@ -23,7 +23,7 @@ _ELSEWHERE = {
     "save": "serialization",
     "get_logger": "logger",
     "set_log_level": "logger",
-}
+} | dict.fromkeys("grad hessian jacfwd jacobian jacrev jvp value_and_grad vjp vmap".split(), "transforms")
 
 _FILLERS.append(lambda: importlib.import_module(".numpy.functions", __name__))
 _Ambient.make = lambda: importlib.import_module(".jit.deferral", __name__).everywhere()

@@ -115,6 +115,10 @@ class NoGradientError(MgbError, NotImplementedError):
     """A gradient passes through an op that declares none."""
 
 
+class TransformError(MgbError, ValueError):
+    """`grad`, `vmap` or another transform cannot be of this function with these arguments."""
+
+
 class StateKeyError(MgbError, KeyError):
     """A state dict and a module or an optimizer do not have the same entries."""
 

@@ -151,21 +151,30 @@ class Tape:
         """Send the gradients `dys` of `ys` back to every watched tensor; the tape is used up by this."""
         self.pull(ys, dys, ())
 
-    def pull(self, ys: Sequence[Tensor], dys: Sequence[Tensor], ends: Collection[Any]) -> dict[Any, Tensor]:
-        """As `backward`, but go no further than the nodes `ends`; return the gradients that arrive there."""
+    def pull(
+        self, ys: Sequence[Tensor], dys: Sequence[Tensor], ends: Collection[Any], keep: bool = False
+    ) -> dict[Any, Tensor]:
+        """As `backward`, but go no further than the nodes `ends`; return the gradients that arrive there.
+
+        With `keep` the tape is not used up.
+        """
         grads: dict[Any, Any] = {}
         for y, dy in zip(ys, dys, strict=True):
             node = y._tape.get(self) if y._tape else None
             if node is not None:
                 grads[node] = node.merge(grads[node], dy) if node in grads else dy
         inner = (self, *(t for t in _open.get() if t.level >= self.level))
-        return while_paused(inner, lambda: _pull_all(grads, ends))
+        return while_paused(inner, lambda: _pull_all(grads, ends, keep))
 
-    def close(self) -> None:
-        """Stop recording and free what was kept; after an interrupt it may be called again."""
+    def rest(self) -> None:
+        """Stop recording, and keep what was recorded for `pull`."""
         self._closed = True
         self.recording = False
         _open.set(tuple(t for t in _open.get() if t is not self))
+
+    def close(self) -> None:
+        """Stop recording and free what was kept; after an interrupt it may be called again."""
+        self.rest()
         for reference in self._watched:
             tensor = reference()
             if tensor is not None and tensor._tape:
@@ -214,7 +223,7 @@ def _outside(tapes: dict[Tape, Any], level: int) -> dict[Tape, Any] | None:
     return None
 
 
-def _pull_all(grads: dict[Any, Any], ends: Collection[Any]) -> dict[Any, Any]:
+def _pull_all(grads: dict[Any, Any], ends: Collection[Any], keep: bool) -> dict[Any, Any]:
     """Visit every node behind `grads`, up to `ends`, once all that it feeds have been visited.
 
     Returns
@@ -234,7 +243,8 @@ def _pull_all(grads: dict[Any, Any], ends: Collection[Any]) -> dict[Any, Any]:
         sources = node.inputs
         g = grads.pop(node, None)
         parts = node.pull(g) if g is not None else (None,) * len(sources)
-        node.clear()
+        if not keep:
+            node.clear()
         freed = []
         for source, part in zip(sources, parts, strict=True):
             if source is None:

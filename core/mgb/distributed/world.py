@@ -161,7 +161,7 @@ class World:
     def wait(
         self, test: Callable[[], bool], ranks: tuple[int, ...], place: tuple[str, int] | None = None
     ) -> None:
-        """Until `test` holds, or the limit is over; it is short when somebody of `ranks` will not come any more.
+        """Until `test` holds, or the limit is over; it is short when one of `ranks` will not come.
 
         A core that another rank may need is free while this one sleeps: with more ranks than cores that
         is three times faster than testing all the time, and with a core for each it costs nothing.
