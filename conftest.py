@@ -1,5 +1,6 @@
 """What all tests of the checkout share: examples, the kernels that a run compiles, a small heap to search."""
 
+import functools
 import gc
 import os
 import shutil
@@ -27,8 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
         return  # it inherits what the first process has set
     folder = os.environ.get(KEPT) or tempfile.mkdtemp(prefix="mgb-kernels-")
     os.environ["MGB_CACHE_DIR"] = folder
+    bytecode = f"{folder}-bytecode"
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # each process would compile all it imports: a second
+        os.environ["PYTHONPYCACHEPREFIX"] = bytecode
     if KEPT not in os.environ:
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        for one in (folder, bytecode):
+            config.add_cleanup(functools.partial(shutil.rmtree, one, ignore_errors=True))
 
 
 @pytest.fixture(scope="module", autouse=True)

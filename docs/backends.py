@@ -16,7 +16,7 @@ from typing import Any
 
 import mgb.distributed  # noqa: F401 - whose ops are words, too
 from mgb.backend import Backend, Scope
-from mgb.dtypes import BY_NAME
+from mgb.dtypes import DTYPES
 from mgb.ir import Kind
 from mgb.plugins import import_backend, installed
 
@@ -51,6 +51,8 @@ def facts(name: str) -> Row:
         "dtypes": _dtypes(traits.dtypes),
         "words": len(traits.vocabulary),
         "reductions": Kind.REDUCE in traits.kinds,
+        "indexing by arrays": Kind.GATHER in traits.kinds,
+        "scans": Kind.SCAN in traits.kinds,
         "graph": traits.scope is Scope.GRAPH,
         "denormals": traits.denormals,
         "strides": traits.strided.value,
@@ -61,11 +63,11 @@ def facts(name: str) -> Row:
 
 
 def _dtypes(names: frozenset[str]) -> str:
-    missing = [n for n in BY_NAME if n not in names]
+    missing = [d.name for d in DTYPES if d.name not in names]
     if not missing:
         return "all"
     short = f"all but {', '.join(missing)}"
-    return short if len(missing) <= 4 else ", ".join(n for n in BY_NAME if n in names)
+    return short if len(missing) <= 4 else ", ".join(d.name for d in DTYPES if d.name in names)
 
 
 def _yes(value: object) -> str:
@@ -104,6 +106,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "dtypes": ("dtypes", str),
     "words": ("words", str),
     "reductions": ("reductions", _yes),
+    "indexing by arrays": ("indexing by arrays", _yes),
+    "running sums": ("scans", _yes),
     "several outputs": ("outputs", _yes),
     "whole graph": ("graph", _yes),
     "subnormal numbers count": ("denormals", _yes),

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 from typing import Any
+
+from mgb.backend import num_threads
 
 from .peers import Peer
 
 
 def cores() -> int:
     """The cores that this process may use: the number of threads that every contestant gets."""
-    given = os.environ.get("MGB_NUM_THREADS")
-    return (
-        int(given)
-        if given
-        else len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
+    return num_threads()
 
 
 def describe(here: dict[str, Peer], missing: dict[str, str]) -> dict[str, Any]:

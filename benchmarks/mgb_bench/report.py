@@ -141,4 +141,10 @@ def _texts(rows: Iterable[Iterable[Any]]) -> list[list[str]]:
 
 def _lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     every = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in every]
+    return ["| " + " | ".join(map(_cell, row)) + " |" for row in every]
+
+
+def _cell(text: str) -> str:
+    """A cell as it stands there, ``a*b*c`` too; but what is bold stays so."""
+    text = text.replace("|", "\\|")
+    return text if text.startswith("**") else text.replace("*", "\\*")

@@ -100,6 +100,7 @@ def bench(
     out: Path = Path("bench"),
     quick: bool = False,
     match: str = "",
+    predict: bool = False,
 ) -> int:
     """Run suites and write ``results.json``, ``report.md``, ``report.html`` and ``log.txt`` into `out`.
 
@@ -117,6 +118,8 @@ def bench(
         Fewer sizes and rounds.
     match : str
         Texts, by commas: only the tests whose names have one of them.
+    predict : bool
+        With the suite ``gpu`` alone: see `gpu_predict.predict`.
 
     Returns
     -------
@@ -130,8 +133,13 @@ def bench(
     """
     if GPU in names:
         _check_alone(names)
+        if predict:
+            found = importlib.import_module(".gpu_predict", __package__)
+            return found.predict(out, quick, backends, match)  # type: ignore[no-any-return]
         gpu = importlib.import_module(".gpu", __package__)
         return gpu.bench(out, quick, backends, peers, match)  # type: ignore[no-any-return]
+    if predict:
+        raise ValueError("--predict is for GPUs: name --suite gpu")
     _check("suite", names, suites())
     _check("peer", peers, list(PEERS))
     out.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -18,6 +19,7 @@ from mgb.errors import ConversionError, GraphError
 from mgb.ir import Graph, Kind, Op, Spec
 from mgb.ops.declare import OPS, arity
 from mgb.passes import lower
+from mgb.passes.decompose import ALWAYS
 from mgb.tracing import graph_of
 
 from .drive import Driver
@@ -31,7 +33,7 @@ CASTS = frozenset({"cast", "bitcast"})
 
 FLOATS = tuple(d.name for d in dtypes.FLOATS)
 INTEGERS = tuple(d.name for d in dtypes.INTEGERS)
-DTYPES = tuple(dtypes.BY_NAME)
+DTYPES = tuple(d.name for d in dtypes.DTYPES)
 
 
 def missing(traits: Traits, graph: Graph) -> str | None:
@@ -41,7 +43,7 @@ def missing(traits: Traits, graph: Graph) -> str | None:
     except GraphError as error:
         if "outside the vocabulary" not in str(error):
             raise
-        return f"traits.vocabulary has no {str(error).partition(':')[0].lstrip('<')}"
+        return f"traits.vocabulary has no {', '.join(_missing_words(traits, graph))}"
     needed = {n.spec.dtype.name for n in (*lowered.inputs, *lowered.nodes)} - traits.dtypes
     if needed:
         return f"traits.dtypes has no {', '.join(sorted(needed))}"
@@ -51,6 +53,14 @@ def missing(traits: Traits, graph: Graph) -> str | None:
     if len(graph.inputs) > traits.max_inputs:
         return f"traits.max_inputs is {traits.max_inputs}"
     return None
+
+
+def _missing_words(traits: Traits, graph: Graph) -> list[str]:
+    """All words that `graph` is spelt in and `traits` has not."""
+    primitives = {name for name, op in OPS.items() if op.is_primitive}
+    spelt = lower(graph, replace(traits, vocabulary=traits.vocabulary | primitives))
+    known = traits.vocabulary | {op.name for op in ALWAYS}
+    return sorted({n.op.name for n in spelt.nodes} - known)
 
 
 def require(driver: Driver, graph: Graph) -> None:

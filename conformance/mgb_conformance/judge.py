@@ -55,10 +55,13 @@ DOUBTFUL: dict[str, Callable[..., np.ndarray]] = {
     "erfcinv": lambda x: np.where(np.abs(x) < np.finfo(np.float64).smallest_normal, np.inf, 0.0),
 }
 
-EXACT = frozenset({
+#: What depends on the bits of a dtype is computed in it, not in float64.
+OF_BITS = frozenset({"bitcast", "nextafter"})
+
+EXACT = OF_BITS | frozenset({
     "neg", "abs", "where", "maximum", "minimum", "lt", "le", "eq", "logical_and", "logical_or", "logical_not",
-    "floor", "round", "ceil", "trunc", "round_away", "sign", "copysign", "iota", "bitcast",
-    "extent", "reduce_max", "reduce_min",
+    "floor", "round", "ceil", "trunc", "round_away", "sign", "copysign", "iota",
+    "extent", "reduce_max", "reduce_min", "look_up", "cummax", "cummin",
     "reshape", "transpose", "broadcast_to", "slice", "unslice", "concat",
 })  # fmt: skip
 CANCELS = frozenset({"logaddexp", "gelu_grad"})
@@ -199,9 +202,14 @@ def _meaning(node: Node) -> Callable[..., np.ndarray]:
     name, dtype = node.op.name, node.spec.dtype
     if name == "cast":
         return lambda x: _wide(x.astype(np.float64 if dtype in dtypes.FLOATS else dtype))
-    if name == "bitcast":
-        source = node.inputs[0].spec.dtype
-        return lambda x: _wide(evaluate(node.op, [x.astype(source)], dict(node.params)))
+    if name in OF_BITS:
+        sources = [i.spec.dtype for i in node.inputs]
+
+        def of_bits(*xs: np.ndarray) -> np.ndarray:
+            given = [x.astype(source) for x, source in zip(xs, sources)]
+            return _wide(np.asarray(evaluate(node.op, given, dict(node.params))))
+
+        return of_bits
     if name in C_LIBRARY:
         return lambda *xs: np.asarray(C_LIBRARY[name](*xs), np.float64)
     return lambda *xs: _wide(np.asarray(evaluate(node.op, xs, dict(node.params))))
@@ -252,6 +260,10 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
         length = np.prod([node.inputs[0].spec.shape[a] for a in axis])
         size = np.sum(np.abs(values[0]), axis=axis, keepdims=True) if name == "reduce_sum" else np.abs(out)
         return twice * (2 * np.sqrt(length) + 2) * float(_finfo(dtype).eps) / 2 * size
+    if name in ("cumsum", "cumprod"):
+        axis = node.params["axis"]
+        size = np.cumsum(np.abs(values[0]), axis=axis) if name == "cumsum" else np.abs(out)
+        return twice * (2 * np.sqrt(out.shape[axis]) + 2) * float(_finfo(dtype).eps) / 2 * size
     size = reduce(np.maximum, (np.nan_to_num(np.abs(v), posinf=0) for v in values), np.ones(()))
     unit = ulp(size if name in CANCELS else out, dtype)
     own = twice * MORE_ULPS.get(name, ULPS) * unit + float(_finfo(dtype).smallest_normal) * size

@@ -1,4 +1,4 @@
-"""The pytest plugin: which backend, what may fail, and the report."""
+"""The pytest plugin: which backend or communicator, what may fail, and the report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Any
 
 import pytest
 
+from .by_op import PARAMETERS
 from .report import Reporter, describe, short_id
 from .summary import pytest_terminal_summary  # noqa: F401 - a hook
 from .watch import Watch
 
-#: A test module that sets this variable tests that backend, whatever the command line says.
-MODULE_VARIABLE = "MGB_BACKEND"
+#: A test module that sets one tests that backend, or communicator, whatever the command line says.
+MODULE_VARIABLE, COMMUNICATOR_VARIABLE = "MGB_BACKEND", "MGB_COMMUNICATOR"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mgb", "mgb backend conformance")
     group.addoption("--mgb-backend", metavar="NAME", help="the backend to test")
+    group.addoption("--mgb-communicator", metavar="NAME", help="the communicator to test")
     group.addoption("--mgb-report", metavar="FOLDER", help="write conformance.json and conformance.md there")
+    group.addoption("--mgb-bench", action="store_true", help="at the end, time it beside EAGER and the best")
     group.addoption("--mgb-known-failures", metavar="FILE", help='TOML: "test id" = "reason"; each must fail')
     group.addoption("--mgb-timeout", metavar="SECONDS", type=float, default=60.0, help="for one kernel")
     group.addoption(
@@ -79,18 +82,29 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("-m"):
-        _leave_out_sweeps(config, items)
+        _leave_out(config, items, {i for i in items if i.get_closest_marker("slow") and _is_ours(i)})
+    ours = [i for i in items if _is_ours(i)]
+    if any(map(_is_named, ours)):
+        _leave_out(config, items, {i for i in ours if not _is_named(i)})
     _put_together(items)
+    for item in items:
+        if _is_ours(item) and (name := _op_of(item)):
+            item.user_properties.append(("mgb_op", name))
     if config.getoption("--mgb-known-failures"):
         _expect_failures(Path(config.getoption("--mgb-known-failures")), items)
 
 
-def _leave_out_sweeps(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect our long sweeps, which run when ``-m`` asks for them."""
-    sweeps = {i for i in items if i.get_closest_marker("slow") and _is_ours(i)}
-    if sweeps:
-        config.hook.pytest_deselected(items=list(sweeps))
-        items[:] = [i for i in items if i not in sweeps]
+def _leave_out(config: pytest.Config, items: list[pytest.Item], unwanted: set[pytest.Item]) -> None:
+    """Deselect our long sweeps, which run when ``-m`` asks for them, and tests of what nobody has named."""
+    if unwanted:
+        config.hook.pytest_deselected(items=list(unwanted))
+        items[:] = [i for i in items if i not in unwanted]
+
+
+def _is_named(item: pytest.Item) -> bool:
+    """Is there a name for what a test of ours tries: a backend or a communicator?"""
+    is_job = item.function.__module__.endswith(".test_communicators")  # type: ignore[attr-defined]
+    return bool(_communicator_name(item) if is_job else _backend_name(item))
 
 
 def _put_together(items: list[pytest.Item]) -> None:
@@ -105,6 +119,12 @@ def _put_together(items: list[pytest.Item]) -> None:
 
 def _parameters(item: pytest.Item) -> dict[str, Any]:
     return getattr(getattr(item, "callspec", None), "params", {})
+
+
+def _op_of(item: pytest.Item) -> str:
+    """The op that a test is about, if it is about one."""
+    given = _parameters(item)
+    return next((given[p] for p in PARAMETERS if isinstance(given.get(p), str)), "")
 
 
 def _is_ours(item: pytest.Item) -> bool:
@@ -139,10 +159,30 @@ def driver(request: pytest.FixtureRequest) -> Iterator[Any]:
     return drivers[name]
 
 
+@pytest.fixture(scope="module")
+def communicator(request: pytest.FixtureRequest) -> str:
+    """The name of the communicator under test, which is loaded in the processes of jobs alone."""
+    from mgb.distributed.communicator import chosen
+
+    name = _communicator_name(request.node)
+    if not name:
+        raise pytest.UsageError("name a communicator: --mgb-communicator NAME")
+    chosen(name, joins=False)
+    return name
+
+
 def _backend_name(node: pytest.Item | pytest.Collector) -> str | None:
+    return _name(node, MODULE_VARIABLE, "--mgb-backend")
+
+
+def _communicator_name(node: pytest.Item | pytest.Collector) -> str | None:
+    return _name(node, COMMUNICATOR_VARIABLE, "--mgb-communicator")
+
+
+def _name(node: pytest.Item | pytest.Collector, variable: str, option: str) -> str | None:
     module = node.getparent(pytest.Module)
-    name: str | None = getattr(getattr(module, "obj", None), MODULE_VARIABLE, None)
-    return name or node.config.getoption("--mgb-backend")
+    name: str | None = getattr(getattr(module, "obj", None), variable, None)
+    return name or node.config.getoption(option)
 
 
 DRIVERS: pytest.StashKey[dict[str, Any]] = pytest.StashKey()

@@ -6,10 +6,13 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from . import by_op
 
 #: The traits that the header shows.
 SHOWN = "kinds dtypes devices scope specialize strided max_inputs ieee api_version".split()
@@ -41,10 +44,23 @@ def _text(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-def record(name: str, outcome: str, reason: str, seconds: float) -> dict[str, Any]:
+def record(name: str, outcome: str, reason: str, seconds: float, op: str = "") -> dict[str, Any]:
     """What the report says of one test."""
-    tier = name.partition("::")[0]
-    return {"id": name, "tier": tier, "outcome": outcome, "reason": reason, "seconds": round(seconds, 4)}
+    found = {"id": name, "tier": name.partition("::")[0], "outcome": outcome, "reason": reason}
+    return found | {"seconds": round(seconds, 4)} | ({"op": op} if op else {})
+
+
+def op_of(report: pytest.TestReport) -> str:
+    """The op that a test is about, if it is about one of mgb's."""
+    name = dict(report.user_properties).get("mgb_op", "")
+    return str(name) if name in _ops() else ""
+
+
+@cache
+def _ops() -> frozenset[str]:
+    from mgb.ops.declare import OPS
+
+    return frozenset(OPS)
 
 
 def write(folder: Path, head: dict[str, str], tests: list[dict[str, Any]]) -> None:
@@ -75,13 +91,18 @@ class Reporter:
         """Keep the call of each test, or whatever ended it earlier."""
         if report.when != "call" and report.outcome == "passed":
             return
-        outcome = "known failure" if hasattr(report, "wasxfail") else report.outcome
-        self._tests.append(record(short_id(report.nodeid), outcome, _reason(report), report.duration))
+        self._tests.append(record_of(report))
         self._tell(record=self._tests[-1])
 
     def pytest_sessionfinish(self) -> None:
         """Write both files."""
         write(self._folder, self._head or {}, self._tests)
+
+
+def record_of(report: pytest.TestReport) -> dict[str, Any]:
+    """What the report says of the test that pytest says this of."""
+    outcome = "known failure" if hasattr(report, "wasxfail") else report.outcome
+    return record(short_id(report.nodeid), outcome, _reason(report), report.duration, op_of(report))
 
 
 def _reason(report: pytest.TestReport) -> str:
@@ -107,4 +128,6 @@ def _markdown(head: dict[str, str], tests: list[dict[str, Any]]) -> str:
     skipped = Counter(t["reason"] for t in tests if t["outcome"] == "skipped")
     if skipped:
         lines += ["", "## skipped", "", *(f"* {reason} ({n} tests)" for reason, n in skipped.items())]
+    if any(t.get("op") for t in tests):
+        lines += ["", "## ops", "", *by_op.markdown(tests)]
     return "\n".join(lines) + "\n"

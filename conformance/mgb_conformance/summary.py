@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from .report import short_id
+from . import by_op
+from .report import record_of, short_id
 
 #: Reasons for skipped tests that are told, the most frequent.
 _REASONS = 8
@@ -29,8 +30,19 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
                     found.setdefault("missed", []).append(report)
     if modules:
         terminalreporter.section("mgb conformance")
+    name = config.getoption("--mgb-backend")
     for module, found in modules.items():
-        for line in _lines(module, found, bool(config.getoption("--mgb-backend"))):
+        for line in _lines(module, found, bool(name)):
+            terminalreporter.line(line)
+        if name:
+            reports = (*found.get("ran", ()), *found.get("skipped", ()))
+            for line in by_op.lines([record_of(report) for report in reports]):
+                terminalreporter.line(line)
+    if name and config.getoption("--mgb-bench"):
+        from .bench import lines
+
+        terminalreporter.section("mgb conformance: speed")
+        for line in lines(name):
             terminalreporter.line(line)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mgb.ops.primitives import maximum, sqrt, where
+import pytest
+from mgb.ops.floats import unlikely
+from mgb.ops.primitives import le, maximum, sqrt, where
+from mgb.ops.reduce import reduce_max
 from mgb.ops.transcendental import exp, sin, tanh
 
 from .cases import check, of, samples
@@ -66,3 +69,29 @@ class TestFusion:
         x = samples("float32", (4,))
         for value in (1.25, 2.5, -0.0, 0.0):
             check(driver, of(lambda x, v=value: x * v + v, x), [x])
+
+    @pytest.mark.parametrize("where_it_holds", ["nowhere", "once", "in some", "everywhere"])
+    @pytest.mark.parametrize("axis", [None, 0, 1])
+    def test_what_hardly_occurs(self, driver: Driver, where_it_holds: str, axis: int | None) -> None:
+        """Values that only it needs, that others need as well, that are results, and one inside another."""
+        x = samples("float32", (37, 70), 1) % 1
+        holds = {
+            "nowhere": np.zeros(x.shape, bool),
+            "once": np.arange(x.size).reshape(x.shape) == 1234,
+            "in some": np.random.default_rng(3).random(x.shape) < 0.01,
+            "everywhere": np.ones(x.shape, bool),
+        }[where_it_holds]
+        x = (x + 4 * holds).astype(np.float32)
+
+        def values(x: Any) -> list[Any]:
+            far = le(3, x)
+            shared, alone = sqrt(x + 1), sqrt(x * x + 2)
+            inner = unlikely(le(4.5, x), sqrt(alone + 3), alone * 0.5)
+            first = unlikely(far, inner + shared, x * 2)
+            second = unlikely(far, first - alone, shared - x)
+            if axis is None:
+                return [first, second, shared]
+            scale = reduce_max(second, axis=(axis,))
+            return [scale, first * scale, unlikely(le(3, scale), sqrt(scale), scale * 2) + x]
+
+        check(driver, of(values, x), [x])

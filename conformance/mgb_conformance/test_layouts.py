@@ -9,9 +9,11 @@ import pytest
 from mgb.backend import Strided
 from mgb.ir import Graph
 from mgb.ops.primitives import iota, where
+from mgb.ops.reduce import reduce_max
 
-from .cases import check, of, samples
+from .cases import check, of, require, samples
 from .drive import Driver
+from .judge import judge, problem
 
 SHAPES = {
     "same": ((4, 33), (4, 33)),
@@ -44,6 +46,17 @@ VIEWS = {
     "backwards": (lambda x: x[::-1], Strided.ANY),
     "rows backwards": (lambda x: x[:, ::-1], Strided.ANY),
     "everything backwards": (lambda x: x.T[::-1, ::-2], Strided.ANY),
+}
+
+#: Windows of arrays of two axes, each twice as long and one longer than what is written.
+WINDOWS = {
+    "in the middle": lambda y: y[: y.shape[0] // 2, 1 : 1 + y.shape[1] // 2],
+    "every second row": lambda y: y[1::2, : y.shape[1] // 2],
+    "every second column": lambda y: y[1 : 1 + y.shape[0] // 2, 1::2],
+    "backwards": lambda y: y[-2::-2, -1:0:-2],
+    "first axis last": lambda y: (
+        y.reshape(-1)[: y.shape[0] // 2 * (y.shape[1] // 2)].reshape(y.shape[1] // 2, y.shape[0] // 2).T
+    ),
 }
 
 ORDER = (Strided.CONTIGUOUS, Strided.MONOTONE, Strided.ANY)
@@ -82,3 +95,27 @@ class TestLayouts:
         x, dtype = samples("float32", (5, 9)), np.dtype(np.float32)
         graph = of(lambda x: x + iota(shape=(9,), dtype=dtype) * iota(shape=(5, 1), dtype=dtype), x)
         check(driver, graph, [x])
+
+    @pytest.mark.parametrize("name", WINDOWS)
+    @pytest.mark.parametrize("dtype", ["float32", "uint8", "float64", "bfloat16"])
+    @pytest.mark.parametrize("kind", ["element-wise", "rows", "columns"])
+    def test_window(self, driver: Driver, name: str, dtype: str, kind: str) -> None:
+        """Outputs of any strides: what is written, and that nothing beside it is."""
+        if not driver.backend.traits.strided_outputs:
+            pytest.skip("traits.strided_outputs is False")
+        shape = (5, 300) if kind == "rows" else (70, 37)
+        x, y = samples(dtype, shape), samples(dtype, shape, 1)
+        folds = {"element-wise": None, "rows": (1,), "columns": (0,)}[kind]
+        graph = of(lambda x, y: [where(x < y, x + y, x), *_folded(x, y, folds)], x, y)
+        require(driver, graph)
+        got = driver.written(graph, [x, y], WINDOWS[name])
+        wants = judge(graph, [x, y], driver.backend.traits.denormals)
+        for k, (g, w) in enumerate(zip(got, wants, strict=True)):
+            assert problem(g, w) is None, f"output {k}: {problem(g, w)}"
+
+
+def _folded(x: Any, y: Any, axis: tuple[int, ...] | None) -> list[Any]:
+    if axis is None:
+        return [y + 1]
+    greatest = reduce_max(x, axis=axis)
+    return [greatest, where(y < greatest, y, greatest)]

@@ -59,7 +59,7 @@ def check_kernel(
     of = f"of backend {backend.name!r}"
     _check(kernel, Kernel, f"{method}() {of} gave")
     _check(kernel.run, Callable, f"Kernel.run {of} is")
-    _check(kernel.source, str, f"Kernel.source {of} is")
+    _check(kernel.source, (str, Callable), f"Kernel.source {of} is")
     _check(kernel.atomic, bool, f"Kernel.atomic {of} is")
     if (kernel.results is not None) != backend.traits.hands_over:
         which = "without results" if backend.traits.hands_over else "with results"

@@ -16,11 +16,14 @@ from . import device as devices
 from . import dtypes, memory
 from .errors import ConversionError, DeviceMismatchError
 from .ir import Kind, Op, Spec
+from .libraries import Rule
+from .precision import AUTOCAST, LOW, exactly
 from .scalars import SCALARS, Scalar, fixed, plain
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 
 _WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
+_NARROW = _HALVES | {dtypes.float32}
 _NONE: dict[str, Any] = {}
 _PACKAGE = str(Path(__file__).parent)
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
@@ -43,6 +46,8 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
     -------
     Tensor
     """
+    if op.precision and AUTOCAST.get() is not None:
+        args = autocasted(op.precision, literals(op.name, args, partial(_targets_of, op)))
     session = ACTIVE.get()
     if session is not None:
         out: Tensor | None = session.shortcut(op, args, params)
@@ -54,8 +59,8 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
         if tensor._tape:
             tracked = True
             break
-    if tracked and op.grad is None and op.body is not None and op.differentiable:
-        result: Tensor = op.body(*inputs, **params)
+    if tracked and op.differentiable and (instead := op.under_tape) is not None:
+        result: Tensor = exactly(instead, *inputs, **params)
         return result
     if session is not None:
         out = session.step(op, inputs, params)
@@ -66,6 +71,16 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
     if tracked and op.differentiable:
         record(op, inputs, out, params)
     return out
+
+
+def untaped(op: Op, *inputs: Tensor, **params: Any) -> Tensor:
+    """As `apply` on operands of the dtypes that `op` computes in, of which no tape hears."""
+    session = ACTIVE.get()
+    if session is not None:
+        out: Tensor = session.step(op, inputs, params)
+        return out
+    arrays = [t._array() for t in inputs]
+    return wrap(evaluate(op, arrays, params, inputs[0]._device), inputs[0]._device)
 
 
 def record(op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
@@ -151,10 +166,12 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
 
 
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    """16-bit floats are computed in float32 and rounded once."""
+    """16-bit floats are computed in float32 and rounded once, unless a library has better."""
     assert op.eager is not None
     if op.keeps_bits:
         return _as_array(op.eager(*arrays, **params))
+    if isinstance(op.eager, Rule) and (made := op.eager.by_library(*arrays, **params)) is not None:
+        return made
     dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
     return _as_array(op.eager(*_widened(arrays), **params)).astype(dtype, copy=False)
 
@@ -165,7 +182,8 @@ def _widened(arrays: Sequence[Any]) -> list[Any]:
 
 def _evaluate_body(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
     assert op.body is not None
-    out = run_in(None, op.body, *(wrap(a, device) for a in _widened(arrays)), **params)._data
+    body, wide = op.body, [wrap(a, device) for a in _widened(arrays)]
+    out = exactly(lambda: run_in(None, body, *wide, **params))._data
     if any(a.dtype in _HALVES for a in arrays):
         dtype = op.infer(*(_spec_of(a) for a in arrays), **params).dtype
         out = quietly(out.astype, (dtype,), {"copy": False})
@@ -254,6 +272,8 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
 
     None at all where only `_of_one_sign` brings them together.
     """
+    if op.promote and not operands:
+        raise TypeError(f"{op.name}() takes arrays, and none was given")
     try:
         targets = op.promote(operands) if op.promote else [dtypes.common([d]) for d in operands]
     except ConversionError as error:
@@ -271,6 +291,19 @@ def _targets_of(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]]:
     if targets is None:
         return operands
     return targets or [dtypes.summed(d) for d in operands]  # integers whose signs differ, in full
+
+
+def autocasted(precision: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    """`args`, the Tensors among them cast to what `amp.autocast` has for a `precision`; others stay."""
+    names = AUTOCAST.get()
+    if names is None:
+        return tuple(args)
+    low, high = map(dtypes.as_dtype, names)
+    wanted, given = (low, _NARROW) if precision == LOW else (high, _HALVES)
+    return tuple(
+        _cast(a, dtype=wanted) if isinstance(a, Tensor) and a.dtype in given and a.dtype != wanted else a
+        for a in args
+    )
 
 
 def literals(
@@ -306,6 +339,8 @@ def literals(
         else:
             arrays[place] = array = _array_of(name, plain(a))
             operands.append(dtypes.constructed(array.dtype))
+    if not arrays:
+        return tuple(args)
     targets = promote(operands) if promote else [dtypes.common(operands)] * len(operands)
     made, session = list(args), ACTIVE.get()
     for place, array in arrays.items():
@@ -337,11 +372,10 @@ def _array_of(name: str, value: Any) -> Any:
         raise ConversionError(f"{name}: {error}") from None
 
 
-@np.errstate(over="ignore")
 def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
     """A literal of `dtype` made of a weak number."""
     try:
-        array = np.array(value, dtype)
+        array = quietly(np.array, (value, dtype), _NONE)
     except (OverflowError, TypeError, ValueError) as error:
         raise ConversionError(f"{name}: {value} does not fit in {dtype}") from error
     return constant(array, device)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .errors import CommandError, MgbError
+from .shown import WIDE
+from .targets import target_of
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "impure"}
@@ -21,9 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
+        sys.stdout.flush()
     except MgbError as error:
         print(f"mgb {arguments.command}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # as by `| head`, which has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python's end find it closed
+        return 0
     return status
 
 
@@ -40,8 +49,10 @@ def _parser() -> argparse.ArgumentParser:
     target.add_argument("target", metavar="FILE:FUNCTION")
     target.add_argument(
         "--shapes",
-        default="",
-        help="of the arguments, such as 'f32[64,784] i32[64]'; else FILE's example_inputs()",
+        nargs="+",
+        default=[],
+        metavar="SHAPE",
+        help="of the arguments, such as 'f32[64,784]' 'i32[64]'; else FILE's example_inputs()",
     )
     explain = commands.add_parser("explain", parents=[target], help="print every stage of a traced function")
     explain.set_defaults(run=_explain)
@@ -52,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--calls", type=int, default=20, help="how many are measured")
     profile.add_argument("--save", metavar="FILE", help="also write a trace that Perfetto shows")
     profile.set_defaults(run=_profile)
+
+    reduce = commands.add_parser(
+        "reduce", parents=[target], help="make a small test of what a backend gets wrong in a traced function"
+    )
+    reduce.add_argument("--backend", required=True, help="the one that is compared with EAGER")
+    reduce.add_argument("--output", metavar="FILE", help="the test; else test_FUNCTION_BACKEND.py")
+    reduce.add_argument("--seconds", type=float, default=60.0, help="what takes longer hangs")
+    reduce.set_defaults(run=_reduce)
 
     run = commands.add_parser(
         "run", help="run a model or an exported file, or check a model with its own test cases"
@@ -82,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
 
     scaffold = commands.add_parser("new-backend", help="write a distribution with a backend that works")
     scaffold.add_argument("name", metavar="NAME", help="a lower-case word; the folder is mgb-backend-NAME")
-    scaffold.add_argument("--language", choices=["c", "python"], default="python", help="of its kernels")
+    languages = ["c", "llvm", "python"]
+    scaffold.add_argument("--language", choices=languages, default="python", help="of its kernels")
     scaffold.set_defaults(run=_new_backend)
 
     backends = commands.add_parser(
@@ -104,6 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--out", default="bench", metavar="DIR", help="where the report goes")
     bench.add_argument("--quick", action="store_true", help="fewer sizes and rounds")
+    bench.add_argument(
+        "--predict", action="store_true", help="with --suite gpu: what machine code promises, and a GPU keeps"
+    )
     bench.set_defaults(run=_bench)
 
     cache = commands.add_parser("cache", help="the on-disk cache of compiled kernels")
@@ -121,7 +144,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _explain(arguments: argparse.Namespace) -> int:
     from .jit import trace
 
-    function, inputs = _target(arguments)
+    function, inputs = target_of(arguments.target, " ".join(arguments.shapes))
     traced = function if hasattr(function, "explain") else trace(function)
     print(traced.explain(*inputs))
     return 0
@@ -134,7 +157,7 @@ def _profile(arguments: argparse.Namespace) -> int:
 
     if arguments.calls < 1:
         raise CommandError(f"--calls {arguments.calls}: at least one call is measured; give 1 or more")
-    function, inputs = _target(arguments)
+    function, inputs = target_of(arguments.target, " ".join(arguments.shapes))
     traced = trace(inspect.unwrap(function), profiling=True)
     for _ in range(1 + arguments.calls):  # the first one records
         traced(*inputs)
@@ -144,46 +167,27 @@ def _profile(arguments: argparse.Namespace) -> int:
         except OSError as error:
             print(f"mgb profile: cannot write {arguments.save}: {error.strerror}", file=sys.stderr)
             return 2
-    print(traced.profile_table())
+    _console().print(traced.profile_table())
     return 0
 
 
-def _target(arguments: argparse.Namespace) -> tuple[Any, list[Any]]:
-    """The function that FILE:FUNCTION names, and arguments for it."""
+def _reduce(arguments: argparse.Namespace) -> int:
+    reducer = _tool("mgb_conformance.reducer", "the reducer is", "test")
+    function, inputs = target_of(arguments.target, " ".join(arguments.shapes))
     path, _, name = arguments.target.rpartition(":")
-    if not path or not Path(path).is_file():
-        raise CommandError(f"{arguments.target!r} is not FILE:FUNCTION with a FILE that exists")
-    if Path(path).suffix != ".py":
-        raise CommandError(f"{path} is no Python file, NAME.py; mgb run reads models and exported files")
-    module = _load(Path(path))
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise CommandError(f"{path} has no function {name!r}")
-    if arguments.shapes:
-        return function, _inputs(arguments.shapes)
-    if not hasattr(module, "example_inputs"):
-        raise CommandError("give --shapes, or define example_inputs() in the file")
-    return function, list(module.example_inputs())
+    output = Path(arguments.output or f"test_{name}_{arguments.backend.lower()}.py")
+    origin = f"{Path(path).name}:{name}"
+    status: int = reducer.reduce_call(
+        function, inputs, arguments.backend, output, origin, path, arguments.seconds
+    )
+    return status
 
 
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
-    spec.loader.exec_module(module)
-    return module
-
-
-def _inputs(shapes: str) -> list[Any]:
-    """One Tensor of ones for each word such as ``f32[2,3]``."""
-    from .functional import ones
-    from .jit.argument_specs import spec_of
-
-    try:
-        return [ones(spec.shape, spec.dtype) for spec in map(spec_of, shapes.split())]
-    except MemoryError as error:
-        raise CommandError(f"--shapes {shapes!r}: {error}; give shorter lengths") from error
+def _tool(module: str, what: str, extra: str) -> Any:
+    """A module of a distribution that is installed with `extra`, or the command that installs it."""
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        raise CommandError(f'{what} not installed: pip install "mgb[{extra}]"')
+    return importlib.import_module(module)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -205,10 +209,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     report = examine()
     width = max(len(subject) for subject, _ in report.facts)
+    beside = width + 30 < _console().width  # else what is said of a subject stands below it
     for subject, text in report.facts:
-        print(f"{subject:<{width}}  {text}")
+        if beside:
+            _print_folded(text, f"{subject:<{width}}  ", " " * (width + 2))
+        else:
+            print(subject)
+            _print_folded(text, "    ", "    ")
     for problem in report.problems:
-        print(f"wrong: {problem}")
+        _print_folded(problem, "wrong: ", "       ")
     return 1 if report.problems else 0
 
 
@@ -221,12 +230,18 @@ def _new_backend(arguments: argparse.Namespace) -> int:
 
 
 def _backends(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from . import libraries, plugins
 
-    listed = ((b.name, b.distribution, ", ".join(b.devices), b.problem or "runs") for b in plugins.status())
-    console = Console()
+    serving: dict[str, str] = {}  # by kind of device
+    for kind in ("cpu", "gpu"):
+        with suppress(MgbError):
+            serving[kind] = plugins.choose_backend(kind).name
+    listed = []
+    for b in plugins.status():
+        served = " and ".join(kind for kind, name in serving.items() if name == b.name)
+        here = b.problem or (f"runs, and serves {served}" if served else "runs")
+        listed.append((b.name, b.distribution, ", ".join(b.devices), here))
+    console = _console()
     console.print(_table(["backend", "distribution", "devices", "here"], listed))
     implementing = (
         (line.name, line.distribution, ", ".join(line.ops), line.problem or f"runs, {line.version}")
@@ -236,11 +251,29 @@ def _backends(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _print_folded(text: str, first: str, other: str) -> None:
+    """Lines that fit in the terminal; words that do not stay whole, as paths and commands have to."""
+    width = max(_console().width, len(other) + 20)
+    lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=other,
+                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    print("\n".join(lines) or first)
+
+
+def _console() -> Any:
+    """Prints tables that fit in the terminal, or in ``COLUMNS``; in a file they are as wide as they are."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDE)
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*head)
+    table = Table()
+    for name in head:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) or "-" for cell in row))
     return table
@@ -250,21 +283,20 @@ def _env(arguments: argparse.Namespace) -> int:
     from .config import VARIABLES
 
     for variable in VARIABLES:
-        print(f"{variable.name}={variable.get()}\n    {variable.meaning}; default {variable.default!r}")
+        print(f"{variable.name}={variable.get()}")
+        _print_folded(f"{variable.meaning}; default {variable.default!r}", "    ", "    ")
     return 0
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    if importlib.util.find_spec("mgb_bench") is None:
-        print('mgb bench: the benchmarks are not installed: pip install "mgb[bench]"', file=sys.stderr)
-        return 2
-    run = importlib.import_module("mgb_bench.run")
+    run = _tool("mgb_bench.run", "the benchmarks are", "bench")
     named = [
         [word.strip() for word in text.split(",") if word.strip()]
         for text in (arguments.suite, arguments.backend, arguments.peers)
     ]
     try:
-        status: int = run.bench(*named, Path(arguments.out), arguments.quick, arguments.match)
+        given = (Path(arguments.out), arguments.quick, arguments.match, arguments.predict)
+        status: int = run.bench(*named, *given)
     except ValueError as error:
         print(f"mgb bench: {error}", file=sys.stderr)
         return 2

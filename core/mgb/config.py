@@ -7,10 +7,19 @@ from dataclasses import dataclass
 
 from .errors import VariableError
 
+__all__ = ["VARIABLES", "Variable"]
+
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "impure"}
 
 _ON, _OFF = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux alone
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,11 @@ DISTRIBUTED_CHECK = Variable(
     "1: the ranks compare every collective before they make it; 0: the first 100 of each group; read by "
     "init_process_group, and the same on all ranks",
 )
+DISTRIBUTED_OVERLAP = Variable(
+    "MGB_DISTRIBUTED_OVERLAP",
+    "1",
+    "1: compiled programs compute while exchanges between ranks are under way; 0: they wait for each",
+)
 DISTRIBUTED_TIMEOUT = Variable(
     "MGB_DISTRIBUTED_TIMEOUT", "600", "seconds that a rank waits for the others before it raises an error"
 )
@@ -137,6 +151,7 @@ VARIABLES = (
     DEBUG,
     DISTRIBUTED_BACKEND,
     DISTRIBUTED_CHECK,
+    DISTRIBUTED_OVERLAP,
     DISTRIBUTED_TIMEOUT,
     NUM_THREADS,
     OP_LIBRARIES,
@@ -148,3 +163,7 @@ VARIABLES = (
     SUBLINEAR_WORKERS,
     VERIFY,
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -170,7 +170,7 @@ def report(console: Any, runs: list[Run], learned: float) -> int:
     return 0 if same and learnt else 1
 
 
-def _described(traced: trace) -> str:
+def _described(traced: trace[..., Any]) -> str:
     """What one compiled training step is made of."""
     programs = traced.variants()[0].programs
     fused = [kernel for p in programs for kernel in p.kernels if kernel is not None]

@@ -17,6 +17,8 @@ import numpy as np
 
 from .errors import DeviceError, DeviceMemoryError, DeviceUnavailableError
 
+__all__ = ["Device", "get_default_device", "get_device_count", "is_cuda_available", "set_default_device"]
+
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"set_default_device": "impure"}
 
@@ -64,7 +66,7 @@ def _canonical(name: str, default: str) -> str:
 class Device(str):
     """The canonical name of a device, equal to each of its names: that of ``"xpux:0"`` to ``"xpux"``.
 
-    As a key it is the canonical name.
+    What names a kind alone, ``"xpu"``, is no name of a device. As a key it is the canonical name.
     """
 
     __slots__ = ()
@@ -73,10 +75,8 @@ class Device(str):
     def __eq__(self, other: object) -> bool:
         if str.__eq__(self, other) is True:
             return True
-        try:
-            return isinstance(other, str) and str.__eq__(self, canonical(str(other))) is True
-        except DeviceError:
-            return False
+        match = _NAME.fullmatch(str(other)) if isinstance(other, str) else None
+        return match is not None and match.end() > 3 and str.__eq__(self, canonical(str(other))) is True
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -98,6 +98,13 @@ def set_default_device(name: str = "xpux") -> None:
         `name` is not a device; see `canonical`.
     DeviceUnavailableError
         It is a GPU that cannot be used here; the default stays what it was.
+
+    Examples
+    --------
+    >>> mgb.set_default_device("cpu0")
+    >>> mgb.tensor([1.0]).device
+    'xpux:0'
+    >>> mgb.set_default_device()
     """
     global _default
     wanted = canonical(name)
@@ -107,12 +114,24 @@ def set_default_device(name: str = "xpux") -> None:
 
 
 def get_default_device() -> str:
-    """Where tensors are made when no device is given."""
+    """Where tensors are made when no device is given.
+
+    Examples
+    --------
+    >>> mgb.get_default_device()
+    'xpux'
+    """
     return _default
 
 
 def is_cuda_available() -> bool:
-    """Is there a GPU that tensors can be made on?"""
+    """Is there a GPU that tensors can be made on?
+
+    Examples
+    --------
+    >>> isinstance(mgb.is_cuda_available(), bool)
+    True
+    """
     return get_device_count("gpu") > 0
 
 
@@ -142,7 +161,13 @@ def device_type(device: str) -> str:
 
 
 def get_device_count(kind: str) -> int:
-    """How many devices of `kind` (``"cpu"``, ``"gpu"``, ``"xpu"``) there are."""
+    """How many devices of `kind` (``"cpu"``, ``"gpu"``, ``"xpu"``) there are.
+
+    Examples
+    --------
+    >>> mgb.get_device_count("cpu") >= 1
+    True
+    """
     if kind == "cpu":
         return 1
     count = _gpu_count()
@@ -272,3 +297,7 @@ def out_of_memory(device: str, what: str, error: MemoryError) -> MemoryError:
         f"{what}: {canonical(device)} has no memory left: {error} Free Tensors, take smaller batches, "
         "or call mgb.memory.empty_cache()"
     )
+
+
+def __dir__() -> list[str]:
+    return __all__

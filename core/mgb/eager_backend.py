@@ -9,7 +9,8 @@ from typing import Any
 
 from . import device as devices
 from .apply import evaluate
-from .backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
+from .backend import Backend, Kernel, Scope, Specialize, Strided, Traits
+from .dtypes import BY_NAME
 from .ir import CONST, Graph, Kind, Node
 from .ops.declare import OPS
 from .sizes import At, is_sized, plain
@@ -17,7 +18,7 @@ from .sizes import At, is_sized, plain
 _TRAITS = Traits(
     vocabulary=frozenset(),
     kinds=frozenset(Kind),
-    dtypes=ALL_DTYPES,
+    dtypes=frozenset(BY_NAME),
     devices=frozenset({"cpu", "gpu"}),
     scope=Scope.GRAPH,
     specialize=Specialize.SIZES,

@@ -15,6 +15,10 @@ class ShapeError(MgbError, ValueError, RuntimeError):
     """Shapes that an op cannot combine."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that an array does not have, or that stands twice."""
+
+
 class LinAlgError(MgbError, _LinAlgError):
     """A matrix that has no inverse, no such factors, or for which a library found none."""
 
@@ -119,6 +123,10 @@ class TransformError(MgbError, ValueError):
     """`grad`, `vmap` or another transform cannot be of this function with these arguments."""
 
 
+class LoopError(MgbError, ValueError):
+    """A body of `scan`, `while_loop`, `cond` or `fori_loop` that a graph cannot hold."""
+
+
 class StateKeyError(MgbError, KeyError):
     """A state dict and a module or an optimizer do not have the same entries."""
 
@@ -126,8 +134,16 @@ class StateKeyError(MgbError, KeyError):
         return str(self.args[0])
 
 
+class StateMismatchError(StateKeyError, ShapeError):
+    """A state dict of PyTorch does not fit a module; the message has every key and shape."""
+
+
 class ParameterError(MgbError, ValueError):
     """Parameters that an optimizer cannot take."""
+
+
+class SampleError(MgbError, RuntimeError):
+    """A sample of a data set failed, or samples that do not make a batch; its cause is the error itself."""
 
 
 class FileFormatError(MgbError, ValueError):
@@ -273,6 +289,10 @@ class TraceError(MgbError, RuntimeError):
     """The root of what can go wrong while tracing."""
 
 
+class MeshError(TraceError):
+    """A function cannot run on all devices of a mesh at once."""
+
+
 class TraceMismatchError(TraceError):
     """A call whose body runs did something else than the recorded one, and nothing that it read has changed.
 
@@ -393,6 +413,10 @@ class DumpWarning(UserWarning):
     """Something in a file that `dump` adds to has no place in the joined one."""
 
 
+class UnrolledLoopWarning(UserWarning):
+    """A Python loop of many steps was recorded step by step: see `mgb.jit.scan`."""
+
+
 class AutoWarning(UserWarning):
     """Ops that `mgb.jit.auto` wanted to compile go on op by op; results are the same."""
 
@@ -403,3 +427,9 @@ class AutoInterruptedError(MgbError, RuntimeError):
 
 class AutoInputError(MgbError, ValueError):
     """An option that `mgb.jit.auto` cannot take."""
+
+
+def __dir__() -> list[str]:
+    return [
+        name for name, value in globals().items() if isinstance(value, type) and value.__module__ == __name__
+    ]

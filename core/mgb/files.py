@@ -11,7 +11,14 @@ from typing import Any
 
 
 def replace_file(path: Path, blobs: Iterable[Any]) -> None:
-    """Write a file beside `path`, then rename it: a reader sees the old content or the new, never a part."""
+    """Write a file beside `path`, then rename it: a reader sees the old content or the new, never a part.
+
+    What is no file, as a pipe or ``/dev/null``, is written to, and stays what it is.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with open(path, "wb") as device:
+            device.writelines(blobs)
+        return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with open(temporary, "xb") as file:

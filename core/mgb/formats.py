@@ -139,7 +139,7 @@ def _imported(name: str) -> Format:
 
 def _plugin(name: str) -> object:
     try:
-        return plugins.load_plugin(GROUP, _entry_point(name))
+        return plugins.load_plugin(_entry_point(name))
     except FormatImportError:
         raise
     except Exception as error:  # whatever a broken package does on import

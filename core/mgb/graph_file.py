@@ -25,7 +25,8 @@ from . import dtypes
 from .errors import ExportError, GraphFileError, GraphFileVersionError
 from .files import replace_file
 from .fusion import NUMBER
-from .ir import CONST, Graph, Node, Op, Spec, input_node
+from .ir import CONST, Body, Graph, Node, Op, Spec, input_node
+from .loops import BUNDLE
 from .ops.declare import OPS
 from .plugins import known_ops
 from .tracing import make_node
@@ -90,6 +91,8 @@ class Writer:
         if isinstance(value, np.ndarray):
             data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
             return {"array": [self.blob(data), value.dtype.name, list(value.shape)]}
+        if isinstance(value, Body):
+            return {"body": self.graph(value.graph)}
         raise ExportError(f"a parameter of {op.name} is a {type(value).__name__}, which a file cannot hold")
 
     def write(self, path: str | os.PathLike[str], content: Any) -> None:
@@ -210,6 +213,8 @@ class Reader:
         dtype, shape, device = value
         if not all(type(d) is int and d >= 0 for d in shape) or not isinstance(device, str):
             raise ValueError(f"{value} is no type")
+        if [dtype, shape] == _spec(BUNDLE)[:2]:
+            return Spec((), BUNDLE.dtype, device)
         return Spec(tuple(shape), dtypes.BY_NAME[dtype], device)
 
     def graph(self, value: Any, place: str) -> Graph:
@@ -251,6 +256,8 @@ class Reader:
         ((kind, what),) = value.items()
         if kind == "float":
             return float.fromhex(what)
+        if kind == "body":
+            return Body(self.graph(what, "the graph of a loop"))
         return dtypes.BY_NAME[what] if kind == "dtype" else self._array(*what)
 
     def _array(self, number: int, dtype: str, shape: list[int]) -> Array:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from . import device
+from . import device, precision
 from .tensor import Tensor
 
 #: Among the attributes of a `Holder`.
@@ -27,8 +27,11 @@ _ATTRIBUTE = "_kept_calls"
 #: Types of values in which nothing is.
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
-#: Settings that decide which ops a body records: variables of modules of mgb.
-SETTINGS: list[tuple[ModuleType, str]] = [(device, "_default")]
+#: Settings that decide which ops a body records: a module of mgb, with a variable's name or a function of it.
+SETTINGS: list[tuple[ModuleType, str | Callable[[Any], Any]]] = [
+    (device, "_default"),
+    (precision, precision.current),
+]
 
 #: Functions that give Tensors which each compiled call carries on though no argument holds them.
 STATES: list[Callable[[], Iterable[Tensor]]] = []
@@ -107,11 +110,16 @@ def attributes_of(holder: Any) -> list[str]:
 
 
 def inside(
-    name: str, value: Any, check: Callable[[Any, Any], object] = lambda *_: None, within: tuple[Any, ...] = ()
+    name: str,
+    value: Any,
+    check: Callable[[Any, Any], object] = lambda *_: None,
+    within: tuple[Any, ...] = (),
+    in_order: bool = True,
 ) -> Iterator[tuple[str, Any]]:
     """The Tensors, holders and functions in `value`, a nest of lists, tuples and dicts, with dotted names.
 
-    `check` is told of each key under which there is one, and of that.
+    `check` is told of each key under which there is one, and of that. Keys come sorted, or with `in_order`
+    False as they stand.
     """
     if type(value) in PLAIN:
         return
@@ -120,13 +128,13 @@ def inside(
     elif any(value is outer for outer in within):
         return  # it stands in itself
     elif isinstance(value, dict):
-        for key in sorted(value, key=str) if all(type(key) is str for key in value) else value:
-            for found in inside(f"{name}.{key}", value[key], check, (*within, value)):
+        for key in sorted(value) if in_order and all(type(key) is str for key in value) else list(value):
+            for found in inside(f"{name}.{key}", value[key], check, (*within, value), in_order):
                 check(key, found[1])
                 yield found
     elif isinstance(value, list | tuple):
         for place, item in enumerate(value):
-            yield from inside(f"{name}.{place}", item, check, (*within, value))
+            yield from inside(f"{name}.{place}", item, check, (*within, value), in_order)
     elif isinstance(value, Holder):
         yield name, value
 

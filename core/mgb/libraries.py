@@ -159,6 +159,11 @@ class Rule:
         out = self._of(arrays, params)(*arrays)
         return self.rule(*arrays, **params) if out is None else out
 
+    def by_library(self, *arrays: Any, **params: Any) -> Any:
+        """What a library gives for these operands; None where none takes them."""
+        found = self._of(arrays, params)
+        return None if isinstance(found, _Fallback) else found(*arrays)
+
     def _of(self, arrays: Sequence[Any], params: Mapping[str, Any]) -> Callable[..., Any]:
         """The implementation for operands laid out like these."""
         key = (*[(type(a), a.shape, a.strides, a.dtype) for a in arrays], *params.items())

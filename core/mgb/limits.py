@@ -42,6 +42,11 @@ class LoadLimits:
         Bytes of all values together.
     operations : int
         Operations on numbers, as `trace.profile_table` counts them.
+
+    Examples
+    --------
+    >>> LoadLimits(nodes=1000).nodes, LoadLimits().depth
+    (1000, 100)
     """
 
     nodes: int = 500_000

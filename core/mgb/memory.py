@@ -20,6 +20,8 @@ import numpy as np
 
 from . import config, forking
 
+__all__ = ["Stats", "empty", "empty_cache", "stats", "trim"]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Every array of at least `SMALL` bytes begins at a multiple of this: a cache line, an AVX-512 vector.
@@ -228,3 +230,7 @@ def trim() -> None:
 def stats() -> Stats:
     """What the pool holds now; arrays below `SMALL` bytes are not counted."""
     return Stats(_live, _pooled, _peak, _hits, _misses)
+
+
+def __dir__() -> list[str]:
+    return __all__

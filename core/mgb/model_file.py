@@ -12,6 +12,7 @@ from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,6 +21,7 @@ from .errors import CompiledFileError, ModelFileError
 from .graph_file import MAGIC
 from .ir import Graph, Op
 from .limits import LoadLimits
+from .tensor import Tensor
 from .testcases import Cases
 
 #: What a traced function may call of it: see `holding`.
@@ -123,8 +125,12 @@ class Model(ABC):
         that is not said.
     device : str
         Where its weights are.
+    trainable : mapping of str to Tensor
+        The weights that each call reads anew, by their names in the file: Parameters, and what is a
+        statistic of training data. Empty unless the model was read with ``trainable=True``.
     """
 
+    trainable: Mapping[str, Tensor] = MappingProxyType({})
     inputs: tuple[ValueSpec, ...]
     outputs: tuple[ValueSpec, ...]
     metadata: Mapping[str, str]
@@ -212,6 +218,10 @@ class DumpRequest:
     user_info : object
         Anything that JSON can say.
     cases : Cases, optional
+    axes : mapping of (int, int) to str
+        Names of the lengths that the file leaves open, by the place of an input and the axis.
+    samples : sequence of (mapping of str to int, Graph)
+        With such: the same graph for other values of these lengths, all corners of a box and one more.
     """
 
     graph: Graph
@@ -223,6 +233,8 @@ class DumpRequest:
     metadata: bool = True
     user_info: Any = None
     cases: Cases | None = None
+    axes: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    samples: Sequence[tuple[Mapping[str, int], Graph]] = ()
 
 
 #: What `dump` returns.
@@ -264,6 +276,7 @@ class Format(ABC):
         outputs: Sequence[str] | None = None,
         device: str | None = None,
         limits: LoadLimits | None = None,
+        trainable: bool = False,
     ) -> Model:
         """The model in a file, ready to be called.
 
@@ -277,6 +290,8 @@ class Format(ABC):
             Where the weights are; None: the default device.
         limits : LoadLimits, optional
             Of reading it, and of each call.
+        trainable : bool
+            Its weights are Tensors that may change: see `Model.trainable`.
 
         Raises
         ------

@@ -27,6 +27,14 @@ class Adopted:
     ----------
     owner : object
         What keeps it.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> from mgb.backend import Adopted, adopt
+    >>> buffer = ctypes.create_string_buffer(8)
+    >>> isinstance(adopt(ctypes.addressof(buffer), (2,), np.dtype("int32"), buffer).base, Adopted)
+    True
     """
 
     owner: Any
@@ -46,7 +54,16 @@ def _adopted(nbytes: int) -> Any:
 
 
 def adopter(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[int, object], Array]:
-    """`adopt` for arrays of one type: a function of address and owner."""
+    """`adopt` for arrays of one type: a function of address and owner.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> buffer = (ctypes.c_float * 4)(1, 2, 3, 4)
+    >>> adopter((2, 2), np.dtype("float32"))(ctypes.addressof(buffer), buffer)
+    array([[1., 2.],
+           [3., 4.]], dtype=float32)
+    """
     at, new = _adopted(math.prod(shape, start=dtype.itemsize)).from_address, np.ndarray
 
     def adopt_one(address: int, owner: object) -> Array:
@@ -73,6 +90,13 @@ def adopt(address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: obj
     -------
     np.ndarray
         Its `base` is an `Adopted`. That of a view of it is another array.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> buffer = (ctypes.c_float * 3)(1, 2, 3)
+    >>> adopt(ctypes.addressof(buffer), (3,), np.dtype("float32"), buffer)
+    array([1., 2., 3.], dtype=float32)
     """
     return adopter(shape, dtype)(address, owner)
 
@@ -187,6 +211,13 @@ class Seen:
 
     While none of them has died no other object can have the address of one. So a look at hundreds of them
     compares two strings of bytes, and touches none: what it would touch is not in cache after a step.
+
+    Examples
+    --------
+    >>> seen, arrays = Seen(), (np.ones(2), np.ones(3))
+    >>> seen.remember(arrays)
+    >>> seen.same(arrays), seen.same((np.ones(2), np.ones(3)))
+    (True, False)
     """
 
     __slots__ = ("_last",)

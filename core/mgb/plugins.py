@@ -21,7 +21,7 @@ import pluggy
 
 from . import config, forking
 from .answers import answer
-from .backend import API_VERSION, Backend, Kernel, Traits, nearest
+from .backend import API_VERSION, OLDEST_API_VERSION, Backend, Kernel, Traits
 from .eager_backend import EagerBackend
 from .errors import (
     BackendAnswerError,
@@ -35,10 +35,17 @@ from .errors import (
     UnknownBackendError,
 )
 from .ir import Graph, Op
+from .loops import LOOPS as LOOPS  # whose ops are known, too
 from .ops import declare_all
 from .ops.declare import OPS
 from .ops.declare import register as register_op
 from .passes.decompose import ALWAYS
+from .traits import nearest
+
+__all__ = [
+    "Hooks", "Status", "choose_backend", "hookimpl", "hookspec", "import_backend", "installed",
+    "known_ops", "load_backend", "manager", "status",
+]  # fmt: skip
 
 GROUP = "mgb.backends"
 OPS_GROUP = "mgb.ops"
@@ -61,7 +68,13 @@ _log = logging.getLogger("mgb.backend")
 
 
 class Hooks:
-    """What a plugin may implement; it may take fewer arguments than are given here."""
+    """What a plugin may implement; it may take fewer arguments than are given here.
+
+    Examples
+    --------
+    >>> sorted(hook for hook in vars(mgb.plugins.Hooks) if hook.startswith("mgb_"))
+    ['mgb_backend', 'mgb_compiled', 'mgb_format', 'mgb_ops']
+    """
 
     @hookspec(firstresult=True)
     def mgb_backend(self, name: str) -> Backend | None:
@@ -95,7 +108,14 @@ manager.register(_Builtin(), name="eager")
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One line of `status`: a backend, where it comes from, and why it cannot be used, if it cannot."""
+    """One line of `status`: a backend, where it comes from, and why it cannot be used, if it cannot.
+
+    Examples
+    --------
+    >>> (eager,) = (line for line in mgb.plugins.status() if line.name == "eager")
+    >>> eager.distribution, eager.problem
+    ('mgb', '')
+    """
 
     name: str
     distribution: str
@@ -106,7 +126,13 @@ class Status:
 
 
 def installed() -> Mapping[str, str]:
-    """The name of each backend that is here and the distribution it comes from; imports none of them."""
+    """The name of each backend that is here and the distribution it comes from; imports none of them.
+
+    Examples
+    --------
+    >>> installed()["eager"]
+    'mgb'
+    """
     by_hand = {n: _package(p) for n, p in manager.list_name_plugin() if hasattr(p, "mgb_backend")}
     return by_hand | {name: " and ".join(sorted(points)) for name, points in announced(GROUP).items()}
 
@@ -129,6 +155,11 @@ def load_backend(name: str) -> Backend:
         The backend describes itself in words that mean nothing, or its `probe` fails.
     BackendUnavailableError
         It says that it cannot run here. Every message has the command that mends it.
+
+    Examples
+    --------
+    >>> load_backend("eager").name
+    'eager'
     """
     backend = import_backend(name)
     problem = _problem(backend)
@@ -143,7 +174,13 @@ def _problem(backend: Backend) -> str:
 
 
 def import_backend(name: str) -> Backend:
-    """As `load_backend`, without asking whether it can run on this machine: for its traits."""
+    """As `load_backend`, without asking whether it can run on this machine: for its traits.
+
+    Examples
+    --------
+    >>> import_backend("EAGER").traits.api_version
+    1
+    """
     with (
         forking.undivided("the import of a backend"),
         _importing,
@@ -170,6 +207,11 @@ def known_ops() -> Mapping[str, Op]:
     ------
     BackendAnswerError, BackendConflictError
         A plugin gives what is no op, or another op of a name that is taken.
+
+    Examples
+    --------
+    >>> known_ops()["tanh"].kind
+    <Kind.ELEMENTWISE: 'elementwise'>
     """
     with forking.undivided("the import of ops"), _importing:
         declare_all()
@@ -177,7 +219,7 @@ def known_ops() -> Mapping[str, Op]:
             for distribution, point in points.items():
                 if manager.get_plugin(point.name) is None:
                     try:
-                        load_plugin(OPS_GROUP, point)
+                        load_plugin(point)
                     except Exception as error:
                         _log.warning("the ops of %s (%s) cannot be loaded: %r", name, distribution, error)
         _register_ops()
@@ -196,16 +238,16 @@ def _register_ops() -> None:
 
 def _import_plugin(name: str, point: EntryPoint) -> object:
     try:
-        return load_plugin(GROUP, point)
+        return load_plugin(point)
     except Exception as error:
         raise _failure(name, "imported", error) from error
 
 
-def load_plugin(group: str, point: EntryPoint) -> object:
-    """The plugin at an entry point of `group`, registered; whatever is wrong with it is raised as it is."""
+def load_plugin(point: EntryPoint) -> object:
+    """The plugin at an entry point, registered; whatever is wrong with it is raised as it is."""
     try:
-        manager.load_setuptools_entrypoints(group, point.name)
-        plugin = manager.get_plugin(point.name)
+        plugin: object = point.load()  # pluggy would read what every distribution here announces
+        manager.register(plugin, name=point.name)
         unknown = [hook.name for hook in manager.get_hookcallers(plugin) or () if not hook.has_spec()]
         if unknown:
             raise AttributeError(f"there is no hook called {', '.join(unknown)}")
@@ -286,13 +328,13 @@ def _not_found(name: str) -> BackendError:
 
 def _check_version(name: str, backend: Backend) -> None:
     wanted = backend.traits.api_version
-    if wanted == API_VERSION:
-        return
-    older = "mgb" if wanted > API_VERSION else _source(name)
-    raise BackendVersionError(
-        f"{_of(name)} was written for version {wanted} of the backend API, "
-        f"this mgb has version {API_VERSION}: pip install --upgrade {older}"
-    )
+    written = f"{_of(name)} was written for version {wanted} of the backend API"
+    if OLDEST_API_VERSION <= wanted < API_VERSION:
+        _log.warning("%s, of which %s is the newest: a later mgb will refuse it", written, API_VERSION)
+    elif wanted != API_VERSION:
+        older = "mgb" if wanted > API_VERSION else _source(name)
+        here = " to ".join(map(str, sorted({OLDEST_API_VERSION, API_VERSION})))
+        raise BackendVersionError(f"{written}, this mgb has version {here}: pip install --upgrade {older}")
 
 
 def _check_words(name: str, vocabulary: frozenset[str], ops: Mapping[str, Op]) -> None:
@@ -327,6 +369,18 @@ def _pip(name: str) -> str:
 # choosing
 
 
+def check_names(names: str) -> None:
+    """Refuse a name in a list, separated by commas, that no backend has, installed or not.
+
+    Raises
+    ------
+    UnknownBackendError
+    """
+    for name in (name.strip().lower() for name in names.split(",")):
+        if name and name not in EXTRAS and name not in installed():
+            raise _not_found(name)
+
+
 def choose_backend(device_type: str, names: str | Sequence[str] | None = None) -> Backend:
     """The backend for a kind of device.
 
@@ -348,6 +402,11 @@ def choose_backend(device_type: str, names: str | Sequence[str] | None = None) -
     ------
     BackendError
         As `load_backend`, or none of `names` serves this kind of device.
+
+    Examples
+    --------
+    >>> choose_backend("cpu", "eager").name
+    'eager'
     """
     given = config.BACKEND.get() if names is None else names
     listed = given.split(",") if isinstance(given, str) else given
@@ -378,19 +437,35 @@ def _first_serving(device_type: str, names: Sequence[str]) -> Backend:
 
 
 def _best(device_type: str) -> Backend:
-    able = []
-    for line in status():
-        if line.problem and line.distribution:
-            _log.info("%s is skipped: %s", line.name, line.problem)
-        elif device_type in line.devices:
-            able.append(line)
-    best = max(able, key=lambda line: (line.priority, line.name))
-    _log.info("%s serves device %s; %s names another", best.name, device_type, config.BACKEND.name)
-    return load_backend(best.name)
+    """The first by priority that runs; those behind it are not asked whether they would."""
+    serving = []
+    for name in installed():
+        try:
+            backend = import_backend(name)
+        except BackendError as error:
+            _log.info("%s is skipped: %s", name, error)
+            continue
+        if device_type in backend.traits.devices:
+            serving.append(backend)
+    for backend in sorted(serving, key=lambda b: (b.traits.priority, b.name), reverse=True):
+        try:
+            best = load_backend(backend.name)
+        except BackendError as error:
+            _log.info("%s is skipped: %s", backend.name, error)
+            continue
+        _log.info("%s serves device %s; %s names another", best.name, device_type, config.BACKEND.name)
+        return best
+    return load_backend("eager")
 
 
 def status() -> tuple[Status, ...]:
-    """Every backend that is installed or known, sorted by name; imports all that are installed."""
+    """Every backend that is installed or known, sorted by name; imports all that are installed.
+
+    Examples
+    --------
+    >>> "eager" in [line.name for line in status()]
+    True
+    """
     return tuple(_status(name) for name in sorted({*installed(), *EXTRAS}))
 
 
@@ -403,3 +478,7 @@ def _status(name: str) -> Status:
         return Status(name, distribution, tuple(sorted(traits.devices)), traits.priority, version, problem)
     except BackendError as error:
         return Status(name, distribution, problem=str(error))
+
+
+def __dir__() -> list[str]:
+    return __all__

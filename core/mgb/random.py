@@ -32,6 +32,11 @@ from .ops.transcendental import exp, log
 from .sizes import broadcast, whole
 from .tensor import Tensor, run_in
 
+__all__ = [
+    "RNG", "bernoulli", "beta", "exponential", "gamma", "generator", "get_rng_state", "normal",
+    "permutation", "randint", "seed", "set_rng_state", "shuffle", "uniform",
+]  # fmt: skip
+
 #: What a traced function may call of it: see `holding`.
 __tracing__ = dict.fromkeys(("seed", "set_rng_state"), "impure")
 
@@ -57,6 +62,12 @@ class RNG:
     Notes
     -----
     A draw holds at most 2**34 numbers. Threads that draw at the same time want a generator each.
+
+    Examples
+    --------
+    >>> a, b = mgb.random.RNG(seed=3), mgb.random.RNG(seed=3)
+    >>> a.uniform(size=(4,)).tolist() == b.uniform(size=(4,)).tolist()
+    True
     """
 
     def __init__(self, seed: int | None = None, device: str | None = None) -> None:
@@ -296,7 +307,13 @@ SETTINGS.append((sys.modules[__name__], "_generators"))
 
 
 def generator(device: str | None = None) -> RNG:
-    """The generator behind the functions of this module and `functional.dropout`, on `device`."""
+    """The generator behind the functions of this module and `functional.dropout`, on `device`.
+
+    Examples
+    --------
+    >>> generator().normal(size=(2, 3)).shape
+    (2, 3)
+    """
     name = devices.canonical(device or "xpux")
     if name not in _generators:
         # It lives outside of the trace that happens to ask for it first.
@@ -319,64 +336,155 @@ def forget(kind: str) -> None:
 
 
 def seed(seed: int) -> None:
-    """Begin the stream of `seed`, on every device."""
+    """Begin the stream of `seed`, on every device.
+
+    Examples
+    --------
+    >>> mgb.random.seed(7)
+    >>> first = mgb.random.uniform(size=(3,)).tolist()
+    >>> mgb.random.seed(7)
+    >>> first == mgb.random.uniform(size=(3,)).tolist()
+    True
+    """
     generator()
     for one in _generators.values():
         one.seed(seed)
 
 
 def get_rng_state() -> tuple[int, int]:
-    """The state of the shared generator; see `RNG.get_state`."""
+    """The state of the shared generator; see `RNG.get_state`.
+
+    Examples
+    --------
+    >>> state = mgb.random.get_rng_state()
+    >>> first = mgb.random.uniform(size=(3,)).tolist()
+    >>> mgb.random.set_rng_state(state)
+    >>> first == mgb.random.uniform(size=(3,)).tolist()
+    True
+    """
     return generator().get_state()
 
 
 def set_rng_state(state: tuple[int, int]) -> None:
-    """Go to where `get_rng_state` was called, on every device."""
+    """Go to where `get_rng_state` was called, on every device.
+
+    Examples
+    --------
+    >>> state = mgb.random.get_rng_state()
+    >>> draws = [mgb.random.normal().item()]
+    >>> set_rng_state(state)
+    >>> mgb.random.normal().item() == draws[0]
+    True
+    """
     generator()
     for one in _generators.values():
         one.set_state(state)
 
 
 def uniform(low: float = 0, high: float = 1, size: Size = None) -> Tensor:
-    """Uniform on ``[low, high)``; see `RNG.uniform`."""
+    """Uniform on ``[low, high)``; see `RNG.uniform`.
+
+    Examples
+    --------
+    >>> mgb.random.uniform(size=(2, 3)).shape
+    (2, 3)
+    """
     return generator().uniform(low, high, size)
 
 
 def normal(mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
-    """Normal with `mean` and standard deviation `std`; see `RNG.normal`."""
+    """Normal with `mean` and standard deviation `std`; see `RNG.normal`.
+
+    Examples
+    --------
+    >>> mgb.random.normal(size=(2, 3)).shape
+    (2, 3)
+    """
     return generator().normal(mean, std, size)
 
 
 def exponential(rate: Any = 1, size: Size = None) -> Tensor:
-    """Exponential with a rate, the mean is ``1 / rate``; see `RNG.exponential`."""
+    """Exponential with a rate, the mean is ``1 / rate``; see `RNG.exponential`.
+
+    Examples
+    --------
+    >>> draws = exponential(4.0, (1000,)).numpy()
+    >>> bool(abs(draws.mean() - 1 / 4) < 0.05)
+    True
+    """
     return generator().exponential(rate, size)
 
 
 def gamma(shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
-    """Gamma with a shape and a scale; see `RNG.gamma`."""
+    """Gamma with a shape and a scale; see `RNG.gamma`.
+
+    Examples
+    --------
+    >>> draws = gamma(2.0, 3.0, (1000,)).numpy()
+    >>> bool(abs(draws.mean() - 6) < 1)
+    True
+    """
     return generator().gamma(shape, scale, size)
 
 
 def beta(alpha: Any, beta: Any, size: Size = None) -> Tensor:
-    """Beta with two parameters; see `RNG.beta`."""
+    """Beta with two parameters; see `RNG.beta`.
+
+    Examples
+    --------
+    >>> draws = beta(2.0, 3.0, (1000,)).numpy()
+    >>> bool(abs(draws.mean() - 2 / 5) < 0.05)
+    True
+    """
     return generator().beta(alpha, beta, size)
 
 
 def bernoulli(p: Any, size: Size = None) -> Tensor:
-    """True with probability `p`; see `RNG.bernoulli`."""
+    """True with probability `p`; see `RNG.bernoulli`.
+
+    Examples
+    --------
+    >>> bernoulli(mgb.tensor([0.0, 1.0])).numpy()
+    array([False,  True])
+    """
     return generator().bernoulli(p, size)
 
 
 def randint(low: int, high: int | None = None, size: Size = None) -> Tensor:
-    """Integers of ``[low, high)``; see `RNG.randint`."""
+    """Integers of ``[low, high)``; see `RNG.randint`.
+
+    Examples
+    --------
+    >>> draws = randint(3, 5, (100,)).numpy()
+    >>> sorted(set(draws.tolist()))
+    [3, 4]
+    """
     return generator().randint(low, high, size)
 
 
 def permutation(n: int | Tensor, *, dtype: Any = "int32") -> Tensor:
-    """A random order; see `RNG.permutation`."""
+    """A random order; see `RNG.permutation`.
+
+    Examples
+    --------
+    >>> sorted(mgb.random.permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
     return generator().permutation(n, dtype=dtype)
 
 
 def shuffle(inp: Tensor) -> None:
-    """Put the first axis of `inp` in random order, in place."""
+    """Put the first axis of `inp` in random order, in place.
+
+    Examples
+    --------
+    >>> x = mgb.tensor([1, 2, 3])
+    >>> shuffle(x)
+    >>> sorted(x.tolist())
+    [1, 2, 3]
+    """
     generator().shuffle(inp)
+
+
+def __dir__() -> list[str]:
+    return __all__

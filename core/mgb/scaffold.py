@@ -10,8 +10,12 @@ from string import Template
 from .errors import CommandError
 from .plugins import EXTRAS, installed
 
-#: What each language is said to be in the new distribution.
-LANGUAGES = {"c": "C through the system compiler", "python": "NumPy's functions, one after the other"}
+#: What each language is said to be in the new distribution, and what that requires besides.
+LANGUAGES = {
+    "c": ("C through the system compiler", ()),
+    "llvm": ("the language of LLVM, called by the native launcher", ("mgb-native", "llvmlite>=0.44")),
+    "python": ("NumPy's functions, one after the other", ()),
+}
 
 #: Each file, and its template; both may have names to be filled in.
 FILES = {
@@ -26,7 +30,8 @@ FILES = {
 def rendered(name: str, language: str) -> dict[str, str]:
     """The text of each file of a new distribution, by its path."""
     words = {"name": name, "title": name.title().replace("_", ""), "language": language}
-    words["what"] = LANGUAGES[language]
+    words["what"], required = LANGUAGES[language]
+    words["required"] = "".join(f', "{name}"' for name in required)
     folder = files("mgb") / "templates"
     return {
         Template(path).substitute(words): Template(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Number
 from typing import Any, NoReturn, Protocol
 
@@ -24,6 +24,17 @@ from .dtypes import DTYPES, bool_
 FOLLOWED = frozenset(
     {int, float, *(dtype.type for dtype in DTYPES if dtype.isbuiltin == 1 and dtype != bool_)}
 )
+
+
+class Holding(Protocol):
+    """What holds numbers, some of which may be followed, and never changes: see `HOLDING`."""
+
+    @property
+    def numbers(self) -> tuple[Scalar, ...]:
+        """Those that are followed."""
+
+    def mapped(self, rule: Callable[[Any], Any]) -> Any:
+        """The same with ``rule(number)`` for each of them."""
 
 
 class Follower(Protocol):
@@ -174,7 +185,8 @@ for _kind, _name in ((Scalar, "float"), (Whole, "int"), (Size, "int")):
 #: What stands for a number that is followed.
 SCALARS = frozenset({Scalar, Whole, Size})
 _OPERANDS = FOLLOWED | SCALARS | {bool, np.bool_}
-_HOLDING = SCALARS | {tuple, dict}
+#: Types of values in which numbers are looked for; beside tuples and mappings, those that are `Holding`.
+HOLDING: set[type] = {*SCALARS, tuple, dict}
 
 #: What an operator is that a number of NumPy's hands on as a ufunc, which warns less.
 _OPERATORS: dict[Any, Callable[..., Any]] = {
@@ -195,10 +207,25 @@ def mapped(rule: Callable[[Any], Any], value: Any) -> Any:
     if kind in SCALARS:
         return rule(value)
     if kind is tuple:
-        return tuple([mapped(rule, v) if type(v) in _HOLDING else v for v in value])
+        return tuple([mapped(rule, v) if type(v) in HOLDING else v for v in value])
     if kind is dict:
-        return {k: mapped(rule, v) if type(v) in _HOLDING else v for k, v in value.items()}
+        return {k: mapped(rule, v) if type(v) in HOLDING else v for k, v in value.items()}
+    if kind in HOLDING and any(rule(number) is not number for number in value.numbers):
+        return value.mapped(rule)
     return value
+
+
+def numbers_of(value: Any) -> Iterator[Scalar]:
+    """The numbers in a value, in tuples and mappings too, that are followed; some may come again."""
+    kind = type(value)
+    if kind in SCALARS:
+        yield value
+    elif kind is tuple or kind is dict:
+        for part in value if kind is tuple else value.values():
+            if type(part) in HOLDING:
+                yield from numbers_of(part)
+    elif kind in HOLDING:
+        yield from value.numbers
 
 
 def holds_followed(values: Iterable[Any]) -> bool:

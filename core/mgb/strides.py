@@ -9,7 +9,13 @@ Shape = tuple[int, ...]
 
 
 def row_major(shape: Shape, itemsize: int = 1) -> Shape:
-    """The strides of a row-major array of elements of `itemsize`; 0 along axes of length 1."""
+    """The strides of a row-major array of elements of `itemsize`; 0 along axes of length 1.
+
+    Examples
+    --------
+    >>> row_major((2, 1, 4)), row_major((2, 1, 4), itemsize=8)
+    ((4, 0, 1), (32, 0, 8))
+    """
     strides, step = [], itemsize
     for length in reversed(shape):
         strides.append(0 if length == 1 else step)
@@ -18,7 +24,13 @@ def row_major(shape: Shape, itemsize: int = 1) -> Shape:
 
 
 def broadcast_strides(shape: Shape, strides: Shape, domain: Shape) -> Shape:
-    """The strides of an array along the axes of `domain`: 0 where it is broadcast."""
+    """The strides of an array along the axes of `domain`: 0 where it is broadcast.
+
+    Examples
+    --------
+    >>> broadcast_strides((4, 1), (1, 1), (2, 4, 8))
+    (0, 1, 0)
+    """
     lead = len(domain) - len(shape)
     own = [0 if length == 1 else step for length, step in zip(shape, strides, strict=True)]
     return (0,) * lead + tuple(own)
@@ -36,6 +48,12 @@ class Loops:
         For each operand, its stride along each loop.
     folded : tuple of bool
         Whether the loop runs over reduced axes.
+
+    Examples
+    --------
+    >>> from mgb.codegen import collapse
+    >>> collapse((4, 1, 8), [(8, 0, 1), (0, 0, 1)])
+    Loops(shape=(4, 8), strides=((8, 1), (0, 1)), folded=(False, False))
     """
 
     shape: Shape
@@ -57,6 +75,12 @@ def collapse(domain: Shape, strides: Sequence[Shape], reduced: Sequence[int] = (
         For each operand its strides along the axes of `domain`, see `broadcast_strides`.
     reduced : sequence of int, optional
         The reduced axes of `domain`.
+
+    Examples
+    --------
+    >>> rows, bias = (8, 1), (0, 1)
+    >>> collapse((4, 8), [rows, rows]).shape, collapse((4, 8), [rows, bias]).shape
+    ((32,), (4, 8))
     """
     axes: list[tuple[int, list[int], bool]] = []
     for axis, length in enumerate(domain):

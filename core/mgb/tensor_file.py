@@ -28,6 +28,7 @@ Header = dict[str, Any]
 _CODES = {
     dtypes.bool_: "BOOL", dtypes.bfloat16: "BF16",
     dtypes.float16: "F16", dtypes.float32: "F32", dtypes.float64: "F64",
+    dtypes.complex64: "C64",
     **{d: f"I{8 * d.itemsize}" for d in dtypes.SIGNED}, **{d: f"U{8 * d.itemsize}" for d in dtypes.UNSIGNED},
 }
 # fmt: on
@@ -172,7 +173,7 @@ def _encode(arrays: dict[str, np.ndarray[Any, Any]], tree: Any) -> list[bytes]:
     blobs, start = [], 0
     for name, array in arrays.items():
         if array.dtype not in _CODES:
-            raise TypeError(f"cannot save {name}: mgb has no dtype {array.dtype}")
+            raise TypeError(f"cannot save {name}: safetensors files have no dtype {array.dtype}")
         blob = np.ascontiguousarray(array).tobytes()
         span = [start, start + len(blob)]
         header[name] = {"dtype": _CODES[array.dtype], "shape": list(array.shape), "data_offsets": span}

@@ -7,6 +7,7 @@ from typing import Any
 
 from .errors import ForeignTensorError, MgbError, SymbolicReadError
 from .ir import CONST, Graph, Node, Op, Spec, const_node, input_node
+from .precision import exactly
 from .tensor import ACTIVE, Session, Tensor, place, run_in
 
 
@@ -79,7 +80,7 @@ def graph_of(function: Callable[..., Any], *specs: Spec) -> Graph:
 def rebuild(function: Callable[..., Any], inputs: Sequence[Node]) -> Graph:
     """As `graph_of`, over input nodes that exist already: every Graph -> Graph pass ends here."""
     builder = Builder()
-    out = run_in(builder, function, *(builder.tensor(n) for n in inputs))
+    out = exactly(run_in, builder, function, *(builder.tensor(n) for n in inputs))
     outputs = out if isinstance(out, tuple | list) else (out,)
     return Graph(tuple(inputs), tuple(builder.node(o) for o in outputs))
 

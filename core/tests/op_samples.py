@@ -18,8 +18,10 @@ Array = np.ndarray[Any, Any]
 
 declare_all()
 
-#: What one process can run alone: exchanges between several are judged where there are several.
-ALONE = sorted(name for name, op in OPS.items() if not op.ordered)
+#: Loops and branches take what their graphs say: `test_loops` runs them.
+OF_GRAPHS = frozenset({"cond", "scan", "while_loop", "result"})
+#: What one process can run alone: exchanges, of processes or over a mesh, are judged where there are several.
+ALONE = sorted(name for name, op in OPS.items() if not (op.ordered or name in OF_GRAPHS or op.over_mesh))
 
 #: Where the inputs of an op are drawn from, if not from -2 to 2.
 DOMAINS = {
@@ -53,10 +55,20 @@ MATRICES = {
     **{name: [([(2, 3, 3)], {})] for name in "inv cholesky det cofactor slogdet svdvals eig eigvals".split()},
 }
 
+#: Those give complex numbers, or take them.
+COMPLEX = {
+    "fft": [([(2, 3, 4)], {"axis": (1, 2), "inverse": i, "norm": "ortho"}) for i in (False, True)],
+    "rfft": [([(3, 5)], {"axis": (1,), "norm": "backward"})],
+    "irfft": [([(3, 4)], {"axis": (1,), "length": n, "norm": "forward"}) for n in (6, 7)],
+    **{name: [([(3, 4)], {})] for name in ("real", "imag")},
+    "complex": [([(3, 4), (4,)], {})],
+}
+
 #: For ops that are no element-wise ones: the shapes of inputs and the parameters, once or more. A letter
 #: ``i`` in front of a shape stands for indices below 2.
 SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     **MATRICES,
+    **COMPLEX,
     "cast": [([(2, 3)], {"dtype": d}) for d in dtypes.DTYPES],
     "bitcast": [([(2, 3)], {})],
     "iota": [([], {"shape": (2, 3), "dtype": dtypes.float32}), ([], {"shape": (5,), "dtype": dtypes.uint8})],
@@ -101,12 +113,19 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
         for name in ("index_set", "index_add")
     },
     "slice_set": [([(4, 5), (3,)], {"window": ((0, 3, 2), (4, -1, -2))})],
+    "look_up": [
+        ([(3, 4), "i", (2, 1)], {"along": (None, -1)}),
+        ([(3, 4), "i", (3, 5)], {"along": (-2, None)}),
+        ([(3, 4), "i", (5,), "i", (2, 1)], {"along": (None, None)}),
+        ([(3, 4), "i", (2, 1)], {"along": (-1, None)}),
+    ],
     "gather": [([(3, 4), "i", (2, 4)], {"axis": 0})],
     "labels": [(["i", (3, 4)], {"count": 2})],
     "scatter": [([(3, 4), (1, 4), "i", (1, 4)], {"axis": 0})],
     "scatter_add": [([(3, 4), (3, 4), "i", (3, 4)], {"axis": 0})],
+    "scatter_fold": [([(3, 4), (3, 4), "i", (3, 4)], {"axis": 0, "fold": f}) for f in ("prod", "max", "min")],
     "transfer": [([(2, 3)], {"device": "xpux:0"})],
-    "max_pool2d": [([_IMAGES], _POOL)],
+    **{name: [([_IMAGES], _POOL)] for name in ("max_pool2d", "max_pool2d_places")},
     "max_pool2d_grad": [([_POOLED, _IMAGES, _POOLED], _POOL)],
     "max_pool2d_pick": [([_IMAGES, _IMAGES, _POOLED], _POOL)],
     "avg_pool2d": [([_IMAGES], {"count_padding": c, **_POOL}) for c in (True, False)],
@@ -119,7 +138,7 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "attention": [([(2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": c}) for c in (False, True)],
     "attention_grad": [([(2, 3, 2), (2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": False})],
     "searchsorted": [([(1,), (2, 3)], {"right": r}) for r in (False, True)],
-    "cumsum": [([(3, 5)], {"axis": 1})],
+    **{name: [([(3, 5)], {"axis": 1})] for name in ("cumsum", "cumprod", "cummax", "cummin")},
     **{
         name: [([(3, 5)], {"axis": (1,)}), ([(2, 3, 2)], {"axis": (0, 2)})]
         for name in ("argmax", "argmin", "integer_sum", "integer_product")
@@ -204,6 +223,9 @@ def assert_close(got: Array, want: Array, name: str) -> None:
     assert got.dtype == want.dtype and got.shape == want.shape, (
         f"{name}: {got.dtype}{got.shape}, want {want.dtype}{want.shape}"
     )
+    if want.dtype.kind == "c":
+        part = np.dtype(f"float{want.dtype.itemsize * 4}")
+        got, want = got.view(part), want.view(part)
     if want.dtype.kind not in "fV" or not want.size:
         np.testing.assert_array_equal(got, want, err_msg=name)
         return

@@ -363,3 +363,62 @@ def rename(path: Path, old: bytes, new: bytes) -> None:
 
     assert old in path.read_bytes()
     path.write_bytes(rewrite(path.read_bytes(), lambda text: text.replace(old, new)))
+
+
+def bodies_with_loops() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    layer, table = mgb.module.LSTM(4, 6), mgb.tensor(array(4, 4))
+    x = array(20, 3, 4)
+    return {
+        "LSTM": (lambda x: layer(x)[0], (x,)),
+        "while_loop": (
+            lambda a: jit.while_loop(lambda x: abs(x * x - a) > 1e-5 * a, lambda x: (x + a / x) / 2, a),
+            (np.float32(2.0),),
+        ),
+        "cond": (
+            lambda p, x: jit.cond(p > 0, lambda y: np.sin(y) @ table, lambda y: y * y, x),
+            (np.float32(1), x),
+        ),
+        "nested": (
+            lambda v: jit.fori_loop(
+                0, 20, lambda i, w: jit.fori_loop(0, 3, lambda j, z: z * 0.9 + np.roll(z, 1) * 0.1 * j, w), v
+            ),
+            (x[0],),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", bodies_with_loops())
+def test_loops_are_exported(name: str, tmp_path: Path) -> None:
+    body, args = bodies_with_loops()[name]
+    given = [mgb.tensor(a) for a in args]
+    wanted, path = body(*given).numpy(), tmp_path / "loop.mgb"
+    trace(body).export(path, *(f"f32[{','.join(map(str, np.shape(a)))}]" for a in args))
+    for backend in (None, "eager"):
+        loaded = jit.load_compiled(path, backend=backend)
+        assert not loaded.compiled_again or backend
+        for _ in range(2):
+            np.testing.assert_allclose(loaded(*given).numpy(), wanted, rtol=1e-4, atol=1e-5)
+        traced = trace(lambda *a, f=loaded: f(*a) * 2)
+        np.testing.assert_allclose(traced(*given).numpy(), wanted * 2, rtol=1e-4, atol=1e-5)
+
+
+def test_a_loop_names_the_backend_of_its_steps() -> None:
+    loop = trace(lambda x: jit.fori_loop(0, 20, lambda i, v: np.sin(v) + x, x), backend="CPU_LLVM")
+    for _ in range(2):
+        loop(mgb.tensor(array(3))).numpy()
+    assert loop.backend == "cpu_llvm"
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_a_loop_over_constants_runs_eagerly(level: int) -> None:
+    """Large constants stand in the step of a loop where nothing else makes them."""
+    places = np.arange(3, dtype=np.float32)
+    loop = trace(
+        lambda x: jit.fori_loop(0, 4, lambda i, v: v * places + x, x), backend="eager", opt_level=level
+    )
+    for _ in range(2):
+        found = loop(mgb.tensor(np.ones(3))).numpy()
+    wanted = np.ones(3)
+    for _ in range(4):
+        wanted = wanted * places + 1
+    np.testing.assert_allclose(found, wanted)

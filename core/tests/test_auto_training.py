@@ -13,7 +13,7 @@ from auto_sessions import BACKEND, auto, noted, off
 from mgb import Parameter, Tensor, jit, optimizer, random, tensor
 from mgb.apply import apply
 from mgb.autodiff import Function, GradManager
-from mgb.errors import AutoInputError, AutoWarning, ShapeError
+from mgb.errors import AutoInputError, AutoWarning, ShapeError, UnknownBackendError
 from mgb.ir import Kind, Op, Spec
 from mgb.module import BatchNorm1d, Dropout, Linear, Module, ReLU, Sequential
 
@@ -193,8 +193,14 @@ def test_the_error_of_the_block_is_not_replaced() -> None:
         bad.numpy()
 
 
-def test_what_cannot_be_compiled_goes_on_op_by_op() -> None:
-    with pytest.warns(AutoWarning, match="no_such_backend"), jit.auto(backend="no_such_backend", after=1):
+def test_an_unknown_backend_is_refused_where_it_is_named() -> None:
+    with pytest.raises(UnknownBackendError, match="no_such_backend"):
+        jit.auto(backend="no_such_backend")
+
+
+def test_what_cannot_be_compiled_goes_on_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_JIT_BACKEND", "no_such_backend")
+    with pytest.warns(AutoWarning, match="no_such_backend"), jit.auto(after=1):
         for _ in range(4):
             assert (tensor([1.0]) * 2 + 1).item() == 3.0
 

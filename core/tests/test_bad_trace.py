@@ -6,6 +6,7 @@ import threading
 import traceback
 
 import mgb.functional as F
+import mgb.module as M
 import numpy as np
 import pytest
 from mgb import Parameter, errors, plugins, tensor
@@ -445,3 +446,65 @@ def test_arrays_and_lists_in_the_body_are_operands_where_it_is_skipped() -> None
             function = traced(body)
             for _ in range(2):
                 np.testing.assert_array_equal(function(x).numpy(), body(x.numpy()))
+
+
+# the remedy is that for the cause
+
+
+class Causes:
+    """Functions whose second call goes another way, with a part of the remedy that this wants."""
+
+    def __init__(self) -> None:
+        self.flag, self.length, self.net = True, 2, M.Sequential(M.ReLU(), M.ReLU())
+
+    def a_flag(self, x):
+        if self.flag:
+            return F.exp(x)
+        return F.sin(x) * 2
+
+    def a_branch_on_data(self, x):
+        if x.sum() > 0:
+            return F.exp(x)
+        return F.sin(x)
+
+    def another_layer(self, x):
+        return self.net(x) * 2
+
+    def a_longer_loop(self, x):
+        for _ in range(self.length):
+            x = F.sin(x)
+        return F.exp(x)
+
+    def a_shorter_loop(self, x):
+        for _ in range(4 - self.length):
+            x = F.sin(x)
+        return F.exp(x)
+
+    def change(self) -> None:
+        self.flag, self.length, self.net[1] = False, 3, M.Tanh()
+
+
+@pytest.mark.parametrize(
+    "name, wanted",
+    [
+        ("a_flag", r"a flag, a number or a list led another way: .*mgb\.jit\.auto\(\)"),
+        (
+            "a_branch_on_data",
+            r"this follows from the value that is read at .*: choose by F\.where.*partial_trace",
+        ),
+        ("another_layer", r"another layer, .* does this line: trace without run_body=True"),
+        ("a_longer_loop", r"a loop there has another length: .*mgb\.jit\.scan"),
+        ("a_shorter_loop", r"a loop there has another length: .*mgb\.jit\.scan"),
+    ],
+)
+def test_a_mismatch_says_what_changed_where_and_what_helps(name: str, wanted: str) -> None:
+    causes, x = Causes(), tensor([1.0, 2.0])
+    step = trace(getattr(causes, name), run_body=True)
+    step(x), step(x)
+    causes.change()
+    with pytest.raises(
+        errors.TraceMismatchError, match=rf"(?s)recorded: .*{HERE}.*now: .*{HERE}.*remedy: {wanted}"
+    ):
+        step(-x)
+    free = trace(getattr(Causes(), name))  # the remedy is right: without the option there is no error
+    free(x), free(-x)

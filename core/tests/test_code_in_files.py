@@ -55,6 +55,7 @@ class Witness(Backend):
 @pytest.fixture
 def witness(monkeypatch: pytest.MonkeyPatch, kernel_folder: None) -> Iterator[Witness]:
     backend = Witness()
+    monkeypatch.setattr("mgb.plugins.check_names", lambda names: None)
     monkeypatch.setattr("mgb.plugins.import_backend", lambda name: backend)
     monkeypatch.setattr("mgb.plugins.choose_backend", lambda *_: backend)
     monkeypatch.setattr("mgb.executor.kernels.cache.load", lambda *_: None)

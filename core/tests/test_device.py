@@ -204,8 +204,7 @@ class TestSharing:
         assert t.device == "xpux:0" and np.shares_memory(t.numpy(), X)
         assert t.__dlpack_device__() == (1, 0)
         assert not hasattr(t, "__cuda_array_interface__")
-        with pytest.raises(errors.ConversionError, match="complex64"):
-            mgb.from_dlpack(np.ones(3, np.complex64))
+        assert mgb.from_dlpack(np.ones(3, np.complex64)).dtype == "complex64"
 
     def test_work_goes_to_the_current_stream(self, cupy: Any) -> None:
         with cupy.cuda.Stream() as stream:

@@ -43,6 +43,7 @@ def machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Machine]:
     """What `mgb doctor` says where this one plugin is installed beside the core, or none."""
+    monkeypatch.setenv("COLUMNS", "400")  # no line is folded, whatever runs the tests
     monkeypatch.delenv("MGB_JIT_BACKEND", raising=False)
     monkeypatch.setenv("MGB_OP_LIBRARIES", "none")
     monkeypatch.setenv("MGB_CACHE_DIR", str(tmp_path / "cache"))

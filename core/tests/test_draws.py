@@ -54,6 +54,13 @@ def test_a_flat_draw_has_the_same_bits(name: str, size: Any) -> None:
     assert found.size == 1 or not any(n.op.kind is Kind.LAYOUT for n in flat.nodes)
 
 
+@pytest.mark.parametrize("part", [slice(0, 5), slice(2, 8), slice(1, 6), slice(0, 8, 2)], ids=str)
+def test_a_part_of_a_draw_is_that_part(part: slice) -> None:
+    graph, state, rng = _graph(lambda rng, size: rng.uniform(size=size)[part], (8,))
+    (found,) = run(flat_draws(simplify(graph, 3), TRAITS), state)
+    np.testing.assert_array_equal(found, rng.uniform(size=(8,)).numpy()[part])
+
+
 def test_what_reads_a_draw_joins_its_kernel() -> None:
     graph, _, _ = _graph(lambda rng, size: rng.normal(size=size) * 2.0 + 1.0, (30, 50))
     simple = simplify(graph, 3)

@@ -370,6 +370,13 @@ def g(x): return [x]
 g(1)
 def f(): return g(1)[0]
 #-> g(1)[0] = 3
+### kept by a class of a library, and cleared
+from functools import lru_cache
+k = 1
+@lru_cache
+def g(kind): return kind.__name__, k
+def f(): return g(dict)
+#-> k = 5; g.cache_clear()
 ### level of a logger
 import logging
 log = logging.getLogger("watched_level")

@@ -18,6 +18,21 @@ import numpy as np
 k = np.array(1); xs = [1, 2, 3]
 def f(): return xs[k], xs[:k], "abc"[k:]
 #-> k[...] = 2
+### zero of another sign
+import math
+k = 0.0
+def f(): return math.copysign(1.0, k)
+#-> k = -0.0
+### tuple that grows
+t = (1,)
+def f(): return len(t), t
+#-> t = (1, 2)
+### element past the end
+xs = [1]
+def f():
+    try: return xs[1]
+    except IndexError: return 0
+#-> xs.append(5)
 ### containers of collections
 import collections
 l = collections.UserList([1, 2]); c = collections.ChainMap({"a": 1})

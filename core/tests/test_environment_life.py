@@ -332,14 +332,8 @@ def test_lines_stand_in_another_function() -> None:
     x = mgb.tensor([1.0])
     observer = Observer([x])
     observer.run(module.f, x)
-    space: dict[str, Any] = {"MISS": "miss"}
-
-    def name(value: Any) -> str:
-        space[f"n{len(space)}"] = value
-        return f"n{len(space) - 1}"
-
-    writer = Lines(name)
-    observer.guards.write(writer)
+    writer = observer.guards.write(Lines())
+    space = {**writer.names, "MISS": "miss"}
     exec("def run(t0):\n" + "".join(f"  {line}\n" for line in [*writer.lines, "return 'hit'"]), space)
     assert space["run"](x) == "hit"
     module.k = 4

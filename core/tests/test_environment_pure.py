@@ -195,6 +195,12 @@ def g(n): return n * 2
 @lru_cache
 def h(*, n): return n
 def f(): return g(3), g(3)
+### kept by classes and modules of libraries
+from functools import lru_cache
+import numpy as np
+@lru_cache
+def g(kind, module): return issubclass(kind, np.number), module.__name__
+def f(): return g(np.float32, np)
 ### json
 import json
 def f(): return json.loads(json.dumps({"a": [1, None, "t"]}, indent=1))["a"]

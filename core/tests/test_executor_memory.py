@@ -22,6 +22,7 @@ from mgb.executor.plan import reads_in_place
 from mgb.ir import Graph, Node, Spec
 from mgb.ops import layout, primitives, reduce
 from mgb.ops.contract import matmul
+from mgb.ops.index import index_get
 from mgb.tensor import Tensor
 from mgb.tracing import graph_of
 
@@ -187,6 +188,7 @@ def updated(function: Callable[..., Any], *shapes: Spec) -> bool:
 
 
 INTEGERS = spec(8, 8, dtype=dtypes.int32)
+I = spec(3, dtype=dtypes.int32)
 
 # fmt: off
 UPDATES: dict[str, tuple[bool, Callable[..., Any], tuple[Spec, ...]]] = {
@@ -198,6 +200,8 @@ UPDATES: dict[str, tuple[bool, Callable[..., Any], tuple[Spec, ...]]] = {
     "the old value is returned": (False, lambda w, g: [w - g * 0.5, w], (S, S)),
     "a view of it is returned": (False, lambda w, g: [w - g * 0.5, transposed(w)], (S, S)),
     "read later": (False, lambda w, g: [n := w - g * 0.5, matmul(n, w)], (S, S)),
+    "read later, twice": (False, lambda w, g: [n := w - g * 0.5, matmul(matmul(n, w), w)], (S, S)),
+    "by what may fail": (False, lambda w, i: [n := w * 0.5, index_get(n, i, axes=(0,), place=0)], (S, I)),
     "read transposed": (False, lambda w, g: [w - transposed(w) * g], (S, S)),
     "read across": (False, lambda w, g: [w - g * layout.slice_(w, window=((0, 8, 1), (0, 1, 1)))], (S, S)),
     "folded first": (False, lambda w: [w - reduce.reduce_max(w, axis=(1,))], (S,)),

@@ -88,3 +88,17 @@ def test_a_number_is_the_extent(axis: tuple[int, ...]) -> None:
     assert [n.op for n in graph.nodes if n.op is NUMBER] and not graph.has(EXTENT)
     x = np.ones(spec.shape, np.float32)
     np.testing.assert_array_equal(run(graph, [x])[0], 2 * prod(spec.shape[a] for a in axis) + x)
+
+
+@pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
+def test_an_extent_is_not_that_of_a_reduction_beside_it(axis: tuple[int, ...]) -> None:
+    spec = Spec((6, 5), dtypes.float32)
+    other = Spec(tuple(d - 2 if a in axis else d for a, d in enumerate(spec.shape)), dtypes.float32)
+    total, extent = OPS["reduce_sum"], OPS["extent"]
+    graph, _ = steps_of(lambda x, y: apply(total, y, axis=axis) / apply(extent, x, axis=axis), spec, other)
+    x, y = (np.arange(s.size, dtype=np.float32).reshape(s.shape) for s in (spec, other))
+    np.testing.assert_allclose(
+        run(graph, [x, y])[0],
+        y.sum(axis, keepdims=True) / np.ones_like(x).sum(axis, keepdims=True),
+        rtol=1e-6,
+    )

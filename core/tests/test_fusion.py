@@ -41,6 +41,11 @@ def test_softmax_is_one_group() -> None:
     assert step.fused and len(step.writes) == 1
 
 
+def test_a_result_that_is_smaller_than_the_domain_is_written_by_a_kernel_of_its_own() -> None:
+    steps = steps_of(lambda x, y: [n := tr.exp(x), n * y + 1.0], f32(3, 1), f32(3, 4))
+    assert all(len({o.spec.shape for o in s.graph.outputs}) == 1 for s in steps)
+
+
 def test_layer_norm_is_one_group() -> None:
     (step,) = steps_of(layer_norm, f32(6, 5), f32(5), f32(5))
     assert step.fused and len(step.reads) == 3

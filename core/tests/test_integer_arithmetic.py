@@ -226,3 +226,21 @@ def test_a_module_that_counts(options: dict[str, Any] | None) -> None:
     for calls in range(1, 4):
         run(Tensor([1.0, -1.0, 2.0]))
         same(module.count, np.array([2 * calls], np.int32))
+
+
+@pytest.mark.parametrize("fold", [np.sum, np.prod, np.cumsum])
+@pytest.mark.parametrize("dtype", [d.name for d in (dtypes.bool_, *dtypes.INTEGERS)])
+def test_sums_are_as_wide_as_those_of_numpy(fold: Callable[..., Any], dtype: str) -> None:
+    array = np.array([1, 0, 1], dtype)
+    found, want = fold(Tensor(array, dtype=dtype)), fold(array)
+    assert found.dtype == want.dtype
+    np.testing.assert_array_equal(found.numpy(), want)
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+@pytest.mark.parametrize("integer", [d.name for d in dtypes.INTEGERS])
+def test_integers_meet_halves_in_float32(integer: str, half: str) -> None:
+    """So 16 bits hold every int8, and 24 digits most others: the rule of MegEngine."""
+    number, value = Tensor([3], dtype=integer), Tensor([0.5], dtype=half)
+    for result in (number + value, value + number, number * value):
+        assert result.dtype == np.float32

@@ -52,7 +52,7 @@ def test_the_format_of_a_tensor_can_be_set() -> None:
 def test_parameters_take_attributes() -> None:
     layer = M.Linear(2, 3)
     layer.weight.is_bias, layer.bias.is_bias = False, True
-    assert [p.is_bias for p in layer.parameters()] == [True, False]  # type: ignore[attr-defined]
+    assert [p.is_bias for p in layer.parameters()] == [False, True]  # type: ignore[attr-defined]
     for twin in (*twins(layer.bias), *(copy.deepcopy(layer).bias, pickle.loads(pickle.dumps(layer)).bias)):
         assert twin.is_bias is True
         np.testing.assert_array_equal(twin.numpy(), layer.bias.numpy())
@@ -93,6 +93,7 @@ def test_a_device_is_equal_to_each_of_its_names() -> None:
     assert "xpux".__eq__(t.device) is False and t.device in ("xpux",)  # from the left, too
     assert other.device == "cpu1" and other.device == "cpu1:0" and other.device != "cpu2"
     assert t.device != "cpu1" and t.device != other.device and t.device != "no device" and t.device != 1
+    assert t.device != "xpu"  # which other libraries say of theirs
     assert (t * 2).device == t.device == mgb.get_default_device()
     assert isinstance(t.device, str) and f"{t.device}" == "xpux:0" and {t.device: 1}["xpux:0"] == 1
     assert type(pickle.loads(pickle.dumps(t.device))) is str

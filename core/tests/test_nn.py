@@ -253,3 +253,22 @@ def test_attention(case, check_gradient):
 
     close(attention(double(q), double(k), double(v)), want)
     check_gradient(attention, q, k, v)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_query_that_sees_nothing_gets_zeros(is_causal, check_gradient):
+    """As PyTorch has it; the gradients of all are finite."""
+    q, k, v = normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 3)
+    mask = np.ones((3, 3), bool)
+    mask[1] = False
+
+    def attention(*args):
+        return F.scaled_dot_product_attention(*args, mask=Tensor(mask), is_causal=is_causal)
+
+    found = attention(double(q), double(k), double(v)).numpy()
+    seen = np.tril(mask) if is_causal else mask
+    for row in (0, 2):
+        weights = special.softmax(np.where(seen[row], q[:, row, None] @ k.swapaxes(1, 2) / 2, -np.inf), -1)
+        np.testing.assert_allclose(found[:, row], (weights @ v)[:, 0], rtol=1e-6)
+    np.testing.assert_array_equal(found[:, 1], 0)
+    check_gradient(attention, q, k, v)

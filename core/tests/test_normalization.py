@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mgb
 import mgb.functional as F
 import numpy as np
 import pytest
@@ -108,3 +109,17 @@ def test_without_a_weight_only_the_input_gets_a_gradient(check_gradient: Callabl
     (x, *_) = arrays_for("batch", np.float64)
     check_gradient(lambda t: F.batch_norm(t, training=True, eps=EPS), x)
     check_gradient(lambda t: F.instance_norm(t, False, eps=EPS), x)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, trace], ids=["eager", "traced"])
+def test_one_value_for_each_channel_has_no_variance(wrap: Callable[..., Any]) -> None:
+    torch = pytest.importorskip("torch")
+    layer = mgb.module.BatchNorm1d(3)
+    step = wrap(lambda x: layer(x))
+    with pytest.raises(ValueError, match="one value for each channel"):
+        step(mgb.tensor(np.ones((1, 3), np.float32)))
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        torch.nn.BatchNorm1d(3)(torch.ones(1, 3))
+    assert step(mgb.tensor(np.ones((2, 3), np.float32))).shape == (2, 3)
+    layer.eval()
+    assert step(mgb.tensor(np.ones((1, 3), np.float32))).shape == (1, 3)

@@ -15,6 +15,8 @@ from mgb import Tensor
 from mgb.errors import EquationError, ShapeError
 from mgb.jit import trace
 from mgb.ops.numpy_protocol import FUNCTIONS, functions
+from test_numpy_namespace import ANSWERS, FILES, WRITES
+from test_numpy_namespace import CALLS as NAMESPACE
 from test_numpy_sequences import OTHERS, SMOOTH
 
 X = np.random.default_rng(0).uniform(0.5, 2, (3, 4)).astype(np.float32)
@@ -80,6 +82,12 @@ CALLS: dict[Callable[..., Any], tuple[tuple[Any, ...], dict[str, Any]]] = {
     np.size: ((X,), {}),
     np.array_equal: ((X, X), {}),
     np.iscomplexobj: ((X,), {}),
+    np.real: ((X,), {}),
+    np.imag: ((X,), {}),
+    np.angle: ((X, True), {}),
+    np.iscomplex: ((X,), {}),
+    np.isreal: ((X,), {}),
+    np.vdot: ((X, Y), {}),
     np.isrealobj: ((X,), {}),
     np.allclose: ((X, Y), {}),
 }
@@ -100,6 +108,8 @@ def compare(got: Any, want: Any) -> None:
 
 
 FURTHER: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
+    (np.may_share_memory, (X, Y), {}),
+    (np.shares_memory, (X, Y), {"max_work": None}),
     (np.sum, (BYTES,), {"dtype": "int32"}),
     (np.sum, (X, 1, None, None, True), {}),
     (np.sum, (X,), {"keepdims": True}),
@@ -124,11 +134,14 @@ FURTHER: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
     (np.median, (CUBE,), {"axis": (0, 2), "keepdims": True}),
     (np.median, (ODD,), {}),
     (np.median, (ODD[1:],), {}),
+    (np.median, (X[:, :0],), {"axis": 0}),
     (np.count_nonzero, (WHOLE,), {"axis": 1}),
     (np.trace, (X,), {"offset": 1}),
     (np.trace, (CUBE,), {"axis1": 2, "axis2": 0}),
     (np.sort, (X,), {"axis": None}),
     (np.argsort, (X,), {"axis": None}),
+    (np.argsort, (np.round(X),), {"kind": "stable", "axis": 0}),
+    (np.sort, (X,), {"stable": True}),
     (np.cumsum, (BYTES,), {"dtype": "int32"}),
     (np.cumsum, (WHOLE > 1,), {"axis": 1}),
     (np.cumprod, (X,), {}),
@@ -168,6 +181,8 @@ FURTHER: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
     (np.einsum, ("ii->i", X[:3, :3]), {}),
     (np.einsum, ("...ij->...ji", CUBE), {}),
     (np.einsum, ("bij,ij,b->jb", CUBE, X, Y[:2, 0]), {}),
+    (np.einsum, (X, [0, 1], Y, [2, 1]), {}),
+    (np.einsum, (CUBE, [..., 0, 1], X, [0, 1], [1, ...]), {}),
     (np.atleast_1d, (np.array(3.0),), {}),
     (np.atleast_2d, (X[0],), {}),
     (np.atleast_3d, (X,), {}),
@@ -301,7 +316,8 @@ def test_arguments_are_those_of_numpy() -> None:
         if any(p.kind is p.VAR_POSITIONAL for p in theirs):
             continue
         assert {p.name for p in ours} <= {p.name for p in theirs} | keywords, function
-        placed = [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in keywords]
+        by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        placed = [p.name for p in ours if p.kind in by_place and p.name not in keywords]
         assert placed == [p.name for p in theirs[: len(placed)]], function
 
 
@@ -368,9 +384,9 @@ def test_they_are_traced() -> None:
 
 
 def test_every_function_is_tried() -> None:
-    beside = {function for function in FUNCTIONS if function.__module__ == "numpy.linalg"}  # test_linalg
-    beside |= {function for function, *_ in (*SMOOTH, *OTHERS)}
-    assert beside | set(CALLS) | {function for function, *_ in FURTHER} == set(FUNCTIONS)
+    beside = {function for function in FUNCTIONS if function.__module__ in ("numpy.linalg", "numpy.fft")}
+    beside |= {function for function, *_ in (*SMOOTH, *OTHERS, *NAMESPACE, *WRITES, *ANSWERS)} | {*FILES}
+    assert set(FUNCTIONS) <= beside | set(CALLS) | {function for function, *_ in FURTHER}
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda f: f.__name__)
@@ -414,6 +430,15 @@ def test_a_sum_of_no_bools_begins_from_a_number() -> None:
         np.clip(Tensor(X), 1, 2, min=0)
 
 
+@pytest.mark.parametrize("low", [-1.0, 0.0, 2.0, np.nan, -np.inf, np.array([2.0, 0.0, np.nan, 1.0, 5.0])])
+@pytest.mark.parametrize("high", [-1.0, 0.0, 1.0, np.nan, np.inf, np.array([1.0, 3.0, 1.0, np.nan, 4.0])])
+def test_bounds_that_cross_or_are_none(low: Any, high: Any) -> None:
+    x = np.array([-3.0, 0.5, 7.0, np.nan, np.inf])
+    for function in (np.clip, trace(np.clip)):
+        got = function(Tensor(x), *(b if np.ndim(b) == 0 else Tensor(b) for b in (low, high)))
+        np.testing.assert_array_equal(got.numpy(), np.clip(x, low, high))
+
+
 def test_methods_compute_in_a_dtype() -> None:
     for name in ("sum", "prod", "mean"):
         got, want = (getattr(t, name)(axis=1, dtype="float64") for t in (Tensor(WHOLE), WHOLE))
@@ -423,7 +448,7 @@ def test_methods_compute_in_a_dtype() -> None:
 
 def test_bad_equations_and_borders() -> None:
     with pytest.raises(TypeError, match="the equation comes first"):
-        np.einsum(Tensor(X), [0, 1], Tensor(X[0]), [1])
+        F.einsum(Tensor(X), [0, 1], Tensor(X[0]), [1])  # type: ignore[arg-type]
     for equation in ("i1->i", "......ij->ij", "ij->.i"):
         with pytest.raises(EquationError, match="more than letters and one ellipsis"):
             F.einsum(equation, Tensor(X))

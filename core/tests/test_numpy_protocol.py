@@ -60,13 +60,12 @@ def test_they_are_traced_and_differentiated() -> None:
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda t: np.gcd(t, 2), "np.gcd"),
         (lambda t: np.subtract.reduce(t), "np.subtract.reduce"),
-        (lambda t: np.add.reduceat(t, [0, 1]), "np.add.reduceat"),
+        (lambda t: np.subtract.reduceat(t, [0, 1]), "np.subtract.reduceat"),
         (lambda t: np.sum(t, where=X > 1), "np.sum with where"),
         (lambda t: np.add.reduce(t, where=X > 1), "np.add.reduce with where"),
         (lambda t: np.max(t, out=X), "np.max with out"),
-        (lambda t: np.sort(t, kind="stable", order="x"), "np.sort with kind, order"),
+        (lambda t: np.sort(t, kind="stable", order="x"), "np.sort with order"),
         (lambda t: t.std(where=X > 1), "std with where"),
         (lambda t: np.add(t, 1, where=X > 1), "np.add with where"),
         (lambda t: np.packbits(t), "np.packbits"),

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, tensor
 from mgb.apply import apply
+from mgb.autodiff.cut import MOST, Network, values_to_keep, without
 from mgb.functional import matmul
 from mgb.ir import INPUT, Graph, Kind, Node, Spec, input_node
 from mgb.jit.entry import OUTPUT_GRADIENT
-from mgb.jit.partial.cut import MOST, Network, values_to_keep, without
 from mgb.ops.creation import zeros_like
 from mgb.ops.layout import concat
 from mgb.ops.primitives import add, mul, neg

@@ -6,13 +6,15 @@ import logging
 import sys
 from dataclasses import replace
 
+import mgb.backend
 import numpy as np
 import pytest
-from mgb import errors, plugins
+from mgb import errors, plugins, tensor
 from mgb.apply import apply
 from mgb.backend import API_VERSION, Backend, Kernel, Traits
 from mgb.dtypes import float32
 from mgb.ir import Spec
+from mgb.jit import trace
 from mgb.ops import reduce
 from mgb.ops.declare import OPS
 from mgb.tracing import graph_of
@@ -222,12 +224,14 @@ def test_a_named_backend_never_falls_back(distribution):
 def test_unset_takes_the_best_that_works_and_says_so_once(distribution, caplog):
     distribution("better", priority=9000, problem="no toolchain")
     distribution("good", priority=8000)
+    distribution("worse", priority=7000, problem="it was asked")
     distribution("broken", source="import nowhere_to_be_found")
     with caplog.at_level(logging.INFO, "mgb.backend"):
         assert plugins.choose_backend("cpu").name == "good"
         assert plugins.choose_backend("cpu").name == "good"
     assert caplog.text.count("good serves device cpu") == 1
-    assert "better is skipped: no toolchain" in caplog.text
+    assert "better is skipped" in caplog.text and "no toolchain" in caplog.text
+    assert "worse" not in caplog.text  # to ask a toolchain takes time
     assert "broken is skipped" in caplog.text and "nowhere_to_be_found" in caplog.text
 
 
@@ -394,3 +398,50 @@ def test_the_version_must_be_told():
     with pytest.raises(TypeError, match="api_version"):
         Traits(frozenset())
     assert "future" in Traits({"future"}, dtypes={"float8"}, api_version=API_VERSION + 1).vocabulary
+
+
+SPEAKER = """
+import numpy as np
+from mgb.backend import Backend, Kernel, Traits
+from mgb.plugins import hookimpl
+
+class Mine(Backend):
+    name, traits = {name!r}, Traits(["add", "mul"], min_ops=1, api_version={version})
+    def compile(self, graph):
+        def rule(node, *xs):
+            return node.params["value"] if node.op.name == "const" else getattr(np, WORDS[node.op.name])(*xs)
+        def run(*arrays, out):
+            for target, value in zip(out, graph.fold(rule, arrays)):
+                target[...] = value
+        return Kernel(run)
+
+WORDS = dict(add="add", mul="multiply")
+
+@hookimpl
+def mgb_backend(name):
+    return Mine()
+"""
+
+
+def test_a_backend_of_the_version_before_works_and_the_log_says_so(distribution, monkeypatch, caplog):
+    """What was written for a version works in an mgb that has the next one, as docs/ir.md promises."""
+    for module in (mgb.backend, plugins):
+        monkeypatch.setattr(module, "API_VERSION", API_VERSION + 1)
+    distribution("mine", source=SPEAKER, version=API_VERSION)
+    monkeypatch.setenv("MGB_JIT_BACKEND", "mine")
+    traced = trace(lambda x: x * 3.0 + 1.0, symbolic=True)
+    assert traced(tensor([2.0])).item() == 7 and traced.backend == "mine"
+    assert f"for version {API_VERSION} of the backend API, of which {API_VERSION + 1}" in caplog.text
+    with pytest.raises(errors.BackendTraitsError, match="'mull'"):  # it is looked at like the newest
+        distribution("other", words=["mull"], version=API_VERSION)
+        plugins.load_backend("other")
+
+
+def test_a_backend_of_a_version_that_is_gone_is_refused(distribution, monkeypatch):
+    for module in (mgb.backend, plugins):
+        monkeypatch.setattr(module, "API_VERSION", API_VERSION + 2)
+        monkeypatch.setattr(module, "OLDEST_API_VERSION", API_VERSION + 1)
+    distribution("mine", version=API_VERSION)
+    wanted = rf"has version {API_VERSION + 1} to {API_VERSION + 2}: pip install --upgrade mgb-mine"
+    with pytest.raises(errors.BackendVersionError, match=wanted):
+        plugins.load_backend("mine")

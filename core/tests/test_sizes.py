@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb import sizes
+from mgb import sizes, tensor
+from mgb.jit import trace
 from mgb.sizes import Lengths, Size, Sizes, checker
 
 Program = Callable[[Any, Any], Any]
@@ -157,3 +158,37 @@ def test_costs_are_judged_for_lengths_that_are_near() -> None:
     assert sizes.about(followed.letters[0] * 100) == 1600
     fits = checker(followed)
     assert fits((17,)) and fits((100,)) and fits((3,)) and not fits((2,)) and not fits((128,))
+
+
+#: What a body may make of a length, and Python of the same integer.
+MADE: dict[str, Callable[[int], Any]] = {
+    "whole part": lambda n: n * 3 // 2,
+    "rest": lambda n: n * 3 % 2,
+    "parts": lambda n: sum(divmod(n * 5 + 1, 3)),
+    "less": lambda n: 1 if n < 4 else 2,
+    "or less": lambda n: 1 if n <= 4 else 2,
+    "more": lambda n: 1 if n > 4 else 2,
+    "or more": lambda n: 1 if n >= 4 else 2,
+    "equal": lambda n: 1 if n == 4 else 2,
+    "unequal": lambda n: 1 if n != 4 else 2,
+    "more than none": lambda n: 1 if n > 0 else 2,
+    "truth": lambda n: 1 if n else 2,
+    "element": lambda n: tuple(range(10, 20))[n],
+    "letter": lambda n: ord("abcdefghij"[n]),
+    "index": lambda n: operator.index(n) * 2,
+    "int": lambda n: int(n) * 3,
+    "power": lambda n: n**2 - 2**n,
+    "distance": lambda n: abs(n - 4),
+    "least": lambda n: min(n, 4) + max(n, 5),
+    "key": lambda n: {4: 1, 0: 3}.get(n, 2),
+    "bits": lambda n: n.bit_length() + (n << 1) + (n & 3),
+    "negative": lambda n: -n // 2,
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_a_trace_makes_of_a_length_is_what_python_makes(name: str) -> None:
+    made = MADE[name]
+    traced = trace(lambda x: x.sum() * 0.0 + made(x.shape[0]), without_host=True, backend="eager")
+    for n in (4, 5, 3, 0, 8):
+        assert traced(tensor(np.zeros(n, np.float32))).item() == made(n)

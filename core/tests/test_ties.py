@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 TIED = np.array([[1.0, 3, 3, 0], [2, 2, 2, 2], [0, 0, -1, 0]], np.float32)
 ZERO = np.zeros((2, 3), np.float32)
 INF = float("inf")
+CORNERS = np.array([np.nan, INF, -INF, 0.0, -0.0, 1, -1, 6, 3, -3, 2.5], np.float32)
 
 CASES: dict[str, tuple[np.ndarray, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "max of rows": (TIED, lambda x: F.max(x, 1), lambda x: x.amax(1)),
@@ -36,6 +37,20 @@ CASES: dict[str, tuple[np.ndarray, Callable[[Any], Any], Callable[[Any], Any]]] 
         lambda x: torch.nn.functional.prelu(x, torch.tensor([0.25])),
     ),
     "relu": (TIED, F.relu, torch.relu),
+    **{
+        f"corners of {name}": (CORNERS, getattr(F, name), getattr(torch.nn.functional, theirs or name))
+        for name, theirs in [
+            *((n, None) for n in "relu relu6 leaky_relu elu celu selu hardtanh softplus logsigmoid".split()),
+            ("hsigmoid", "hardsigmoid"),
+        ]
+    },
+    "corners of prelu": (
+        CORNERS,
+        lambda x: F.prelu(x, Tensor([0.25])),
+        lambda x: torch.nn.functional.prelu(x, torch.tensor([0.25])),
+    ),
+    "product with zeros": (TIED - 2, lambda x: F.prod(x, axis=1), lambda x: x.prod(1)),
+    "product of zeros": (TIED, lambda x: F.prod(x, axis=1) + F.prod(x), lambda x: x.prod(1) + x.prod()),
     "std": (TIED, lambda x: F.std(x, 1), lambda x: x.std(1, correction=0)),
     **{
         f"norm {p}": (

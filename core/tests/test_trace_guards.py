@@ -144,3 +144,65 @@ def test_slices_and_ranges_are_known_by_their_values(wrap: Any) -> None:
         assert traced(x, slice(1, 3), range(2, 2)).tolist() == [4.0, 6.0]
         assert traced(x, slice(1, 3), range(3, 3)).tolist() == [6.0, 9.0]
     assert traced.stats()["records"] == 3
+
+
+@compiled
+@pytest.mark.parametrize("count", [2, 20])
+def test_two_arguments_that_are_one_tensor(wrap: Any, count: int) -> None:
+    def body(*xs: Tensor) -> Tensor:
+        first, last = xs[0], xs[-1]
+        first += 1.0
+        return last * 2.0
+
+    traced = wrap(body)
+    for _ in range(3):
+        xs = [tensor([float(n)]) for n in range(count)]
+        assert (traced(*xs).item(), xs[0].item()) == (2.0 * (count - 1), 1.0)
+    xs[-1] = xs[0] = tensor([5.0])
+    assert (traced(*xs).item(), xs[0].item()) == (12.0, 6.0)
+
+
+@compiled
+@pytest.mark.parametrize("count", [1, 20])
+def test_tensors_outside_of_another_dtype(wrap: Any, count: int) -> None:
+    outside = [tensor([1, 2]) for _ in range(count)]
+    traced, x = wrap(lambda x: sum((x * w for w in outside), x)), tensor([1, 1])
+    for _ in range(3):
+        np.testing.assert_array_equal(traced(x).numpy(), [1 + count, 1 + 2 * count])
+    last = outside[-1]
+    last /= 2
+    np.testing.assert_array_equal(traced(x).numpy(), [count + 0.5, 2 * count])
+
+
+@compiled
+def test_gradients_add_up_where_there_are_some(wrap: Any) -> None:
+    p, x = tensor([3.0]), tensor([2.0])
+
+    def body(x: Tensor) -> None:
+        with GradManager().attach(p) as manager:
+            manager.backward(F.sum(p * x))
+
+    traced = wrap(body)
+    for _ in range(2):
+        p.grad = None
+        for want in (2.0, 4.0, 6.0):
+            traced(x)
+            assert p.grad is not None and p.grad.item() == want
+
+
+@compiled
+def test_a_manager_to_which_something_is_attached_later(wrap: Any) -> None:
+    p, x, manager = tensor([3.0]), tensor([2.0]), GradManager()
+
+    def body(x: Tensor) -> Tensor:
+        with manager:
+            y = F.sum(p * x)
+            manager.backward(y)
+        return y
+
+    traced = wrap(body)
+    for _ in range(3):
+        assert traced(x).item() == 6.0 and p.grad is None
+    manager.attach(p)
+    traced(x)
+    assert p.grad is not None and p.grad.item() == 2.0

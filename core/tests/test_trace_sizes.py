@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -240,6 +241,56 @@ def test_a_new_batch_size_compiles_nothing(options: dict[str, Any], backend: str
     for batch in batches([17, 19, 24, 31]):
         traced(*batch)
     assert kernels.stats() == before and traced.stats()["compile_seconds"] == seconds
+
+
+@pytest.mark.parametrize("transform", [
+    lambda x, y: mgb.grad(lambda x: (F.exp(x) * y).sum())(x),
+    lambda x, y: mgb.value_and_grad(lambda x: (F.exp(x) * y).sum())(x)[1],
+    lambda x, y: mgb.vjp(F.exp, x)[1](y)[0],
+    lambda x, y: mgb.jvp(F.exp, (x,), (y,))[1],
+    lambda x, y: mgb.vmap(lambda x, y: mgb.grad(lambda x: (F.exp(x) * y).sum())(x))(x, y),
+])  # fmt: skip
+def test_transforms_follow_lengths(transform: Any) -> None:
+    traced = trace(transform)
+    for length in (3, 4, 9, 20):
+        x, y = np.random.default_rng(length).standard_normal((2, length, 3)).astype(np.float32)
+        np.testing.assert_allclose(traced(Tensor(x), Tensor(y)).numpy(), np.exp(x) * y, rtol=1e-5)
+    assert traced.stats()["body_runs"] == 1
+
+
+def test_gradients_of_what_does_not_matter_are_zeros_under_a_trace() -> None:
+    traced = trace(mgb.grad(lambda x: F.floor(x).sum()))
+    assert [traced(Tensor(np.ones(n, np.float32))).tolist() for n in (2, 2, 3)] == [
+        [0] * n for n in (2, 2, 3)
+    ]
+
+
+def test_the_reason_of_a_record_names_the_line_where_lengths_decide() -> None:
+    def decides(x: Tensor) -> Tensor:
+        if x.shape[0] > 5:
+            return x * 2
+        return x + 1
+
+    for options in ({}, {"run_body": True}):
+        traced = trace(decides, **options)
+        for length in (3, 4, 9):
+            traced(Tensor(np.ones(length, np.float32)))
+        line = inspect.getsourcelines(decides)[1] + 1
+        (reason,) = traced.stats()["reasons"]
+        assert "has shape (9,), recorded were (4,), (3,)" in reason
+        assert reason.endswith(f"; lengths decide at {__file__}:{line}")
+
+
+def test_slices_that_count_down_follow_lengths() -> None:
+    def parts(x: Any) -> Any:
+        return x[:, ::-1] * 2, x[-2::-2], x[5:1:-1], x[::-1][:3]
+
+    traced = trace(parts)
+    for length in (8, 9, 11, 40, 100):
+        array = np.random.default_rng(length).standard_normal((length, 6)).astype(np.float32)
+        for got, want in zip(traced(Tensor(array)), parts(array), strict=True):
+            np.testing.assert_array_equal(got.numpy(), want)
+    assert traced.stats()["body_runs"] == 1
 
 
 def test_the_body_is_skipped_for_new_lengths() -> None:

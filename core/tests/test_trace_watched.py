@@ -350,6 +350,13 @@ def test_what_ops_say_of_an_array_is_said_of_the_users() -> None:
         trace(lambda x: F.exp(x))(np.array([object()]))
 
 
+@pytest.mark.parametrize("function", [F.relu, F.gelu, F.silu, F.mish, F.erfinv, F.logaddexp])
+@pytest.mark.parametrize("count, options", [(0, {}), (5, {}), (1, {"approximate": "none"})])
+def test_a_wrong_call_is_told_by_name(function: Any, count: int, options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) "):
+        function(*[tensor(1.0)] * count, **options)
+
+
 def test_too_many_arguments_are_told_as_without_a_trace() -> None:
     def wrong(x: Any) -> Any:
         return F.celu(x, 1.0, 2, 3)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""The Python in the README and on every page of the documentation runs, each block by itself."""
+"""The Python in README, ARCHITECTURE and on every page of the documentation runs, each block by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from mgb.errors import BackendNotInstalledError, DeviceUnavailableError, FormatMissingError
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+PAGES = (ROOT / "README.md", ARCHITECTURE, *sorted((ROOT / "docs").glob("*.md")))
 BLOCKS = [
     pytest.param(code, id=f"{page.stem}-{number}")
     for page in PAGES
@@ -17,12 +18,38 @@ BLOCKS = [
 ]
 
 
+def run(code: str, path: Path) -> None:
+    """Run `code` as a file at `path`."""
+    path.write_text(code)
+    exec(compile(code, str(path), "exec", dont_inherit=True), {"__name__": "page"})
+
+
 @pytest.mark.parametrize("code", BLOCKS)
 def test_python_of_a_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # what a block writes stays there
-    path = tmp_path / "block.py"
-    path.write_text(code)
     try:
-        exec(compile(code, str(path), "exec", dont_inherit=True), {"__name__": "page"})
+        run(code, tmp_path / "block.py")
     except (BackendNotInstalledError, DeviceUnavailableError, FormatMissingError) as error:
         pytest.skip(str(error))
+    except ModuleNotFoundError as error:
+        if error.name != "jax":
+            raise
+        pytest.skip("JAX is not installed: pip install jax")
+
+
+def test_pieces_of_the_fast_backend_are_of_the_example() -> None:
+    """Which examples/tests runs."""
+    pieces = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "fast_backends.md").read_text(), re.DOTALL)
+    example = (ROOT / "examples" / "backend_fast_c" / "mgb_backend_fast_c.py").read_text()
+    assert len(pieces) > 4
+    assert [piece for piece in pieces if piece not in example] == []
+
+
+def test_the_example_of_the_architecture_is_recorded_as_it_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = ARCHITECTURE.read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (graph,) = re.findall(r"^graph\(.*?\n  return %\d+$", text, re.DOTALL | re.MULTILINE)
+    run(code, tmp_path / "block.py")
+    assert graph in capsys.readouterr().out

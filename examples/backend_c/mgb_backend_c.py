@@ -33,7 +33,10 @@ COMMAND = "cc -O3 -march=native -ffp-contract=off -fwrapv -w -shared -fPIC -x c 
 
 
 class C(Backend):
-    name, traits = "c", Traits(WORDS, dtypes=C_TYPES, max_inputs=200, priority=10, api_version=1)
+    name, traits = (
+        "c",
+        Traits(frozenset(WORDS), dtypes=frozenset(C_TYPES), max_inputs=200, priority=10, api_version=1),
+    )
 
     def probe(self):
         return None if shutil.which("cc") else "there is no C compiler called cc: apt install gcc"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,6 +121,29 @@ class Stream:
     def synchronize(self) -> None:
         """Nothing is ever under way here."""
 
+    def wait_event(self, event: Event) -> None:
+        """What comes later comes after what `event` marks."""
+
+
+class Event:
+    """A mark in a stream, which is passed when `under_way` there is done: a library may add to that."""
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self._before: list[Callable[[], bool]] = []
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark what the stream has been given until now."""
+        self._before = list(under_way.get((stream or get_current_stream()).ptr, ()))
+
+    @property
+    def done(self) -> bool:
+        """Is the mark passed?"""
+        return all(is_done() for is_done in self._before)
+
+
+#: By the handle of a stream: of all that a library does there, whether it is done.
+under_way: dict[int, list[Callable[[], bool]]] = {}
+
 
 Stream.null = Stream(null=True)  # type: ignore[attr-defined]
 Stream.ptds = Stream(ptds=True)  # type: ignore[attr-defined]
@@ -160,6 +184,7 @@ _pool = MemoryPool()
 NAMES: dict[str, Any] = {
     "Device": Device,
     "Stream": Stream,
+    "Event": Event,
     "ExternalStream": Stream,
     "MemoryPool": MemoryPool,
     "alloc": MemoryPointer,

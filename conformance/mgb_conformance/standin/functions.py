@@ -204,9 +204,10 @@ def _fill(target: Any, folder: str, source: Any) -> None:
 
 _fill(MODULE, "", np)
 MODULE.lib = SimpleNamespace(stride_tricks=SimpleNamespace())  # type: ignore[attr-defined]
-MODULE.linalg = SimpleNamespace()  # type: ignore[attr-defined]
+MODULE.linalg, MODULE.fft = SimpleNamespace(), SimpleNamespace()  # type: ignore[attr-defined]
 _fill(MODULE.lib.stride_tricks, "lib.stride_tricks", np.lib.stride_tricks)
 _fill(MODULE.linalg, "linalg", np.linalg)
+_fill(MODULE.fft, "fft", np.fft)
 for _target, _types, _source in ((MODULE, RECORD["ufuncs"], np), (SPECIAL, RECORD["special"], scipy.special)):
     for _name, _listed in _types.items():
         if hasattr(_source, _name):

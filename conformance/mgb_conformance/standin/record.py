@@ -15,7 +15,7 @@ from typing import Any
 FILE = Path(__file__).with_name("cupy.json")
 
 #: Where functions are looked for, below CuPy itself.
-FOLDERS = ("", "lib.stride_tricks", "linalg")
+FOLDERS = ("", "fft", "lib.stride_tricks", "linalg")
 
 
 def main() -> None:

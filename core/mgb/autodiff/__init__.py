@@ -6,3 +6,7 @@ from .function import Function
 from .grad_manager import GradManager, GradManagerGroup
 
 __all__ = ["Function", "GradManager", "GradManagerGroup"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..apply import recording_tapes
+from ..apply import autocasted, recording_tapes
 from ..errors import ShapeError
 from ..ir import Spec
 from ..ops.primitives import add
+from ..precision import AUTOCAST, exactly
 from ..tensor import Tensor
 from .tape import Tape, open_tapes, snapshot, while_paused
 
@@ -39,6 +40,9 @@ class Function(ABC):
     Tensor([0.5], device=xpux:0)
     """
 
+    #: As of an `Op`: what `amp.autocast` casts the inputs to, before `forward` computes in what it is given.
+    precision = ""
+
     @abstractmethod
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """The result, computed without being recorded."""
@@ -51,6 +55,8 @@ class Function(ABC):
         for tensor in inputs:
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"op Function expect type Tensor as inputs, got {type(tensor).__name__}")
+        if self.precision and AUTOCAST.get() is not None:
+            return exactly(self, *autocasted(self.precision, inputs))
         tapes = recording_tapes(inputs)
         before = dict(vars(self)) if tapes else {}
         results = while_paused((*tapes, *open_tapes()), lambda: self.forward(*inputs))
@@ -82,7 +88,7 @@ class Function(ABC):
                 kept[name] = replaced
         sources = tuple(t._tape.get(tape) if t._tape else None for t in inputs)
         gradients = partial(_gradients, self, kept, [t.spec for t in inputs], len(outputs))
-        attach_call(tape, sources, [y if y.dtype.kind in "fV" else None for y in outputs], gradients)
+        attach_call(tape, sources, [y if y.dtype.kind in "fVc" else None for y in outputs], gradients)
 
 
 #: Which attributes `forward` sets: those of a call are its own, in which its `backward` runs.
@@ -138,13 +144,13 @@ def attach_call(
     gradients : callable
         Gives the gradient of each input for ``{place of an output: gradient}``.
     """
-    call = _Call(inputs, gradients)
+    call = Call(inputs, gradients)
     for place, output in enumerate(outputs):
         if output is not None:
-            tape.attach(output, _Output(call, place))
+            tape.attach(output, Output(call, place))
 
 
-class _Call:
+class Call:
     """A call, as one tape remembers it."""
 
     __slots__ = ("__weakref__", "inputs", "pull")
@@ -160,7 +166,7 @@ class _Call:
         self.inputs, self.pull = (), None
 
 
-class _Output:
+class Output:
     """One result of a call."""
 
     __slots__ = ("__weakref__", "inputs", "place")

@@ -213,6 +213,10 @@ class GradManager(_Recorder, Holder):
         found = (attached.reference() for attached in list(self._attached.values()))
         return [tensor for tensor in found if tensor is not None]
 
+    def __repr__(self) -> str:
+        recording = ", recording" if self._records() else ""
+        return f"GradManager({len(self.attached_tensors())} tensors attached{recording})"
+
     def __parts__(self) -> Iterator[tuple[str, Any]]:
         for place, tensor in enumerate(self._alive()):
             yield f"tensors.{place}", tensor
@@ -326,6 +330,15 @@ class GradManagerGroup(_Recorder):
     Parameters
     ----------
     managers : iterable of GradManager
+
+    Examples
+    --------
+    >>> from mgb.autodiff import GradManager
+    >>> x, one, other = mgb.Parameter([3.0]), GradManager(), GradManager()
+    >>> with one.attach(x) | other.attach(x):
+    ...     one.backward(x * x)
+    >>> x.grad
+    Tensor([6.], device=xpux:0)
     """
 
     def __init__(self, managers: Iterable[GradManager]) -> None:
@@ -383,7 +396,7 @@ def _checked(tensors: Any) -> list[Tensor]:
     for tensor in listed:
         if not isinstance(tensor, Tensor):
             raise AttachError(f"only a Tensor can be attached, got {type(tensor).__name__}")
-        if tensor.dtype not in dtypes.FLOATS:
+        if tensor.dtype not in dtypes.INEXACT:
             raise AttachError(f"a Tensor of {tensor.dtype} has no gradient: attach a cast of it")
     return listed
 

@@ -9,10 +9,13 @@ from contextvars import ContextVar
 from itertools import count
 from typing import Any, TypeVar
 
+from ..dtypes import COMPLEX
 from ..errors import NoGradientError
-from ..ir import Op
+from ..ir import Op, Spec
+from ..ops.elementwise import conj
 from ..ops.layout import sum_to
 from ..ops.primitives import add
+from ..precision import exactly
 from ..tensor import ACTIVE, Tensor
 
 #: Called with a watched tensor's gradient when its last contribution has arrived.
@@ -22,6 +25,9 @@ Result = TypeVar("Result")
 
 _open: ContextVar[tuple[Tape, ...]] = ContextVar("mgb_open_tapes", default=())
 _levels = count()
+
+#: Is what is pulled here wanted for its own gradient alone, which is the derivative in a direction?
+forward_mode: ContextVar[bool] = ContextVar("mgb_forward_mode", default=False)
 
 
 def next_level() -> int:
@@ -54,7 +60,7 @@ class Node:
         """The gradient of each input, given that of the output."""
         rule = self.op.grad
         assert rule is not None
-        parts = rule(g, self.output, *self.saved, **self.params)
+        parts = rule(g, _turned(self.output), *map(_turned, self.saved), **self.params)
         return [
             None if part is None or source is None else sum_to(part, x.shape)
             for part, source, x in zip(parts, self.inputs, self.saved, strict=True)
@@ -65,6 +71,15 @@ class Node:
     def clear(self) -> None:
         """Let go of everything; the node has been used or never will be."""
         self.inputs, self.saved, self.output = (), (), None
+
+
+def _turned(value: Any) -> Any:
+    """What a gradient rule reads of a value that was kept: the conjugate, where that is another number."""
+    if type(value) is Spec:
+        return value
+    data = value._data
+    dtype = data.dtype if data is not None else value.spec.dtype
+    return conj(value) if dtype in COMPLEX else value
 
 
 class Leaf:
@@ -96,12 +111,14 @@ class Tape:
     level : int
         Tapes of a smaller level were opened earlier: they see this tape's way back. Tapes of one level form a
         group and do not see each other.
+    of_transform : bool
+        Is it of `mgb.grad` and its kin, whose functions let no value become an array unasked?
     """
 
-    __slots__ = ("__weakref__", "_closed", "_nodes", "_watched", "level", "recording")
+    __slots__ = ("__weakref__", "_closed", "_nodes", "_watched", "level", "of_transform", "recording")
 
-    def __init__(self, level: int) -> None:
-        self.level = level
+    def __init__(self, level: int, of_transform: bool = False) -> None:
+        self.level, self.of_transform = level, of_transform
         self.recording = True
         self._closed = False
         self._nodes: list[weakref.ref[Any]] = []
@@ -125,7 +142,7 @@ class Tape:
     def record(self, op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]) -> None:
         """Note that ``out = op(*inputs, **params)``."""
         spec = out._spec or out.spec
-        if spec.dtype.kind not in "fV":
+        if spec.dtype.kind not in "fVc":
             return
         keeps = _keeps.get((op, len(inputs)))
         if keeps is None:
@@ -164,7 +181,7 @@ class Tape:
             if node is not None:
                 grads[node] = node.merge(grads[node], dy) if node in grads else dy
         inner = (self, *(t for t in _open.get() if t.level >= self.level))
-        return while_paused(inner, lambda: _pull_all(grads, ends, keep))
+        return exactly(while_paused, inner, lambda: _pull_all(grads, ends, keep))
 
     def rest(self) -> None:
         """Stop recording, and keep what was recorded for `pull`."""

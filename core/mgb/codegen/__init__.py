@@ -1,13 +1,27 @@
 """Help for backends that print source: keys, domains, loops, statements, the passes of a reduction."""
 
+from ..ops.declare import OPS
+from ..ops.look_up import LOOK_UP, reach
 from ..ops.primitives import BITCAST, CAST, IOTA
 from ..ops.reduce import EXTENT
+from ..passes.decompose import spell_out
 from ..strides import Loops, broadcast_strides, collapse, row_major
-from .domain import aligned, domain, reduced_axes, spans, structure_key, values
+from .domain import (
+    aligned,
+    domain,
+    operands,
+    reached,
+    reduced_axes,
+    spans,
+    structure_key,
+    tables,
+    values,
+    varying,
+)
 from .frame import Frame, Operand
 from .hazards import hazards, replaced
 from .online import Online, online
-from .reductions import accumulator, combine, identity, reductions
+from .reductions import accumulator, combine, identity, reductions, scans
 from .schedule import Pass, Schedule, is_operand, schedule
 from .text import (
     C_TYPES,
@@ -28,6 +42,8 @@ __all__ = [
     "C_TYPES",
     "EXTENT",
     "IOTA",
+    "LOOK_UP",
+    "OPS",
     "Assign",
     "Frame",
     "Loops",
@@ -51,14 +67,21 @@ __all__ = [
     "is_operand",
     "offset",
     "online",
+    "operands",
+    "reach",
+    "reached",
     "reduced_axes",
     "reductions",
     "replaced",
     "row_major",
     "scalar",
+    "scans",
     "schedule",
     "spans",
+    "spell_out",
     "statements",
     "structure_key",
+    "tables",
     "values",
+    "varying",
 ]

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
+from ..ops.look_up import reach
 from ..ops.primitives import IOTA
+from ..ops.reduce import EXTENT
 from ..sizes import broadcast, fixed
 
 Shape = tuple[int, ...]
@@ -14,37 +16,134 @@ Span = tuple[bool, ...]
 
 
 def values(graph: Graph) -> tuple[Node, ...]:
-    """Every value of `graph`: the inputs, then the nodes."""
+    """Every value of `graph`: the inputs, then the nodes.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.exp(x) * x, Spec((2,), np.dtype("float32")))
+    >>> values(graph)
+    (<input: float32[2]>, <exp: float32[2]>, <mul: float32[2]>)
+    """
     return tuple(dict.fromkeys((*graph.inputs, *graph.nodes)))
 
 
+def operands(node: Node) -> tuple[Node, ...]:
+    """The inputs of `node` that it reads at its own place: an ``extent`` reads none, and no table is.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.ops.look_up import look_up
+    >>> from mgb.tracing import graph_of
+    >>> words, weights = Spec((5, 1), np.dtype("int32")), Spec((50, 8), np.dtype("float32"))
+    >>> graph = graph_of(lambda i, w: look_up(w, i, along=(None, -1)), words, weights)
+    >>> operands(graph.nodes[0]) == (graph.inputs[0],)
+    True
+    """
+    if node.op is EXTENT:
+        return ()
+    return node.inputs[1:] if node.op.kind is Kind.GATHER else node.inputs
+
+
+def tables(graph: Graph) -> frozenset[Node]:
+    """The inputs of a group that are looked up, and nothing else: they lie outside of its domain.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.ops.look_up import look_up
+    >>> from mgb.tracing import graph_of
+    >>> words, weights = Spec((5, 1), np.dtype("int32")), Spec((50, 8), np.dtype("float32"))
+    >>> graph = graph_of(lambda i, w: look_up(w, i, along=(None, -1)) * 2, words, weights)
+    >>> tables(graph) == {graph.inputs[1]}
+    True
+    """
+    found = {n.inputs[0] for n in graph.nodes if n.op.kind is Kind.GATHER}
+    if not found:
+        return frozenset()
+    return frozenset(found.difference(graph.outputs, *map(operands, graph.nodes)))
+
+
+def reached(look_up: Node) -> Shape:
+    """The shape of a table, by the axes of the domain along which a loop goes through it.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.ops.look_up import look_up
+    >>> from mgb.tracing import graph_of
+    >>> words, weights = Spec((5, 1), np.dtype("int32")), Spec((50, 8), np.dtype("float32"))
+    >>> reached(graph_of(lambda i, w: look_up(w, i, along=(None, -1)), words, weights).nodes[0])
+    (8,)
+    """
+    return reach(look_up.inputs[0].spec.shape, look_up.params["along"])
+
+
 def domain(graph: Graph) -> Shape:
-    """The shape that every value of a group broadcasts to.
+    """The shape that every value of a group broadcasts to, but for tables.
 
     Raises
     ------
     GraphError
         The shapes do not broadcast: this is no group.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x, y: x + y, *(Spec(s, np.dtype("float32")) for s in ((4, 1), (8,))))
+    >>> domain(graph)
+    (4, 8)
     """
-    shape = broadcast([v.spec.shape for v in values(graph)])
+    apart = tables(graph)
+    shape = broadcast([v.spec.shape for v in values(graph) if v not in apart])
     if shape is None:
         raise GraphError(f"the values of a group do not broadcast to one domain\n{graph}")
     return shape
 
 
 def spans(graph: Graph) -> Mapping[Node, Span]:
-    """For each value, the domain axes along which it varies: those where its length is not 1."""
-    ndim = len(domain(graph))
-    return {v: tuple(d != 1 for d in aligned(v.spec.shape, ndim)) for v in values(graph)}
+    """For each value, the domain axes where its length is not 1: along these it varies; a table has none.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x, y: x + y, *(Spec(s, np.dtype("float32")) for s in ((4, 1), (8,))))
+    >>> [spans(graph)[v] for v in (*graph.inputs, *graph.outputs)]
+    [(True, False), (False, True), (True, True)]
+    """
+    ndim, apart = len(domain(graph)), tables(graph)
+    shapes = {v: () if v in apart else v.spec.shape for v in values(graph)}
+    return {v: varying(shape, ndim) for v, shape in shapes.items()}
+
+
+def varying(shape: Shape, ndim: int) -> Span:
+    """The axes of `ndim` along which an array of `shape` varies.
+
+    Examples
+    --------
+    >>> varying((4, 1), 3)
+    (False, True, False)
+    """
+    return tuple(d != 1 for d in aligned(shape, ndim))
 
 
 def aligned(shape: Shape, ndim: int) -> Shape:
-    """`shape` with as many leading axes of length 1 as make `ndim` axes."""
+    """`shape` with as many leading axes of length 1 as make `ndim` axes.
+
+    Examples
+    --------
+    >>> aligned((4, 8), 3)
+    (1, 4, 8)
+    """
     return (1,) * (ndim - len(shape)) + shape
 
 
 def reduced_axes(graph: Graph) -> tuple[int, ...]:
-    """The domain axes that the group folds, sorted; empty when nothing is folded.
+    """The domain axes that the group folds, or scans, sorted; empty when nothing is folded.
 
     A reduction along axes where its input has length 1 folds nothing and counts for nothing.
 
@@ -52,6 +151,14 @@ def reduced_axes(graph: Graph) -> tuple[int, ...]:
     ------
     GraphError
         Two reductions fold different axes, or one folds an axis its input was broadcast along.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> reduced_axes(graph)
+    (1,)
     """
     span = spans(graph)
     ndim = len(domain(graph))
@@ -66,16 +173,16 @@ def reduced_axes(graph: Graph) -> tuple[int, ...]:
 
 
 def _folds(node: Node, span: Mapping[Node, Span], ndim: int) -> tuple[int, ...]:
-    if node.op.kind is not Kind.REDUCE:
+    if node.op.kind not in (Kind.REDUCE, Kind.SCAN):
         return ()
-    source = node.inputs[0]
+    source, given = node.inputs[0], node.params["axis"]
     lead = ndim - source.spec.ndim
-    axes = tuple(a + lead for a in node.params["axis"])
-    varying = tuple(a for a in axes if span[source][a])
+    axes = tuple(a + lead for a in (given if node.op.kind is Kind.REDUCE else (given,)))
+    long = tuple(a for a in axes if span[source][a])
     broadcast = tuple(a for a in axes if not span[source][a] and any(s[a] for s in span.values()))
-    if varying and broadcast:
+    if long and broadcast:
         raise GraphError(f"{node} folds a value that is broadcast along axes {broadcast} of the domain")
-    return varying
+    return long
 
 
 def structure_key(graph: Graph) -> str:
@@ -84,6 +191,15 @@ def structure_key(graph: Graph) -> str:
     It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which
     axes have length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a
     kernel could not learn it.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graphs = [graph_of(F.exp, Spec(s, np.dtype("float32"))) for s in ((4, 8), (3, 5), (3, 1))]
+    >>> one, other, row = map(structure_key, graphs)
+    >>> one == other, one == row
+    (True, False)
     """
     lines = [f"{len(graph.inputs)} {_untold(graph)}"]
     names = {v: i for i, v in enumerate(values(graph))}
@@ -106,6 +222,7 @@ def _untold(graph: Graph) -> list[tuple[int, int]]:
     except GraphError:  # no group of one domain
         return _every_size(graph)
     told = [span[v] for v in (*graph.inputs, *graph.outputs, *(n for n in graph.nodes if n.op is CONST))]
+    told += [varying(reached(n), len(shape)) for n in graph.nodes if n.op.kind is Kind.GATHER]
     return [(a, fixed(d)) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
 
 

@@ -22,6 +22,13 @@ class Operand:
     name : str
         ``x0 x1 ...`` inputs, ``c0 ...`` constants, ``i0 ...`` iotas, ``y0 ...`` outputs.
     node : Node
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec, input_node
+    >>> x = Operand("x0", input_node(Spec((4,), np.dtype("float32"))))
+    >>> x.dtype, x.itemsize, x.is_output
+    ('float32', 4, False)
     """
 
     name: str
@@ -63,6 +70,16 @@ class Frame(Generic[Described]):
     columns : bool
         It is kept: then the lanes of a loop are neighbouring rows. Otherwise they run along the row.
     folded_axes : tuple of int
+
+    Examples
+    --------
+    >>> from mgb.codegen import schedule
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> frame = Frame(graph, schedule(graph))
+    >>> frame.flat, frame.columns, [name for name, _ in frame.named()]
+    (False, False, ['x0', 'y0'])
     """
 
     #: Inputs, constants of more than one element, outputs, iotas: in the order in which a backend has them.

@@ -36,16 +36,39 @@ class Online:
     maximum : Node or None
         For a sum of exponentials the fold of the first pass that is the maximum of x; None: it is a sum of
         squares.
+    base : Node
+        The fold of the first pass that is the maximum of x, or its sum.
+
+    Examples
+    --------
+    >>> from mgb.codegen import online, schedule
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> (found,) = online(schedule(graph))
+    >>> isinstance(found, Online), found.fold, found.maximum
+    (True, <reduce_sum: float32[4,1]>, <reduce_max: float32[4,1]>)
     """
 
     fold: Node
     value: Node
     shift: Node
     maximum: Node | None
+    base: Node
 
 
 def online(schedule: Schedule) -> tuple[Online, ...]:
-    """The folds of the second pass, when the first can do all that it is for; empty otherwise."""
+    """The folds of the second pass, when the first can do all that it is for; empty otherwise.
+
+    Examples
+    --------
+    >>> from mgb.codegen import schedule
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> [found.fold for found in online(schedule(graph))]
+    [<reduce_sum: float32[4,1]>]
+    """
     if len(schedule.passes) < 2:
         return ()
     first, second = schedule.passes[:2]
@@ -71,4 +94,4 @@ def _online(fold: Node, first: Pass, second: Pass) -> Online | None:
     bases = [f for f in first.folds if f.op is wanted and f.inputs[0] is value]
     if not bases or not (shift in first.after or shift in first.folds):
         return None
-    return Online(fold, value, shift, None if is_square else bases[0])
+    return Online(fold, value, shift, None if is_square else bases[0], bases[0])

@@ -7,27 +7,76 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Node, Reduction
+from ..ir import Kind, Node, Reduction
 from ..ops.declare import OPS
 
 
 def reductions(words: Container[str]) -> tuple[str, ...]:
-    """The reductions that a backend prints which folds two elements by `words`."""
-    return tuple(name for name, op in OPS.items() if op.reduction and op.reduction.combine.name in words)
+    """The reductions that a backend prints which folds two elements by `words`.
+
+    Examples
+    --------
+    >>> reductions({"add", "maximum"})
+    ('reduce_sum', 'reduce_max')
+    """
+    return _folding(Kind.REDUCE, words)
+
+
+def scans(words: Container[str]) -> tuple[str, ...]:
+    """The scans that a backend prints which folds two elements by `words`.
+
+    Examples
+    --------
+    >>> scans({"add", "maximum"})
+    ('cumsum', 'cummax')
+    """
+    return _folding(Kind.SCAN, words)
+
+
+def _folding(kind: Kind, words: Container[str]) -> tuple[str, ...]:
+    found = ((name, op.reduction) for name, op in OPS.items() if op.kind is kind)
+    return tuple(name for name, row in found if row is not None and row.combine.name in words)
 
 
 def combine(fold: Node) -> str:
-    """The name of the op that folds two elements."""
+    """The name of the op that folds two elements.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: x.max(axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> combine(graph.nodes[0])
+    'maximum'
+    """
     return _row(fold).combine.name
 
 
 def identity(fold: Node) -> Any:
-    """What a reduction of nothing is, as a number of Python."""
+    """What a reduction of nothing is, as a number of Python.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: x.max(axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> identity(graph.nodes[0])
+    -inf
+    """
     return _row(fold).identity(fold.spec.dtype)
 
 
 def accumulator(fold: Node) -> np.dtype[Any]:
-    """The dtype in which the folds of many elements are folded."""
+    """The dtype in which the folds of many elements are folded.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: x.sum(axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> accumulator(graph.nodes[0]).name
+    'float64'
+    """
     return _row(fold).accumulator(fold.spec.dtype)
 
 

@@ -11,16 +11,20 @@ over the last axis has the passes
 | 2 | exp, from the buffer | exp / sum | | exp / sum |
 
 A group without reductions has one pass, and all its values are full.
+
+A *scan* is full too. Who cuts a row into chunks must know what a scan makes of those before: the pass before
+finds what it makes of each chunk alone. Who goes through the whole row leaves out a pass that is for nothing
+else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from ..ir import CONST, Graph, Kind, Node
 from ..ops.reduce import EXTENT
-from .domain import Shape, domain, reduced_axes, spans, values
+from .domain import Shape, domain, operands, reduced_axes, spans, values
 
 #: A value that a later pass needs is kept in a buffer when making it again takes this many ops.
 KEEP_OPS = 4
@@ -48,6 +52,17 @@ class Pass:
         Reductions to carry through the loop; the element of each is the value of ``node.inputs[0]``.
     after : tuple of Node
         Row values that can be computed once the folds are complete, in order.
+    totals : tuple of Node
+        Scans of the next pass: what each makes of ``node.inputs[0]`` in a chunk alone is to be found.
+
+    Examples
+    --------
+    >>> from mgb.codegen import schedule
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> [[node.op.name for node in (*p.folds, *p.stores)] for p in schedule(graph).passes]
+    [['reduce_max'], ['reduce_sum'], ['mul']]
     """
 
     reads: Nodes
@@ -57,6 +72,12 @@ class Pass:
     stores: Nodes
     folds: Nodes
     after: Nodes
+    totals: Nodes = ()
+
+    @property
+    def is_for_chunks(self) -> bool:
+        """Is it needed only where several share a row?"""
+        return not (self.stores or self.folds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +98,16 @@ class Schedule:
     passes : tuple of Pass
     row_stores : tuple of Node
         Outputs that are row values, to be written after the last pass.
+
+    Examples
+    --------
+    >>> from mgb.codegen import schedule
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> found = schedule(graph)
+    >>> found.shape, found.reduced, len(found.passes)
+    ((4, 8), (1,), 3)
     """
 
     shape: Shape
@@ -88,11 +119,19 @@ class Schedule:
 
 
 def is_operand(node: Node) -> bool:
-    """Whether a loop loads `node` instead of computing it; a constant of one element is neither."""
+    """Whether a loop loads `node` instead of computing it; a constant of one element is neither.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec, const_node, input_node
+    >>> x, two = input_node(Spec((4,), np.dtype("float32"))), const_node(2, np.dtype("float32"))
+    >>> is_operand(x), is_operand(two)
+    (True, False)
+    """
     return node.op.kind is Kind.LEAF and not (node.op is CONST and node.spec.size == 1)
 
 
-def schedule(graph: Graph, keep_ops: int = KEEP_OPS) -> Schedule:
+def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset()) -> Schedule:
     """The passes of `graph`, a group of one domain.
 
     Parameters
@@ -100,18 +139,28 @@ def schedule(graph: Graph, keep_ops: int = KEEP_OPS) -> Schedule:
     graph : Graph
     keep_ops : int, optional
         A value that a later pass needs is kept when making it again takes this many ops or more.
+    dear : set of str, optional
+        The names of ops each of which takes as long as so many others.
 
     Raises
     ------
     GraphError
         It is no such group, see `domain` and `reduced_axes`.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
+    >>> [[node.op.name for node in p.computes] for p in schedule(graph).passes]
+    [[], ['sub', 'exp'], ['sub', 'exp', 'mul']]
     """
-    facts = _Facts(graph)
+    facts = _Facts(graph, dict.fromkeys(dear, keep_ops))
     ends = [facts.ends(k) for k in range(facts.count)]
     kept = _kept(facts, ends, keep_ops)
     passes, ready = [], frozenset[Node]()
     for k in range(facts.count):
-        passes.append(_pass(facts, k, ends[k], kept, ready))
+        passes.append(_pass(facts, k, ends[k], kept if facts.is_needed(k) else frozenset(), ready))
         ready |= frozenset(passes[-1].keeps)
     return Schedule(
         shape=domain(graph),
@@ -133,6 +182,7 @@ def _pass(facts: _Facts, k: int, ends: Nodes, kept: frozenset[Node], ready: froz
         stores=facts.stores(k),
         folds=facts.folds(k),
         after=facts.rows(k + 1),
+        totals=facts.totals(k),
     )
 
 
@@ -140,16 +190,17 @@ def _kept(facts: _Facts, ends: list[Nodes], keep_ops: int) -> frozenset[Node]:
     """The dear values that one pass makes and a new value of a later pass reads."""
     first: dict[Node, int] = {}
     for k, end in enumerate(ends):
-        for v in facts.cone(end):
+        for v in facts.cone(end) if facts.is_needed(k) else ():
             first.setdefault(v, k)
-    wanted = {i for v in first for i in v.inputs if facts.reads(v) and first.get(i, first[v]) < first[v]}
+    wanted = {i for v in first for i in operands(v) if first.get(i, first[v]) < first[v]}
     return frozenset(v for v in wanted if facts.cost(v) >= keep_ops)
 
 
 class _Facts:
     """What the passes of one graph are made from."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, weights: Mapping[str, int]) -> None:
+        self.weights = weights
         span = spans(graph)
         self.outputs = tuple(dict.fromkeys(graph.outputs))
         self.reduced = reduced_axes(graph)
@@ -157,37 +208,43 @@ class _Facts:
         self.order = values(graph)
         self.level: dict[Node, int] = {}
         for v in self.order:
-            below = max((self.level[i] for i in v.inputs if self.reads(v)), default=0)
-            self.level[v] = below + self.is_fold(v)
+            below = max((self.level[i] for i in operands(v)), default=0)
+            self.level[v] = below + (self.is_fold(v) or self.is_scan(v))
         self.needed = self._needed()
         last = [self.level[v] for v in self.outputs if v in self.full]
         last += [self.level[v] - 1 for v in self.needed if self.is_fold(v)]
         self.count = 1 + max(last, default=0)
 
-    def reads(self, node: Node) -> bool:
-        """Whether `node` looks at its inputs' elements: all do but ``extent``."""
-        return node.op is not EXTENT
-
     def is_fold(self, node: Node) -> bool:
-        reduces = node.op.kind is Kind.REDUCE and self.reads(node)
+        reduces = node.op.kind is Kind.REDUCE and node.op is not EXTENT
         return reduces and node not in self.full and node.inputs[0] in self.full
+
+    def is_scan(self, node: Node) -> bool:
+        return node.op.kind is Kind.SCAN and node.spec.shape[node.params["axis"]] != 1
+
+    def is_needed(self, k: int) -> bool:
+        """Is pass `k` for more than the chunks of scans?"""
+        return bool(self.folds(k) or self.stores(k))
 
     def _needed(self) -> Nodes:
         found = set(self.outputs)
         for v in reversed(self.order):
-            if v in found and self.reads(v):
-                found.update(v.inputs)
+            if v in found:
+                found.update(operands(v))
         return tuple(v for v in self.order if v in found)
 
     def folds(self, k: int) -> Nodes:
         return tuple(v for v in self.needed if self.is_fold(v) and self.level[v] == k + 1)
+
+    def totals(self, k: int) -> Nodes:
+        return tuple(v for v in self.needed if self.is_scan(v) and self.level[v] == k + 1)
 
     def stores(self, k: int) -> Nodes:
         return tuple(v for v in self.outputs if v in self.full and self.level[v] == k)
 
     def ends(self, k: int) -> Nodes:
         """The full values that pass `k` exists for."""
-        return (*(f.inputs[0] for f in self.folds(k)), *self.stores(k))
+        return (*(f.inputs[0] for f in (*self.folds(k), *self.totals(k))), *self.stores(k))
 
     def rows(self, k: int) -> Nodes:
         """The row values that are computed once `k` passes are done."""
@@ -198,10 +255,11 @@ class _Facts:
         """The full values that `ends` need, themselves included, no further than `given`."""
         found = {v for v in ends if v in self.full}
         for v in reversed(self.order):
-            if v in found and v not in given and self.reads(v):
-                found.update(i for i in v.inputs if i in self.full)
+            if v in found and v not in given:
+                found.update(i for i in operands(v) if i in self.full)
         return tuple(v for v in self.order if v in found)
 
     def cost(self, node: Node) -> int:
         """How many ops make `node` from operands and row values."""
-        return sum(v.op.kind is not Kind.LEAF for v in self.cone([node]))
+        made = (v.op for v in self.cone([node]) if v.op.kind is not Kind.LEAF)
+        return sum(self.weights.get(op.name, 1) for op in made)

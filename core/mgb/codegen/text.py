@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..ir import CONST, Node
-from .domain import Shape
 
 #: How an op is spelt: a format string over its operands, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
 Spelling = str | Callable[..., str]
@@ -35,6 +34,14 @@ def expression(node: Node, operands: Iterable[str], table: Table) -> str:
     ------
     KeyError
         The table does not spell the op: the backend's vocabulary claims more than it prints.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x, y: x * y, *[Spec((2,), np.dtype("float32"))] * 2)
+    >>> expression(graph.nodes[0], ["a", "b"], {"mul": "({0} * {1})"})
+    '(a * b)'
     """
     spelling = table[node.op.name]
     return spelling.format(*operands) if isinstance(spelling, str) else spelling(node, *operands)
@@ -58,9 +65,20 @@ def statements(
         From op name to `Spelling`; also of ``const`` and ``cast``.
     assign : callable
         Wraps a name and an expression into a statement, for example
-        ``lambda node, name, text: f"{C_TYPES[node.spec.dtype.name]} {name} = {text};"``.
+        ``lambda node, name, text: f"{C_TYPES[node.spec.dtype.name]} {name} = {text};"``. The name is in
+        `names` by then; where a value is not read by its name alone, put there what reads it.
     prefix : str, optional
         What the names begin with.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(lambda x, y: x * y + y, *[Spec((2,), np.dtype("float32"))] * 2)
+    >>> names = dict(zip(graph.inputs, ["a", "b"]))
+    >>> table = {"mul": "{0} * {1}", "add": "{0} + {1}"}
+    >>> statements(graph.nodes, names, table, lambda node, name, text: f"float {name} = {text};")
+    ['float v2 = a * b;', 'float v3 = v2 + b;']
     """
     lines = []
     for node in nodes:
@@ -76,7 +94,14 @@ def statements(
 
 
 def scalar(node: Node) -> np.generic:
-    """The value of a constant of one element."""
+    """The value of a constant of one element.
+
+    Examples
+    --------
+    >>> from mgb.ir import const_node
+    >>> scalar(const_node([[2.5]], np.dtype("float32"))).item()
+    2.5
+    """
     value: np.generic = node.params["value"].reshape(())[()]
     return value
 
@@ -85,12 +110,24 @@ def c_literal(node: Node) -> str:
     """A scalar constant as an exact C expression of its own type, for ``table["const"]``.
 
     NaN and the infinities are spelt ``NAN`` and ``INFINITY`` (``math.h``); float16 and bfloat16 as float.
+
+    Examples
+    --------
+    >>> from mgb.ir import const_node
+    >>> c_literal(const_node(0.5, np.dtype("float32"))), c_literal(const_node(-1, np.dtype("int64")))
+    ('0x1.0000000000000p-1f', '(-1LL)')
     """
     return c_number(scalar(node), node.spec.dtype)
 
 
 def c_number(value: Any, dtype: np.dtype[Any]) -> str:
-    """As `c_literal`, of a number in `dtype`."""
+    """As `c_literal`, of a number in `dtype`.
+
+    Examples
+    --------
+    >>> c_number(1.5, np.dtype("float64")), c_number(7, np.dtype("uint8"))
+    ('0x1.8000000000000p+0', '((uint8_t)7U)')
+    """
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
@@ -115,7 +152,7 @@ def _c_float(value: float, suffix: str) -> str:
     return f"({value.hex()}{suffix})" if sign else f"{value.hex()}{suffix}"
 
 
-def offset(index: str, shape: Shape, strides: Shape, divide: str = "/") -> str:
+def offset(index: str, shape: Sequence[int], strides: Sequence[int], divide: str = "/") -> str:
     """Text of an operand's offset at row-major place `index` of a loop nest of known `shape`.
 
     >>> offset("i", (2, 3, 4), (4, 0, 1))

@@ -1,10 +1,15 @@
-"""A small data set for examples and tests, and batches of it."""
+"""A small data set for examples and tests, and batches of any."""
 
 from __future__ import annotations
 
 from .digits import batches, load_digits
+from .loader import DataLoader, collate
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "impure"}
 
-__all__ = ["batches", "load_digits"]
+__all__ = ["DataLoader", "batches", "collate", "load_digits"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -30,6 +30,13 @@ def load_digits() -> tuple[Array, Array, Array, Array]:
     -----
     E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository,
     1998, https://doi.org/10.24432/C50P49, CC BY 4.0; see ``DIGITS_LICENSE.md`` beside this file.
+
+    Examples
+    --------
+    >>> from mgb.data import load_digits
+    >>> images, labels, test_images, test_labels = load_digits()
+    >>> images.shape, test_labels.shape
+    ((1437, 1, 8, 8), (360,))
     """
     with np.load(_FILE) as stored:
         images = stored["images"].astype(np.float32)[:, None] / np.float32(16)
@@ -59,6 +66,12 @@ def batches(
     ------
     ValueError
         The lengths differ, or `batch_size` is less than 1.
+
+    Examples
+    --------
+    >>> from mgb.data import batches
+    >>> [len(y) for x, y in batches(np.ones((10, 2)), np.arange(10), batch_size=4, seed=0, drop_last=False)]
+    [4, 4, 2]
     """
     if len(images) != len(labels):
         raise ValueError(f"there are {len(images)} images and {len(labels)} labels")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import functional as functional
+from .checkpoint import load, save
 from .group import (
     WORLD,
     Group,
@@ -13,7 +14,18 @@ from .group import (
     is_distributed,
     new_group,
 )
-from .helper import AllreduceCallback, bcast_list_, group_barrier, make_allreduce_cb, synchronized
+from .helper import (
+    AllreduceCallback,
+    bcast_list_,
+    get_offsets,
+    group_barrier,
+    make_allreduce_cb,
+    param_pack_concat,
+    param_pack_split,
+    shard,
+    synchronized,
+)
+from .launcher import launcher
 
 __all__ = [
     "WORLD",
@@ -22,12 +34,23 @@ __all__ = [
     "bcast_list_",
     "functional",
     "get_backend",
+    "get_offsets",
     "get_rank",
     "get_world_size",
     "group_barrier",
     "init_process_group",
     "is_distributed",
+    "launcher",
+    "load",
     "make_allreduce_cb",
     "new_group",
+    "param_pack_concat",
+    "param_pack_split",
+    "save",
+    "shard",
     "synchronized",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

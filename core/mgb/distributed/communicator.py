@@ -6,17 +6,21 @@ A distribution announces a `Communicator` in the entry-point group ``mgb.communi
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import config
-from .errors import CommunicatorConflictError, CommunicatorNotInstalledError
+from .errors import CommunicatorConflictError, CommunicatorNotInstalledError, LaunchError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "mgb.communicators"
+
+_log = logging.getLogger("mgb.distributed")
 
 #: The version of this API; a communicator written for another one is refused.
 API_VERSION = 1
@@ -32,8 +36,9 @@ class Collective:
     Attributes
     ----------
     kind : str
-        ``all_reduce``, ``reduce``, ``broadcast``; ``all_gather``, ``gather`` (the target has the blocks);
-        ``reduce_scatter``, ``scatter`` (the source has them); ``all_to_all`` (both); ``send``, ``recv``.
+        ``all_reduce``, ``reduce``; ``broadcast``, where the root's target has what all get; ``all_gather``,
+        ``gather`` (the target has the blocks); ``reduce_scatter``, ``scatter`` (the source has them);
+        ``all_to_all`` (both); ``send``, ``recv``.
     reduce : str
         ``sum``, ``max`` or ``min`` where elements are reduced: integers, float32 or float64. Else arrays are
         bytes.
@@ -67,7 +72,21 @@ class Channel(ABC):
 
     @abstractmethod
     def start(self, what: Collective, source: Any, target: Any) -> Ticket:
-        """Begin an exchange; never blocks. Who only gives, or only gets, has None for the other array."""
+        """Begin an exchange; never blocks, and several may be under way.
+
+        Parameters
+        ----------
+        what : Collective
+            All ranks start the same ones in the same order, but for ``send`` and ``recv``, which meet in the
+            order of those between the same two.
+        source, target : array or None
+            Who only gives, or only gets, has None for the other; without a source ``all_reduce`` is in place.
+
+        Returns
+        -------
+        Ticket
+            It holds both arrays.
+        """
 
 
 class Communicator(ABC):
@@ -81,15 +100,38 @@ class Communicator(ABC):
         Where the arrays lie that it takes: ``"cpu"``, ``"gpu"``.
     api_version : int
         The `API_VERSION` it was written for, as a number.
+    extends : str
+        The name of another one, by which it starts jobs and exchanges what it does not itself: where nobody
+        names one, it goes before that if it can run.
     """
 
     name: str
     devices: frozenset[str]
     api_version: int
+    extends: str = ""
 
     def probe(self) -> str | None:
         """Why it cannot run here, with the command that mends it; None when it can."""
         return None
+
+    def command(self, number: int, program: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
+        """What starts a job on this machine; asked of a process that is in none.
+
+        Parameters
+        ----------
+        number : int
+            How many processes.
+        program : sequence of str
+            What Python is called with in each: a file and its arguments, ``-m module`` or ``-c text``.
+
+        Returns
+        -------
+        command : list of str
+            It ends when all have ended, with 0 if all were well, and ends them all when one is not.
+        environment : mapping
+            Variables that it wants, where the user has not set them.
+        """
+        raise LaunchError(f"communicator {self.name!r} starts no processes: its own launcher does")
 
     @abstractmethod
     def join(self, address: tuple[str, int] | None, size: int | None, rank: int | None) -> Channel:
@@ -97,11 +139,14 @@ class Communicator(ABC):
 
     @abstractmethod
     def group(self, ranks: tuple[int, ...]) -> Channel:
-        """The channel of `ranks`, in this order, which all of them ask for at about the same time."""
+        """The channel of `ranks`, in this order, which all of them ask for at about the same time.
+
+        Those who ask again get another channel, apart from the first.
+        """
 
     @abstractmethod
     def post(self, rank: int, note: bytes) -> None:
-        """Leave a note of at most 4096 bytes for another rank; never blocks."""
+        """Leave a note of at most 4096 bytes for another rank, behind those before; never blocks."""
 
     @abstractmethod
     def notes(self) -> list[tuple[int, bytes]]:
@@ -121,8 +166,16 @@ def _points() -> dict[str, list[EntryPoint]]:
     return found
 
 
-def chosen(name: str | None = None) -> Communicator:
+def chosen(name: str | None = None, joins: bool = True) -> Communicator:
     """The communicator called `name`, or that ``MGB_DISTRIBUTED_BACKEND`` names, or the only one.
+
+    One that extends another one counts as that, and is taken in its place if it can run here.
+
+    Parameters
+    ----------
+    name : str, optional
+    joins : bool
+        Will this process join a job? Else it is not asked whether it can, which may begin to.
 
     Raises
     ------
@@ -138,6 +191,8 @@ def chosen(name: str | None = None) -> Communicator:
         raise CommunicatorNotInstalledError(message)
     if not points:
         raise CommunicatorNotInstalledError(f'no communicator is installed: pip install "mgb[{extra}]"')
+    if not wanted:
+        points = _without_extended(points, joins)
     if not wanted and len(points) > 1:
         listed = " or ".join(sorted(points))
         raise CommunicatorConflictError(
@@ -147,13 +202,29 @@ def chosen(name: str | None = None) -> Communicator:
     if len(points[name]) > 1:
         sources = " and ".join(p.dist.name if p.dist is not None else p.value for p in points[name])
         raise CommunicatorConflictError(f"communicator {name!r} is provided by {sources}: uninstall one")
-    return _loaded(name, points[name][0])
+    return _loaded(name, points[name][0], joins)
 
 
-def _loaded(name: str, point: EntryPoint) -> Communicator:
+def _without_extended(points: dict[str, list[EntryPoint]], joins: bool) -> dict[str, list[EntryPoint]]:
+    """Of a communicator and one that extends it only one: see `chosen`."""
+    left = dict(points)
+    for name, (point, *_) in points.items() if len(points) > 1 else ():
+        try:
+            found = _loaded(name, point, joins=False)
+            if found.extends in left:
+                del left[found.extends if joins and found.probe() is None else name]
+        except Exception as error:
+            _log.info("communicator %r cannot run here: %s", name, error)
+    return left
+
+
+def _loaded(name: str, point: EntryPoint, joins: bool) -> Communicator:
     try:
-        found = point.load()
-        problem = found.probe() if isinstance(found, Communicator) else f"{point.value} is no Communicator"
+        found, problem = point.load(), None
+        if not isinstance(found, Communicator):
+            problem = f"{point.value} is no Communicator"
+        elif joins:
+            problem = found.probe()
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     else:

@@ -35,3 +35,11 @@ class CollectiveTimeoutError(DistributedError, TimeoutError):
 
 class RankFailedError(DistributedError):
     """Another rank has ended, by an exception or since its program is over."""
+
+
+class LaunchError(DistributedError, ValueError):
+    """A job cannot be started in the way that is asked for."""
+
+
+class CheckpointError(DistributedError, OSError):
+    """Rank 0 could not write or read a file that all ranks wait for."""

@@ -11,9 +11,10 @@ from typing import Any
 
 from ..ops.creation import zeros
 from ..ops.declare import normalize_axis
-from ..tensor import Tensor
-from . import collective
-from .group import WORLD, Group, as_group
+from ..tensor import ACTIVE, Tensor
+from . import collective, message
+from .errors import GroupError
+from .group import WORLD, Group, as_group, mesh_size
 
 __all__ = [
     "all_gather",
@@ -105,6 +106,12 @@ def all_to_all(
     return _on(device, collective.all_to_all(inp, group=found.key, size=found.size, axes=axes))
 
 
+def _check_messages() -> None:
+    as_group(None)
+    if mesh_size():
+        raise GroupError("the devices of a mesh run one program: none sends alone; take all_to_all")
+
+
 def remote_send(inp: Tensor, dest_rank: int) -> Tensor:
     """Send to another rank of the job, which calls `remote_recv`.
 
@@ -113,15 +120,15 @@ def remote_send(inp: Tensor, dest_rank: int) -> Tensor:
     Tensor
         A 0-d one. ``gm.backward`` of it waits for the gradient, which the other rank sends back.
     """
-    as_group(None)
-    return collective.remote_send(inp, peer=dest_rank)
+    _check_messages()
+    return message.remote_send(inp, peer=dest_rank)
 
 
 def remote_recv(
     src_rank: int,
     device: str | None = None,
     inp: Tensor | None = None,
-    shape: tuple[int, ...] = (),
+    shape: tuple[int, ...] | None = None,
     dtype: Any = "float32",
 ) -> Tensor:
     """What another rank of the job sends.
@@ -133,7 +140,26 @@ def remote_recv(
     inp : Tensor, optional
         Has the shape and dtype that come, else `shape` and `dtype` say them. Where a GradManager records
         it, the gradient of the result is sent back.
+    shape : tuple of int, optional
+        Without one, nor an `inp`, it is as the sender says, and so is the dtype: not in a trace.
+
+    Raises
+    ------
+    GroupError
+        A trace has to know what comes.
+    CollectiveMismatchError
+        Something else comes.
     """
-    as_group(None)
-    like = zeros(shape, dtype) if inp is None else inp
-    return _on(device, collective.remote_recv(like, peer=src_rank))
+    _check_messages()
+    if inp is None and shape is None:
+        if ACTIVE.get() is not None:
+            raise GroupError("remote_recv: a trace has to know what comes: give inp, or shape and dtype")
+        dtype, _, lengths = message.what_comes(src_rank).partition("[")
+        like = zeros(tuple(int(n) for n in lengths.strip("]").split(",") if n), dtype)
+        return _on(device, message.remote_recv(like, peer=src_rank, told=True))
+    like = zeros(shape or (), dtype) if inp is None else inp
+    return _on(device, message.remote_recv(like, peer=src_rank))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..device import set_default_device
+from ..tensor import ACTIVE
 from .errors import GroupError
 from .world import join, joined, world
 
+#: What the names of groups in ops begin with whose ranks are the devices of a mesh; then comes their number.
+MESH = "mesh:"
+
 __tracing__ = {"init_process_group": "impure", "new_group": "impure"}
+
+
+def mesh_size() -> int:
+    """How many devices run what is recorded here, as the ranks of a job; 0: there is no mesh."""
+    session = ACTIVE.get()
+    return 0 if session is None else session.mesh
 
 
 class Group:
@@ -18,10 +29,20 @@ class Group:
     ----------
     proc_ranks : sequence of int
         None at all: every rank of the job.
+
+    Examples
+    --------
+    >>> group = mgb.distributed.Group([0])
+    >>> group.size, group.rank
+    (1, 0)
     """
 
     def __init__(self, proc_ranks: Sequence[int]) -> None:
         self._ranks = tuple(proc_ranks)
+        if self._ranks and mesh_size():
+            raise GroupError(
+                f"a group of ranks {list(self._ranks)}: the devices of a mesh run one program, all of them"
+            )
         if self._ranks:
             size, rank = world().size, world().rank
             if any(not 0 <= r < size for r in self._ranks) or len(set(self._ranks)) < len(self._ranks):
@@ -34,21 +55,24 @@ class Group:
     @property
     def proc_ranks(self) -> list[int]:
         """Its ranks in the job."""
-        return list(self._ranks or range(world().size))
+        return list(self._ranks or range(self.size))
 
     @property
     def key(self) -> str:
         """Its name in ops and messages."""
+        if size := mesh_size():
+            return f"{MESH}{size}"
         return ",".join(map(str, self._ranks)) or "world"
 
     @property
     def size(self) -> int:
         """How many ranks it has."""
-        return len(self._ranks) or world().size
+        return mesh_size() or len(self._ranks) or world().size
 
     @property
     def rank(self) -> int:
         """The place of this process in it."""
+        _check_rank()
         return self._ranks.index(world().rank) if self._ranks else world().rank
 
 
@@ -74,7 +98,8 @@ def init_process_group(
     world_size, rank : int, optional
         Checked against what the launcher has said.
     device : int, optional
-        The device of this process; arrays on a CPU have none.
+        The number of the GPU of this process, which becomes the default device, where the communicator takes
+        arrays of GPUs.
     backend : str
         The name of a communicator; ``"auto"``: that of ``MGB_DISTRIBUTED_BACKEND``, or the only one.
     device_type : str
@@ -83,39 +108,87 @@ def init_process_group(
     ------
     DistributedError
         There is no communicator, or this process was started as another one.
+
+    Examples
+    --------
+    >>> mgb.distributed.init_process_group()
+    >>> mgb.distributed.is_distributed()
+    True
     """
     address = None if master_ip is None else (master_ip, port or 0)
-    join(None if backend == "auto" else backend, address, world_size, rank)
+    found = join(None if backend == "auto" else backend, address, world_size, rank)
+    if device is not None and "gpu" in found.communicator.devices:
+        set_default_device(f"gpu{device}")
 
 
 def is_distributed() -> bool:
-    """Is this process in a job?"""
-    return joined() is not None
+    """Is this process in a job, or does a mesh of devices run what is recorded?
+
+    Examples
+    --------
+    >>> mgb.distributed.is_distributed()
+    True
+    """
+    return joined() is not None or mesh_size() > 0
 
 
 def get_rank() -> int:
-    """The place of this process in the job; 0 without one."""
+    """The place of this process in the job; 0 without one.
+
+    Examples
+    --------
+    >>> mgb.distributed.get_rank()
+    0
+    """
+    _check_rank()
     found = joined()
     return 0 if found is None else found.rank
 
 
 def get_world_size() -> int:
-    """How many processes the job has; 1 without one."""
+    """How many processes the job has, or devices the mesh that runs what is recorded; 1 without one.
+
+    Examples
+    --------
+    >>> mgb.distributed.get_world_size()
+    1
+    """
     found = joined()
-    return 1 if found is None else found.size
+    return mesh_size() or (1 if found is None else found.size)
+
+
+def _check_rank() -> None:
+    if mesh_size():
+        raise GroupError(
+            "the devices of a mesh run one program, in which none has a number: take the rows of each by "
+            "dist.shard, and ask for the rank of this process outside of the function"
+        )
 
 
 def get_backend() -> str:
-    """The name of the communicator."""
+    """The name of the communicator.
+
+    Examples
+    --------
+    >>> mgb.distributed.get_backend()
+    'mpi'
+    """
     return world().communicator.name
 
 
 def new_group(proc_ranks: Sequence[int]) -> Group:
-    """The group of these ranks, which this one is among."""
+    """The group of these ranks, which this one is among.
+
+    Examples
+    --------
+    >>> mgb.distributed.new_group([0]).proc_ranks
+    [0]
+    """
     return Group(proc_ranks)
 
 
 def as_group(group: Any) -> Group:
     """A group, or the one of these ranks; None: all."""
-    world()
+    if not mesh_size():
+        world()
     return group if isinstance(group, Group) else WORLD if group is None else Group(group)

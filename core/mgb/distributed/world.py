@@ -1,8 +1,10 @@
-"""The processes of the job: who is in it, how an exchange is made, agreed on and waited for.
+"""The processes of the job: who is in it, how exchanges are agreed on, go on together and are waited for.
 
 Every exchange is announced first: all ranks of the group say what comes, in 8 bytes, and who sees another
-word says in full what it does. Waiting is polite, it tests and sleeps in turn, and has a limit; meanwhile
-ranks tell each other by notes that they gave up, failed or have ended, and what they were at.
+word says in full what it does. Several may be under way, and go on whenever this rank tests one or waits for
+one; they start in the order in which they were begun. Waiting is polite, it tests and sleeps in turn, and has
+a limit; meanwhile ranks tell each other by notes that they gave up, failed or have ended, and what they were
+at.
 """
 
 from __future__ import annotations
@@ -13,13 +15,12 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from .. import config
-from .communicator import Channel, Collective, Communicator, chosen
+from .communicator import Collective, Communicator, chosen
 from .errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -28,29 +29,21 @@ from .errors import (
     NotDistributedError,
     RankFailedError,
 )
+from .exchange import Exchange, Line
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "impure"}
 
-#: So many tests before the first sleep, and its length in seconds: see `World.wait`.
-_TESTS, _SLEEP = 200, 50e-6
-#: Bytes of a full description.
-_TEXT = 512
+#: So many tests before the first sleep, later ones while others have yet to come: see `World.wait`.
+_TESTS, _FEW = 200, 2
+#: The length of a sleep in seconds, and of the longest, while others have yet to come.
+_SLEEP, _LONGEST = 50e-6, 1e-3
 #: Of each group so many exchanges are announced also where ``MGB_DISTRIBUTED_CHECK`` is 0.
 _FIRST = 100
+#: The status of a job whose ranks were late: the program may be right, and is to be started again.
+_AGAIN = 75
 #: Seconds that others have to say what they are at when one has given up.
 _GRACE = 1.0
-
-_TO_ALL = Collective("all_gather")
-
-
-@dataclass(slots=True)
-class Line:
-    """A group's channel and how many exchanges it has seen."""
-
-    channel: Channel
-    ranks: tuple[int, ...]
-    count: int = 0
 
 
 @dataclass
@@ -67,8 +60,9 @@ class World:
         The ranks that will answer no more, and why.
     counts : dict
         How many exchanges of each group those ranks have made that have ended well.
-    left : list
-        The arrays of exchanges that did not end. They may still be written to: nobody gets their memory.
+    flying : list
+        The exchanges under way, in their order; also those that will never end: their arrays may still be
+        written to, and nobody gets that memory.
     """
 
     communicator: Communicator
@@ -81,7 +75,7 @@ class World:
     gave_up: dict[int, str] = field(default_factory=dict)
     joined: set[tuple[int, str]] = field(default_factory=set)  # who has asked for which group
     counts: dict[int, dict[str, int]] = field(default_factory=dict)
-    left: list[Any] = field(default_factory=list)
+    flying: list[Exchange] = field(default_factory=list)
     checks: bool = True
 
     def line(self, key: str) -> Line:
@@ -95,13 +89,13 @@ class World:
                 self.communicator.post(other, b"join " + key.encode())
             self.at = f"the making of the group of ranks {key}"
             self.wait(lambda: all((r, key) in self.joined for r in others), ranks)
-            self.lines[key] = Line(self.communicator.group(ranks), ranks)
+            self.lines[key] = Line(self.communicator.group(ranks), self.communicator.group(ranks), ranks)
         return self.lines[key]
 
     # exchanges
 
-    def exchange(self, key: str, what: Collective, source: Any, target: Any, about: str, said: str) -> None:
-        """Make one exchange, on which the ranks agree.
+    def begin(self, key: str, what: Collective, source: Any, target: Any, about: str, said: str) -> Exchange:
+        """Begin an exchange, on which the ranks agree; `test` and `finish` let all that are under way go on.
 
         Parameters
         ----------
@@ -109,6 +103,7 @@ class World:
             The group.
         what : Collective
         source, target : array or None
+            They are the exchange's until it is done.
         about : str
             What all ranks have to say alike.
         said : str
@@ -119,42 +114,86 @@ class World:
         line = self.line(key)
         by_all = what.kind not in ("send", "recv")
         line.count += by_all
-        self.at = f"{about} (number {line.count} of group {key}){said}" if by_all else about + said
+        at = f"{about} (number {line.count} of group {key}){said}" if by_all else about + said
+        found = Exchange(line, what, (source, target), at, (key, line.count) if by_all else None)
+        if by_all and len(line.ranks) > 1 and (self.checks or line.count <= _FIRST):
+            found.word = hashlib.blake2b(f"{line.count} {about}".encode(), digest_size=8).digest()
+        self.at = at
+        self.flying.append(found)
+        self._guarded(found, self._begun, found)
+        return found
+
+    def _begun(self, found: Exchange) -> None:
+        if found.word:
+            found.announce()
+        self._go_on()
+
+    def exchange(self, key: str, what: Collective, source: Any, target: Any, about: str, said: str) -> None:
+        """`begin` and `finish`."""
+        self.finish(self.begin(key, what, source, target, about, said))
+
+    def test(self, exchange: Exchange) -> bool:
+        """Is it done? All that are under way go on."""
+        if not exchange.is_done:
+            self._guarded(exchange, self._go_on)
+        return exchange.is_done
+
+    def finish(self, exchange: Exchange) -> None:
+        """Wait until it is done."""
+        if not exchange.is_done:
+            self._guarded(exchange, self._finish, exchange)
+
+    def _finish(self, exchange: Exchange) -> None:
+        def is_done() -> bool:
+            self._go_on()
+            return exchange.is_done
+
+        self.at = exchange.said
+        self.wait(is_done, exchange.line.ranks, exchange.place)
+
+    def _go_on(self) -> None:
+        """Let each exchange go on; on a line they start in their order, as on every rank."""
+        waiting: set[int] = set()
+        for one in list(self.flying):
+            if not one.is_agreed:
+                if id(one.line) in waiting and one.place is not None:
+                    continue
+                if not one.is_announced():
+                    waiting.add(id(one.line))
+                    continue
+                if not one.is_alike():
+                    raise self._disagreement(one)
+                one.start()
+            if one.ticket is not None and one.ticket.test():
+                one.is_done = True
+                self.flying.remove(one)
+
+    def _guarded(self, exchange: Exchange, work: Callable[..., None], *args: Any) -> None:
+        """Do something that an error or an interrupt may end, and with it the common work."""
+        if self.broken is not None:
+            raise self.broken
         try:
-            if by_all and (self.checks or line.count <= _FIRST):
-                self._agree(key, line, about)
-            self._run(line, what, source, target, (key, line.count) if by_all else None)
+            work(*args)
         except DistributedError as error:
             self.broken = error
             raise
         except BaseException as error:
-            left = f"{type(error).__name__} ended {self.at} on this rank, half done: end the job"
+            left = f"{type(error).__name__} ended {exchange.said} on this rank, half done: end the job"
             self.broken = RankFailedError(left)
             raise
 
-    def _run(
-        self, line: Line, what: Collective, source: Any, target: Any, place: tuple[str, int] | None
-    ) -> None:
-        try:
-            self.wait(line.channel.start(what, source, target).test, line.ranks, place)
-        except BaseException:
-            self.left += [source, target]
-            raise
-
-    def _agree(self, key: str, line: Line, about: str) -> None:
-        word = hashlib.blake2b(f"{line.count} {about}".encode(), digest_size=8).digest()
-        words = self._from_all(key, line, np.frombuffer(word, np.uint8))
-        if all(bytes(w) == word for w in words):
-            return
-        mine = np.frombuffer(self.at.encode()[:_TEXT].ljust(_TEXT), np.uint8)
-        texts = [bytes(t).decode(errors="replace").strip() for t in self._from_all(key, line, mine)]
-        listed = "".join(f"\n  rank {r}: {text}" for r, text in zip(line.ranks, texts, strict=True))
-        raise CollectiveMismatchError(f"the ranks do not do the same:{listed}")
-
-    def _from_all(self, key: str, line: Line, mine: Any) -> Any:
-        everyone = np.empty((len(line.ranks), mine.size), np.uint8)
-        self._run(line, _TO_ALL, mine, everyone, (key, line.count))
-        return everyone
+    def _disagreement(self, exchange: Exchange) -> DistributedError:
+        """The ranks differ, which each finds out: they tell what they do."""
+        self.at = exchange.said
+        self.tell("at", exchange.said)
+        others = [r for r in exchange.line.ranks if r != self.rank]
+        limit = time.monotonic() + config.DISTRIBUTED_TIMEOUT.whole(1)
+        while time.monotonic() < limit and not all(r in self.ended or r in self.gave_up for r in others):
+            self.listen()
+            time.sleep(0.002)
+        told = {self.rank: exchange.said, **self.ended, **self.gave_up}
+        listed = "".join(f"\n  rank {r}: {told.get(r, 'is silent')}" for r in exchange.line.ranks)
+        return CollectiveMismatchError(f"the ranks do not do the same:{listed}")
 
     # waiting
 
@@ -164,7 +203,8 @@ class World:
         """Until `test` holds, or the limit is over; it is short when one of `ranks` will not come.
 
         A core that another rank may need is free while this one sleeps: with more ranks than cores that
-        is three times faster than testing all the time, and with a core for each it costs nothing.
+        is three times faster than testing all the time, and with a core for each it costs nothing. While
+        bytes move, each test moves some; where others have yet to come, few tests do, and sleeps grow.
 
         Parameters
         ----------
@@ -174,17 +214,22 @@ class World:
         place : (str, int), optional
             The group, and which of its exchanges this is: who has ended its program after that one is there.
         """
-        limit, left = time.monotonic() + config.DISTRIBUTED_TIMEOUT.whole(1), False
+        begin, left, tests, sleep = time.monotonic(), False, _TESTS, _SLEEP
+        limit = begin + config.DISTRIBUTED_TIMEOUT.whole(1)
         while True:
-            for _ in range(_TESTS):
+            for _ in range(tests):
                 if test():
                     return
+            if any(one.is_agreed for one in self.flying):
+                tests, sleep = _TESTS, _SLEEP
+            else:
+                tests, sleep = _FEW, min(max(_SLEEP, 0.05 * (time.monotonic() - begin)), _LONGEST)
             self.listen()
             if not left and any(self._is_lost(rank, place) for rank in ranks):
                 limit, left = min(limit, time.monotonic() + _GRACE), True
             if time.monotonic() > limit:
                 raise self.failure(ranks)
-            time.sleep(_SLEEP)
+            time.sleep(sleep)
 
     def _is_lost(self, rank: int, place: tuple[str, int] | None) -> bool:
         """Has it given up, or ended before it came to `place`?"""
@@ -246,7 +291,7 @@ class World:
         where = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
         self.tell("end", f"has raised {kind.__name__}: {error}{where}; it was at {self.at}")
         time.sleep(2 * _GRACE)
-        self.communicator.abort(1)
+        self.communicator.abort(_AGAIN if issubclass(kind, CollectiveTimeoutError) else 1)
 
     def leave(self) -> None:
         """The program of this rank is over: let nobody wait for it, and wait for the others."""
@@ -256,10 +301,17 @@ class World:
         )
         limit = time.monotonic() + config.DISTRIBUTED_TIMEOUT.whole(1)
         while len(self.ended) < self.size - 1 and time.monotonic() < limit:
+            self._let_go_on()
             self.listen()
             time.sleep(0.002)
         if len(self.ended) < self.size - 1:
             self.communicator.abort(1)
+
+    def _let_go_on(self) -> None:
+        """What an error has left under way, others may wait for."""
+        with suppress(DistributedError):
+            if self.broken is None:
+                self._go_on()
 
 
 _hook: Callable[..., Any] = sys.excepthook
@@ -295,7 +347,9 @@ def join(name: str | None, address: tuple[str, int] | None, size: int | None, ra
     communicator = chosen(name)
     channel = communicator.join(address, size, rank)
     found = World(communicator, channel.rank, channel.size)
-    found.lines["world"] = Line(channel, tuple(range(channel.size)))
+    every = tuple(range(channel.size))
+    words = communicator.group(every) if channel.size > 1 else channel
+    found.lines["world"] = Line(channel, words, every)
     if (size, rank) != (None, None) and (size or channel.size, rank) != (channel.size, channel.rank):
         started = f"rank {channel.rank} of {channel.size}"
         raise GroupError(

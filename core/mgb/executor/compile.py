@@ -9,25 +9,40 @@ from .. import config, passes, plugins
 from ..backend import Backend, Kernel, Scope, Specialize
 from ..device import device_type
 from ..errors import CompileError, LaunchGraphError
-from ..fusion import FusionConfig, Step, detect, duplicate, flat_draws, place_extents, recompute
+from ..fusion import (
+    FusionConfig,
+    Step,
+    detect,
+    duplicate,
+    flat_draws,
+    looked_up,
+    place_extents,
+    recompute,
+    split,
+    taken_apart,
+    vector_products,
+)
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
 from ..sizes import checker
 from .collector import resting
 from .generate import generate
 from .kernels import Pairs, kernel_for
+from .loops import graphs_in, loop_kernel, with_results
 from .options import DEFAULT, Options
+from .overlap import begun_early
 from .peak import Arrangement
 from .plan import plan_memory, replacements
 from .program import Program
 from .rematerialize import rematerialize
-from .resized import Stages, plain_graph, sizes_of
-from .schedule import schedule
-from .short_folds import turn_short_folds
+from .repeats import write_repeats
+from .resized import Stages, plain_graph
+from .schedule import is_loop, schedule
+from .short_rows import turn_short_rows
 
 
 def compile_program(
-    graph: Graph, options: Options = DEFAULT, updates: Mapping[int, int] | None = None
+    graph: Graph, options: Options = DEFAULT, updates: Mapping[int, int] | None = None, into: bool = False
 ) -> Program:
     """Compile a graph.
 
@@ -40,6 +55,8 @@ def compile_program(
     updates : mapping, optional
         From the positions of outputs to the positions of the inputs that they replace: parameters, as a rule.
         Such an output may be written over its input; see `Program.call`.
+    into : bool
+        It is called with arrays for its results, which share no memory with what it is given.
 
     Returns
     -------
@@ -54,7 +71,7 @@ def compile_program(
     MemoryBudgetError
         The threshold of ``options.memory`` cannot be met.
     """
-    one_shape = sizes_of(graph) is not None and not _is_resizable(graph, options)
+    one_shape = graph.sizes is not None and not _is_resizable(graph, options)
     if one_shape:
         graph = plain_graph(graph)
     _verify(graph)
@@ -65,8 +82,8 @@ def compile_program(
     _verify(simplified)
     steps = _steps(simplified, backend, options)
     replaces = _replacements(simplified, steps, backend, options, updates or {})
-    kernels = _kernels(steps, backend, replaces)
-    return assemble(graph, simplified, steps, kernels, backend, options, updates, one_shape)
+    kernels = _kernels(steps, backend, replaces) | _loops(steps, options)
+    return assemble(graph, simplified, steps, kernels, backend, options, updates, one_shape, into)
 
 
 @resting()
@@ -79,6 +96,7 @@ def assemble(
     options: Options = DEFAULT,
     updates: Mapping[int, int] | None = None,
     one_shape: bool = False,
+    into: bool = False,
 ) -> Program:
     """The program of steps whose kernels are there.
 
@@ -92,7 +110,7 @@ def assemble(
         By the graph of a step; None where it runs eagerly.
     backend : Backend or None
         Whose kernels they are.
-    options, updates
+    options, updates, into
         As for `compile_program`.
     one_shape : bool
         Were there sizes, of which nothing is known?
@@ -106,26 +124,26 @@ def assemble(
     MemoryBudgetError
         The threshold of ``options.memory`` cannot be met.
     """
-    arrange = _Arranger(simplified, kernels, updates or {}, backend)
-    plain = found = arrange(steps)
+    arrange = _Arranger(simplified, kernels, updates or {}, backend, parts=options.memory is None)
+    plain = found = arrange(begun_early(steps) if options.memory is None else steps)
     if options.memory is not None:
         found = rematerialize(plain, arrange.updated, options.memory, arrange)
-    routine = generate(simplified, found.calls, found.plan, backend, options)
+    routine = generate(simplified, found.calls, found.plan, backend, options, into)
     return Program(
         Stages(graph, simplified, found.steps, found.calls, found.plan),
         routine,
         tuple(kernels[step.graph] for step in found.steps),
         backend,
         None if found is plain else plain.peak,
-        None if one_shape else _guards(graph),
+        None if one_shape else _guards(graph, into),
     )
 
 
-def _guards(graph: Graph) -> Callable[[Sequence[int]], bool]:
-    """Does what was decided hold for arguments of other lengths?"""
-    sizes = sizes_of(graph)
-    if sizes is None:
-        return lambda values: True  # they are none of its business
+def _guards(graph: Graph, is_inside: bool) -> Callable[[Sequence[int]], bool]:
+    """Does what was decided hold for arguments of other lengths? What is inside of a loop asks nobody."""
+    sizes = graph.sizes
+    if sizes is None or is_inside:
+        return lambda values: True  # they are none of its business, or guards of the whole program
     sizes.close()
     return checker(sizes)
 
@@ -139,14 +157,16 @@ class _Arranger:
         kernels: Mapping[Graph, Kernel | None],
         updates: Mapping[int, int],
         backend: Backend | None,
+        parts: bool,  # may a value be written into a larger one? The search for less memory takes them apart.
     ) -> None:
         self.graph, self.kernels, self.updates, self.backend = graph, kernels, updates, backend
+        self.writer = backend if parts else None
         self.updated = {graph.outputs[o]: graph.inputs[i] for o, i in updates.items()}
 
     def __call__(self, steps: Sequence[Step]) -> Arrangement:
         kernels = [self.kernels[step.graph] for step in steps]
         calls = schedule(steps, kernels, self.updated, self.backend)
-        plan = plan_memory(self.graph, calls, self.updates)
+        plan = plan_memory(self.graph, calls, self.updates, self.writer)
         return Arrangement(self.graph, tuple(steps), calls, plan)
 
 
@@ -190,17 +210,23 @@ def _allowed(options: Options) -> FusionConfig:
 def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
     if backend is None or backend.traits.scope is Scope.GRAPH:  # of all that it takes, nothing waits
         return graph
-    graph = flat_draws(place_extents(graph), backend.traits, _allowed(options))
+    graph = vector_products(graph, backend.traits, _allowed(options))
+    graph = looked_up(graph, backend.traits, _allowed(options))
+    graph = split(graph, backend.traits, _allowed(options))
+    graph = taken_apart(place_extents(graph), backend.traits, _allowed(options))
+    graph = flat_draws(graph, backend.traits, _allowed(options))
     return duplicate(graph, backend.traits, _allowed(options))
 
 
 @resting()
 def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Step, ...]:
     if backend is None:
-        return _one_by_one(graph, f"opt_level is {options.opt_level}")
+        return with_results(_one_by_one(graph, f"opt_level is {options.opt_level}"))
     groups = recompute(graph, detect(graph, backend.traits, _allowed(options)), backend.traits)
-    found = turn_short_folds(groups, backend.traits)
-    return tuple(replace(s, backend=backend.name) if s.fused else s for s in found)
+    found = turn_short_rows(graph, groups, backend.traits)
+    if options.memory is None:
+        found = write_repeats(found, backend.traits)
+    return with_results(tuple(replace(s, backend=backend.name) if s.fused else s for s in found))
 
 
 def _one_by_one(graph: Graph, reason: str) -> tuple[Step, ...]:
@@ -225,6 +251,18 @@ def _kernels(
     steps: Sequence[Step], backend: Backend | None, replaces: Mapping[Graph, Pairs]
 ) -> dict[Graph, Kernel | None]:
     return {step.graph: _kernel(step, backend, replaces.get(step.graph, ())) for step in steps}
+
+
+def _loops(steps: Sequence[Step], options: Options) -> dict[Graph, Kernel | None]:
+    """The kernels of loops: what they repeat goes the same way as everything."""
+    inside = replace(options, memory=None, profiling=False, launch_graph=None)
+    return {
+        step.graph: loop_kernel(
+            step.graph, [compile_program(g, inside, into=True) for g in graphs_in(step.graph)]
+        )
+        for step in steps
+        if is_loop(step)
+    }
 
 
 def _is_resizable(graph: Graph, options: Options) -> bool:

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from types import NoneType
-from typing import Any
+from typing import ClassVar
 
-import numpy as np
-
-from .. import memory
-from ..answers import answer
-from ..backend import Backend, Kernel, Strided
-from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
-from ..fusion import NUMBER, Step
-from ..ir import CONST, Graph, Kind, Node
-from ..sizes import At, about, is_sized, plain
-from ..tensor import float_errors, ignore_float_errors, restore_float_errors
-from .operands import constant, eager_rule, follows_lengths, monotone
+from ..backend import Backend
+from ..device import array_module
+from ..fusion import NUMBER
+from ..ir import CONST, Graph, Node
 from .options import DEFAULT, Options
-from .plan import MemoryPlan, Place, device_of, is_given_memory, replaced_by
+from .plan import MemoryPlan, Place
 from .profile import Measured, clock
-from .resized import sizes_of
-from .routine import Recipe, Routine
+from .routine import Routine
 from .schedule import Call
-from .workspaces import allocator, arenas_at, spare_at, targets_at
+from .writer import Writer, packed
 
 
 def generate(
-    graph: Graph, calls: Sequence[Call], plan: MemoryPlan, backend: Backend | None, options: Options = DEFAULT
+    graph: Graph,
+    calls: Sequence[Call],
+    plan: MemoryPlan,
+    backend: Backend | None,
+    options: Options = DEFAULT,
+    into: bool = False,
 ) -> Routine:
     """The function that makes `calls` of the kernels of `backend`.
 
-    `graph` is the whole program. When profiling, it notes the time before and after each call.
+    `graph` is the whole program. When profiling, it notes the time before and after each call. With `into` it
+    takes arrays for its results as well, and gives nothing.
     """
-    writer = (_ProfiledWriter if options.profiling else _Writer)(graph, plan, backend, options.launch_graph)
+    kind = _ProfiledWriter if options.profiling else _IntoWriter if into else Writer
+    writer = kind(graph, plan, backend, options.launch_graph)
     writer.ask_spare(calls)
     writer.begin(calls)
     for row in writer.rows(calls):
@@ -51,307 +47,10 @@ def generate(
 
 
 @dataclass
-class _Writer:
-    """Writes the function line by line."""
+class _ProfiledWriter(Writer):
+    """The same, with the time before and after each call, which does all that is its own."""
 
-    graph: Graph
-    plan: MemoryPlan
-    backend: Backend | None
-    launch_graph: bool | None = None
-    lines: list[str] = field(default_factory=list)
-    bound: dict[str, Any] = field(default_factory=dict)
-    recipes: list[Recipe] = field(default_factory=list)
-    names: dict[Node, str] = field(default_factory=dict)
-    row_major: set[Node] = field(default_factory=set)
-    spare: dict[Call, str] = field(default_factory=dict)
-    has_eager: bool = False
-    updates: bool = False  # may inputs have been written over by now?
-
-    def __post_init__(self) -> None:
-        self.device = device_of(self.graph)
-        self.temporaries = self.plan.temporaries
-        self.is_sized = sizes_of(self.graph) is not None
-
-    # the parts
-
-    def ask_spare(self, calls: Sequence[Call]) -> None:
-        """For each kernel with memory of its own: which of its operands it may take it from."""
-        for call in calls:
-            places = [self.plan.places.get(call.writes[o], Place()) for o, _ in replaced_by(call)]
-            positions = [place.update for place in places if place.update is not None]
-            if positions:
-                ask = self.made("spare", partial(spare_at, positions))
-                self.line(f"s{len(self.spare)} = {ask}(arrays)")
-                numbers = iter(range(len(positions)))
-                flags = (
-                    "False" if p.update is None else f"s{len(self.spare)}[{next(numbers)}]" for p in places
-                )
-                whole = len(positions) == len(places)
-                self.spare[call] = f"s{len(self.spare)}" if whole else packed(flags)
-
-    def begin(self, calls: Sequence[Call]) -> None:
-        """The inputs, and the memory of the temporaries."""
-        given = {n for call in calls if is_given_memory(call) for n in call.writes}
-        updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
-        if updated:
-            targets = self.made("targets", partial(targets_at, updated))
-            self.line(f"{packed(self.name(n, 'o') for n in updated)} = {targets}(arrays)")
-        self.line(f"{packed(self.name(n, 'x') for n in self.graph.inputs)} = arrays")
-        if self.temporaries:
-            self.recipes.append(partial(arenas_at, self.plan, self.device))
-            targets = packed(self.name(n, "t") for n in self.temporaries)
-            self.line(f"{targets} = workspace = take()")
-
-    def call(self, call: Call) -> None:
-        """One call, and the memory that it writes to, with its GPU as the current one."""
-        begin, device = len(self.lines), call.writes[0].spec.device
-        self.prepare(call)
-        self.begin_updates([call])
-        self.run(call)
-        self.on_its_gpu(begin, device)
-
-    def rows(self, calls: Sequence[Call]) -> list[list[int]]:
-        """The numbers of the calls; single kernels in a row, which a backend may start at once, together."""
-        rows: list[list[int]] = []
-        before: str | None = None
-        for k, call in enumerate(calls):
-            device = call.writes[0].spec.device if call.is_plain else None
-            if device is not None and device == before:
-                rows[-1].append(k)
-            else:
-                rows.append([k])
-            before = device
-        return rows
-
-    def chained(self, calls: Sequence[Call]) -> bool:
-        """Calls of kernels as one, if the backend can; a single one costs less so as well."""
-        if self.backend is None or not calls[0].is_plain:
-            return False
-        arrays = list(dict.fromkeys(n for call in calls for n in (*call.reads, *call.writes)))
-        place = {n: i for i, n in enumerate(arrays)}
-        wiring = [([place[n] for n in c.reads], [place[n] for n in c.writes]) for c in calls]
-        written = self.row_major.union(*(call.writes for call in calls))
-        varying = [i for i, n in enumerate(arrays) if n not in written]
-        kernels = [c.kernel for c in calls if c.kernel is not None]
-        args = kernels, wiring, varying, self.launch_graph
-        chain = answer(self.backend, "chain", (Callable, NoneType), *args)
-        if chain is None:
-            return False
-        begin = len(self.lines)
-        for call in calls:
-            self.prepare(call)
-            self.row_major.update(call.writes)
-        self.begin_updates(calls)
-        name = self.bind("chain", chain, unique=True)
-        backend = self.backend
-        if self.is_sized:  # it may remember lengths
-            chains = [chain]  # that of the lengths which it was asked for is used for the first
-            self.recipes.append(
-                lambda at: {name: chains.pop() if chains else answer(backend, "chain", Callable, *args)}
-            )
-        self.line(f"{name}({packed(self.names[n] for n in arrays)})")
-        self.on_its_gpu(begin, calls[0].writes[0].spec.device)
-        return True
-
-    def on_its_gpu(self, begin: int, device: str) -> None:
-        """Lines from `begin` on, with their GPU as the current one where there are several."""
-        if is_gpu(device) and len(self.lines) > begin and get_device_count("gpu") > 1:
-            head = f"with {self.bind('on', on)}({device!r}):"
-            self.lines[begin:] = [head, *("    " + line for line in self.lines[begin:])]
-
-    def begin_updates(self, calls: Sequence[Call]) -> None:
-        """Empty `arrays` before the first call that may write over an input: see `Program.call`."""
-        places = (self.plan.places.get(n, Place()) for call in calls for n in call.writes)
-        if not self.updates and any(place.update is not None for place in places):
-            self.updates = True
-            self.line("arrays.clear()")
-
-    def prepare(self, call: Call) -> None:
-        """The memory that a call writes to, and its inputs in a layout that its kernel can read."""
-        if is_given_memory(call):
-            for node in call.writes:
-                if self.plan.places[node] == Place():
-                    self.line(f"{self.name(node, 'o')} = {self.fresh(node)}")
-        if call.kernel is not None:
-            for node in call.reads:
-                self.lay_out(node)
-
-    def run(self, call: Call) -> None:
-        """The call itself."""
-        if call.kernel is not None:
-            self.kernel(call, call.kernel)
-        else:
-            self.eager(call.steps[0])
-
-    def kernel(self, call: Call, kernel: Kernel) -> None:
-        """A call of a kernel."""
-        if kernel.results is not None:
-            self.handed(call, kernel)
-            return
-        args = "".join(f"{self.names[n]}, " for n in call.reads)
-        out = packed(self.names[n] for n in call.writes)
-        function = self.runner(kernel)
-        nodes = (n for step in call.steps for n in step.graph.nodes)
-        self.line(f"{function}({args}out={out}){origin(nodes)}")
-        self.row_major.update(call.writes)
-
-    def runner(self, kernel: Kernel) -> str:
-        """A name for what runs a kernel."""
-        if self.is_sized and kernel.at is not None:
-            return self.made("kernel", kernel.at)
-        return self.bind("kernel", kernel.results or kernel.run, unique=True)
-
-    def handed(self, call: Call, kernel: Kernel) -> None:
-        """A call of a kernel that has memory of its own."""
-        args = [self.names[n] for n in call.reads]
-        if call in self.spare:
-            args.append(f"spare={self.spare[call]}")
-        function = self.runner(kernel)
-        out = packed(self.name(n, "h") for n in call.writes)
-        nodes = (n for step in call.steps for n in step.graph.nodes)
-        self.line(f"{out} = {function}({', '.join(args)}){origin(nodes)}")
-        self.row_major.update(call.writes)
-
-    def eager(self, step: Step) -> None:
-        """A call of each op of `step` by its eager rule; constants are bound."""
-        inside = dict(zip(step.graph.inputs, (self.names[n] for n in step.reads), strict=True))
-        outside = dict(zip(step.graph.outputs, step.writes, strict=True))
-        for node in step.graph.nodes:
-            value = outside.get(node, node)
-            if node.op in (CONST, NUMBER):
-                inside[node] = self.names[value] = self.of_node("c", constant, node)
-                continue
-            args = [inside[i] for i in node.inputs]
-            function = self.of_node(node.op.name, eager_rule, node)
-            self.has_eager |= node.op.kind is not Kind.LAYOUT
-            if value in self.plan.places:
-                self.line(f"{function}({', '.join([*args, f'out={self.names[value]}'])})")
-                self.row_major.add(value)
-            else:
-                call = f"{function}({', '.join(args)})"
-                if not node.spec.shape:  # NumPy gives a number, not an array
-                    call = f"{self.module(node.spec.device)}.asarray({call})"
-                self.line(f"{self.name(value, 'v')} = {call}{origin([node])}")
-            inside[node] = self.names[value]
-
-    def drop(self, nodes: Sequence[Node]) -> None:
-        """Let go of eager results, so that their memory can be used again."""
-        names = [self.names[n] for n in nodes if self.names[n] not in self.bound]
-        if names:
-            self.line(f"del {', '.join(names)}")
-
-    def end(self) -> None:
-        """The arena back."""
-        if self.temporaries:
-            self.line("give(workspace)")
-
-    def give_result(self) -> None:
-        """The outputs out."""
-        self.line(f"return {packed(self.value(n) for n in self.graph.outputs)}")
-
-    def source(self) -> str:
-        """The text of the function."""
-        body = ["    " + line for line in self.lines]
-        if self.has_eager:
-            self.bind("float_errors", float_errors)
-            self.bind("ignore_float_errors", ignore_float_errors)
-            self.bind("restore_float_errors", restore_float_errors)
-            body = [
-                "    before = float_errors()",
-                "    try:",
-                "        ignore_float_errors()",
-                *("    " + line for line in body),
-                "    finally:",
-                "        restore_float_errors(before)",
-            ]
-        if is_gpu(self.device):
-            body = self.explained(body)
-        return "\n".join(["def run(arrays):", *body, ""])
-
-    def explained(self, body: list[str]) -> list[str]:
-        """`body` with the lack of memory explained."""
-        indented = ["    " + line for line in body]
-        error = f"{self.bind('out_of_memory', out_of_memory)}({self.device!r}, 'a compiled call', error)"
-        return [
-            "    try:",
-            *indented,
-            "    except MemoryError as error:",
-            f"        raise {error} from error",
-        ]
-
-    # the words
-
-    def line(self, text: str) -> None:
-        """Add a line."""
-        self.lines.append(text)
-
-    def name(self, node: Node, letter: str) -> str:
-        """The variable for `node`."""
-        return self.names.setdefault(node, f"{letter}{len(self.names)}")
-
-    def value(self, node: Node) -> str:
-        """What stands for an output; a constant that no step made is bound."""
-        if node not in self.names and node.op is CONST:
-            self.eager(Step(Graph((), (node,)), (), (node,), fused=False))
-        return self.names[node]
-
-    def bind(self, name: str, value: Any, unique: bool = False) -> str:
-        """A global name for `value`."""
-        if unique:
-            name = re.sub(r"\W", "_", name) + f"_{len(self.bound)}"
-        self.bound[name] = value
-        return name
-
-    def made(self, name: str, rule: Callable[[At], Any]) -> str:
-        """A global name for what `rule` gives for the lengths of a call, anew for each set of them."""
-        name = self.bind(name, None, unique=True)
-        self.recipes.append(lambda at: {name: rule(at)})
-        return name
-
-    def of_node(self, name: str, rule: Callable[[Node, At], Any], node: Node) -> str:
-        """A global name for what `rule` makes of `node`; anew for each set of lengths that it looks at."""
-        if follows_lengths(node):
-            return self.made(name, partial(rule, node))
-        return self.bind(name, rule(node, plain), unique=True)
-
-    def module(self, device: str) -> str:
-        """NumPy or CuPy."""
-        return self.bind("cupy" if is_gpu(device) else "numpy", array_module(device))
-
-    def fresh(self, node: Node) -> str:
-        """An allocation for `node`; NumPy is asked directly where the pool would ask it."""
-        device = node.spec.device
-        if is_gpu(device):
-            empty = self.bind("gpu_empty", allocator(device))
-        elif about(node.spec.nbytes) < memory.SMALL:
-            empty = self.bind("small", np.empty)
-        else:
-            empty = self.bind("empty", memory.empty)
-        dtype, shape = self.bind(node.spec.dtype.name, node.spec.dtype), node.spec.shape
-        given = self.made("shape", lambda at: at(shape)) if is_sized(shape) else str(shape)
-        return f"{empty}({given}, {dtype})"
-
-    def lay_out(self, node: Node) -> None:
-        """Copy a value into a layout that the backend reads, where it is not known to have one."""
-        assert self.backend is not None
-        strided = self.backend.traits.strided
-        if strided is Strided.ANY or node in self.row_major or not node.spec.shape:
-            return
-        self.row_major.add(node)
-        name = self.names[node]
-        if name in self.bound:
-            return
-        if strided is Strided.CONTIGUOUS:
-            copy = self.bind("contiguous", array_module(node.spec.device).ascontiguousarray)
-        else:
-            copy = self.bind("monotone", monotone)
-        self.line(f"{name} = {copy}({name})")
-
-
-@dataclass
-class _ProfiledWriter(_Writer):
-    """The same, with the time before and after each call."""
-
+    splits: ClassVar[bool] = False
     timed: list[Call] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
@@ -385,13 +84,30 @@ class _ProfiledWriter(_Writer):
         self.line(f"{self.marks[-1]} = clock()")
 
 
-def packed(names: Iterable[str]) -> str:
-    """The text of a tuple."""
-    listed = tuple(names)
-    return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
+class _IntoWriter(Writer):
+    """The same, with arrays for the results among what it is given: what loops repeat allocates nothing."""
 
+    parameters = "arrays, out"
 
-def origin(nodes: Iterable[Node]) -> str:
-    """A comment that tells where the user wrote what may refuse its values: tracebacks show it."""
-    places = dict.fromkeys(n.source for n in nodes if n.op.kind is Kind.OPAQUE and n.source)
-    return f"  # {', '.join(places)}" if places else ""
+    def begin(self, calls: Sequence[Call]) -> None:
+        super().begin(calls)
+        outputs = self.graph.outputs
+        self.line(f"{packed(f'r{k}' for k in range(len(outputs)))} = out")
+        given = {n for n, place in self.plan.places.items() if place == Place()}
+        owners = [(k, self.owner(n)) for k, n in enumerate(outputs)]
+        self.results = {n: f"r{k}" for k, n in reversed(owners) if n in given}
+
+    def owner(self, node: Node) -> Node:
+        """The value whose memory `node` takes over, or itself."""
+        while (part := self.plan.places.get(node, Place()).part) is not None and part.window is None:
+            node = part.whole
+        return node
+
+    def fresh(self, node: Node) -> str:
+        return self.results.get(node) or super().fresh(node)
+
+    def give_result(self) -> None:
+        for k, node in enumerate(self.graph.outputs):
+            if self.results.get(self.owner(node)) != f"r{k}":
+                copy = self.bind("copyto", array_module(node.spec.device).copyto)
+                self.line(f"{copy}(r{k}, {self.value(node)})")

@@ -15,9 +15,9 @@ from .. import cache, forking, passes, plugins
 from ..answers import answer, check_kernel
 from ..backend import API_VERSION, Backend, Kernel, Specialize
 from ..codegen import structure_key
-from ..errors import CompileError, ForkedProcessError
+from ..errors import CompileError, ForkedProcessError, MeshError
 from ..ir import Graph
-from .resized import plain_graph, sizes_of
+from .resized import plain_graph
 
 _log = logging.getLogger("mgb.backend")
 
@@ -111,7 +111,7 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     ForkedProcessError
         This is a child of a process whose threads are wanted.
     """
-    if sizes_of(graph) is not None:  # its key says nothing: what is decided in lowering it are guards
+    if graph.sizes is not None:  # its key says nothing: what is decided in lowering it are guards
         lowered = passes.lower(graph, backend.traits)
         if backend.traits.specialize is Specialize.SIZES:
             return _compile(lowered, backend, replaces)
@@ -232,7 +232,7 @@ def _compile(graph: Graph, backend: Backend, replaces: Pairs) -> Kernel:
     try:
         with forking.undivided(_work_of(backend)):
             kernel = backend.compile_over(graph, replaces) if replaces else backend.compile(graph)
-    except ForkedProcessError:
+    except (ForkedProcessError, MeshError):
         raise
     except Exception as error:
         raise CompileError(

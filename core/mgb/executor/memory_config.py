@@ -38,6 +38,13 @@ class SublinearMemoryConfig:
     Notes
     -----
     T. Chen, B. Xu, C. Zhang, C. Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016.
+
+    Examples
+    --------
+    >>> from mgb.jit import trace
+    >>> step = trace(lambda x: F.exp(F.sin(x)).sum(), sublinear_memory_config=SublinearMemoryConfig())
+    >>> step(F.zeros((4,)))
+    Tensor(4., device=xpux:0)
     """
 
     thresh_nr_try: int = 10
@@ -73,6 +80,13 @@ class DTRConfig:
     Notes
     -----
     M. Kirisame et al., "Dynamic Tensor Rematerialization", ICLR 2021.
+
+    Examples
+    --------
+    >>> from mgb.jit import trace
+    >>> step = trace(lambda x: F.exp(F.sin(x)).sum(), dtr_config=DTRConfig(eviction_threshold=1 << 20))
+    >>> step(F.zeros((4,)))
+    Tensor(4., device=xpux:0)
     """
 
     eviction_threshold: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from ..apply import evaluate
 from ..device import is_gpu, place
 from ..dtypes import HALVES
 from ..fusion import NUMBER
-from ..ir import CONST, Kind, Node
+from ..ir import CONST, Kind, Node, Op
 from ..libraries import Rule
+from ..ops.layout import SLICE, TRANSPOSE, slices
 from ..sizes import At, is_sized, plain
 
 
@@ -26,6 +28,13 @@ def constant(node: Node, at: At = plain) -> Any:
     return place(array, node.spec.device)
 
 
+#: Views that are made again and again, without Python in between.
+_PREPARED: dict[Op, Callable[..., Callable[[Any], Any]]] = {
+    SLICE: lambda window: itemgetter(slices(window)),
+    TRANSPOSE: lambda axes: methodcaller("transpose", axes),
+}
+
+
 def eager_rule(node: Node, at: At = plain) -> Callable[..., Any]:
     """A function of arrays that gives the value of `node`."""
     op, params = node.op, at(dict(node.params))
@@ -34,9 +43,17 @@ def eager_rule(node: Node, at: At = plain) -> Callable[..., Any]:
         return lambda: place(evaluate(op, (), params), node.spec.device)
     if op.eager is None or (half and op.kind is not Kind.LAYOUT):
         return lambda *arrays: evaluate(op, arrays, params)
+    if op in _PREPARED:
+        return _PREPARED[op](**params)
     if isinstance(op.eager, Rule) and not is_gpu(node.spec.device):
         return op.eager.bound(**params)
     return partial(op.eager, **params) if params else op.eager
+
+
+def begin_rule(node: Node, at: At = plain) -> Callable[..., Any]:
+    """A function of arrays that begins to compute `node`, a node of an op with a `begin`."""
+    assert node.op.begin is not None
+    return partial(node.op.begin, **at(dict(node.params)))
 
 
 def follows_lengths(node: Node) -> bool:

@@ -31,6 +31,6 @@ def _own(node: Node) -> int:
         return node.op.cost(node)
     if node.op.kind is Kind.ELEMENTWISE:
         return node.spec.size
-    if node.op.kind in (Kind.REDUCE, Kind.OPAQUE):
+    if node.op.kind in (Kind.REDUCE, Kind.SCAN, Kind.OPAQUE):
         return max((i.spec.size for i in node.inputs), default=0)
     return 0

@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from .. import memory
-from ..dtypes import HALVES
+from ..backend import Backend
 from ..fusion import Step
 from ..ir import Graph, Kind, Node
 from ..passes.rewrite import stretches
-from ..sizes import about, plain
+from ..sizes import plain
 from .packing import aligned, pack
-from .schedule import Call, may_alias, may_fail, schedule
+from .parts import Part, Parts, find_parts
+from .schedule import Call, is_given_memory, may_alias, may_fail, schedule
 
 _IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.LEAF})
 
@@ -32,10 +30,13 @@ class Place:
     update : int or None
         Over the memory of this input, in those calls where nobody else holds it. It may be that of a result
         whose kernel has got memory for it otherwise.
+    part : Part or None
+        In the memory of a larger value.
     """
 
     offset: int | None = None
     update: int | None = None
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class MemoryPlan:
         The values that a step is given memory for.
     intervals : mapping
         For each value in the arena, the first and the last call that needs it.
+    copies : mapping
+        For values that others are written into, the numbers of the operands that are copied: see `Parts`.
     """
 
     places: Mapping[Node, Place]
@@ -61,6 +64,7 @@ class MemoryPlan:
     dropped: tuple[tuple[Node, ...], ...]
     given: tuple[Node, ...]
     intervals: Mapping[Node, tuple[int, int]]
+    copies: Mapping[Node, tuple[int, ...]]
 
     @property
     def bytes_before(self) -> int:
@@ -96,7 +100,9 @@ class MemoryPlan:
         )
 
 
-def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int]) -> MemoryPlan:
+def plan_memory(
+    graph: Graph, calls: Sequence[Call], updates: Mapping[int, int], backend: Backend | None = None
+) -> MemoryPlan:
     """Plan the memory of a program.
 
     Parameters
@@ -107,16 +113,21 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
         In the order in which they run; each is one moment, whose steps may run in any order.
     updates : mapping
         From positions in ``graph.outputs`` to the positions in ``graph.inputs`` that they replace.
+    backend : Backend, optional
+        One whose kernels may be told to write into larger values.
 
     Returns
     -------
     MemoryPlan
     """
-    lives = _Lives(graph, calls)
-    given = [n for call in calls if is_given_memory(call) for n in call.writes]
-    places = {n: Place() for n in given}
+    parts = find_parts(calls, backend, frozenset(graph.outputs))
+    lives = _Lives(graph, calls, parts)
+    given = [n for call in calls for n in call.writes if n in parts.copies or is_given_memory(call)]
+    places = {n: Place(part=parts.places.get(n)) for n in given}
     home = device_of(graph)  # where the arena is
-    temporary = [n for n in given if lives.ends(n) < len(calls) and n.spec.device == home]
+    temporary = [
+        n for n in given if n not in parts.places and lives.ends(n) < len(calls) and n.spec.device == home
+    ]
     intervals = {n: (lives.start[n], lives.ends(n)) for n in temporary}
     offsets, arena_bytes = pack([(*interval, plain(n.spec.nbytes)) for n, interval in intervals.items()])
     places |= {n: Place(offset=offset) for n, offset in zip(temporary, offsets, strict=True)}
@@ -124,13 +135,13 @@ def plan_memory(graph: Graph, calls: Sequence[Call], updates: Mapping[int, int])
     taken = set()
     for output, position in updates.items():
         old, new = graph.inputs[position], graph.outputs[output]
-        if position in taken:
+        if position in taken or new in parts.copies:
             continue
         handed = allowed.get(new) is old and lives.may_take(old, new)
         if handed or (places.get(new) == Place() and lives.may_overwrite(old, new)):
             places[new] = Place(update=position)
             taken.add(position)
-    return MemoryPlan(places, arena_bytes, lives.dropped(), tuple(given), intervals)
+    return MemoryPlan(places, arena_bytes, lives.dropped(), tuple(given), intervals, parts.copies)
 
 
 def device_of(graph: Graph) -> str:
@@ -164,7 +175,7 @@ def replacements(
         By the graph of a step: the numbers of an output and of the input whose memory it may take.
     """
     updated = {graph.outputs[o]: graph.inputs[i] for o, i in updates.items()}
-    lives = _Lives(graph, schedule(steps, [None] * len(steps), updated, None))
+    lives = _Lives(graph, schedule(steps, [None] * len(steps), updated, None), Parts())
     found: dict[Graph, dict[int, int]] = {}
     for new, old in updated.items():
         step = lives.step.get(new)
@@ -174,30 +185,20 @@ def replacements(
     return {group: tuple((o, i) for i, o in sorted(pairs.items())) for group, pairs in found.items()}
 
 
-def is_given_memory(call: Call) -> bool:
-    """Is a call told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
-    if call.steps[0].fused:
-        return call.kernel is not None and not call.hands_over
-    return all(about(n.spec.nbytes) >= memory.SMALL for n in call.writes) and _is_ufunc(call.steps[0])
-
-
-def _is_ufunc(step: Step) -> bool:
-    node = step.graph.outputs[0]
-    exact = all(n.spec.dtype not in HALVES for n in (node, *node.inputs))
-    return isinstance(node.op.eager, np.ufunc) and exact
-
-
 class _Lives:
     """When each value is written and last read, views of it included."""
 
-    def __init__(self, graph: Graph, calls: Sequence[Call]) -> None:
-        self.graph, self.calls = graph, calls
+    def __init__(self, graph: Graph, calls: Sequence[Call], parts: Parts) -> None:
+        self.graph, self.calls, self.taken = graph, calls, parts.taken
         self.start = {n: k for k, call in enumerate(calls) for n in call.writes}
+        for n in parts.places:
+            root = parts.root(n)
+            self.start[root] = min(self.start[root], self.start[n])
         self.memory_of = {n: frozenset({n}) for n in graph.inputs}  # of inputs and of planned values
         for call in calls:
             operands = [self._memory_of(n) for n in call.reads] if may_alias(call.steps[0]) else []
             for n in call.writes:
-                own = frozenset({n} if is_given_memory(call) else ())
+                own = frozenset({parts.root(n)} if n in parts.copies or is_given_memory(call) else ())
                 self.memory_of[n] = own.union(*operands)
         steps = [step for call in calls for step in call.steps]
         self.step = {n: step for step in steps for n in step.writes}
@@ -227,7 +228,8 @@ class _Lives:
     def dropped(self) -> tuple[tuple[Node, ...], ...]:
         """For each call the eager results that no later one reads."""
         last = {n: k for k, call in enumerate(self.calls) for n in (*call.writes, *call.reads)}
-        eager = {n for c in self.calls if not is_given_memory(c) for n in c.writes} - set(self.graph.outputs)
+        eager = {n for c in self.calls if not is_given_memory(c) for n in c.writes}
+        eager = eager.difference(self.graph.outputs, self.taken)
         return tuple(
             tuple(n for n in dict.fromkeys((*c.reads, *c.writes)) if n in eager and last[n] == k)
             for k, c in enumerate(self.calls)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import passes
 from ..answers import check_kernel
 from ..backend import Backend, Kernel
 from ..fusion import Step
+from ..fusion.step import make_step
 from ..graph_file import Reader, Writer
 from ..ir import Graph, Node
 from .compile import assemble
 from .kernels import kernel_for, saved
+from .loops import graphs_in, loop_kernel
 from .program import Program
+from .schedule import is_loop
 
 
 def pack(program: Program, writer: Writer) -> dict[str, Any]:
@@ -33,15 +37,23 @@ def pack(program: Program, writer: Writer) -> dict[str, Any]:
         place = None if kernel is None else kernels.setdefault(kernel, (len(kernels), graph))[0]
         steps.append([graph, [numbers[n] for n in step.reads], place, step.reason])
         numbers |= {node: len(numbers) + k for k, node in enumerate(step.writes)}
+    loops = {kernel for step, kernel in zip(program.steps, program.kernels, strict=True) if is_loop(step)}
     return {
         "inputs": writer.graph(Graph(inputs, ())),
         "graphs": [writer.graph(graph) for graph in graphs],
         "steps": steps,
         "kernels": [
-            [graph, _saved(kernel, program.backend, writer)] for kernel, (_, graph) in kernels.items()
+            [graph, _packed(kernel, writer) if kernel in loops else _saved(kernel, program.backend, writer)]
+            for kernel, (_, graph) in kernels.items()
         ],
         "outputs": [numbers[n] for n in program.simplified.outputs],
     }
+
+
+def _packed(loop: Kernel, writer: Writer) -> list[Any]:
+    """The programs that a loop runs."""
+    programs: Sequence[Program] = loop.state
+    return [pack(program, writer) for program in programs]
 
 
 def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | None:
@@ -51,7 +63,9 @@ def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | Non
     return None if blob is None else writer.blob(blob)
 
 
-def unpack(content: Any, file: Reader, recorded: Graph, backend: Backend | None) -> Program:
+def unpack(
+    content: Any, file: Reader, recorded: Graph, backend: Backend | None, into: bool = False
+) -> Program:
     """The program that `pack` wrote.
 
     Parameters
@@ -64,6 +78,8 @@ def unpack(content: Any, file: Reader, recorded: Graph, backend: Backend | None)
         What the program computes.
     backend : Backend or None
         Whose kernels they are; what it raises when it loads one is passed on.
+    into : bool
+        As for `compile_program`.
 
     Raises
     ------
@@ -72,34 +88,49 @@ def unpack(content: Any, file: Reader, recorded: Graph, backend: Backend | None)
     """
     with file.reading("the program"):
         graphs = [file.graph(g, f"the graph of step {n}") for n, g in enumerate(content["graphs"])]
-        wanted = [
-            (_at(graphs, graph), None if blob is None else file.blob(blob))
-            for graph, blob in content["kernels"]
-        ]
+        wanted = [(_at(graphs, graph), blob) for graph, blob in content["kernels"]]
         inputs = file.graph(content["inputs"], "the program").inputs
-    kernels = [_loaded(graph, blob, backend) for graph, blob in wanted]
+    kernels = [
+        _loop(graph, saved, file, backend)
+        if isinstance(saved, list)
+        else _loaded(graph, saved, file, backend)
+        for graph, saved in wanted
+    ]
     with file.reading("the program"):
         values: list[Node] = list(inputs)
         found: dict[Graph, Kernel | None] = {}
         steps = []
         for number, (graph, reads, kernel, reason) in enumerate(content["steps"]):
             with file.reading(f"step {number}"):
-                name = backend.name if backend is not None and kernel is not None else None
+                of_loop = kernel is not None and isinstance(_at(wanted, kernel)[1], list)
+                name = None if backend is None or kernel is None or of_loop else backend.name
                 step = _step(_at(graphs, graph), [_at(values, n) for n in reads], name, str(reason))
                 found[step.graph] = None if kernel is None else _at(kernels, kernel)
                 values += step.writes
                 steps.append(step)
         simplified = Graph(inputs, tuple([_at(values, n) for n in content["outputs"]]))
         _check_ends(recorded, simplified)
-        return assemble(recorded, simplified, steps, found, backend)
+        return assemble(recorded, simplified, steps, found, backend, into=into)
 
 
-def _loaded(graph: Graph, blob: bytes | None, backend: Backend | None) -> Kernel:
+def _loop(graph: Graph, content: list[Any], file: Reader, backend: Backend | None) -> Kernel:
+    """A loop, of the programs that it runs."""
+    with file.reading("a loop"):
+        if not is_loop(make_step(graph.nodes, graph.outputs, False, "")):
+            raise ValueError("it is none")
+        graphs = graphs_in(graph)
+    programs = [unpack(c, file, g, backend, into=True) for c, g in zip(content, graphs, strict=True)]
+    return loop_kernel(graph, programs)
+
+
+def _loaded(graph: Graph, blob: int | None, file: Reader, backend: Backend | None) -> Kernel:
     if backend is None:
         raise ValueError("there are kernels, and no backend whose they are")
     if blob is None:
         return kernel_for(graph, backend)
-    kernel = backend.load(passes.lower(graph, backend.traits), blob)
+    with file.reading("the program"):
+        code = file.blob(blob)
+    kernel = backend.load(passes.lower(graph, backend.traits), code)
     return check_kernel(backend, "load", kernel, (len(graph.inputs), len(graph.outputs)))
 
 

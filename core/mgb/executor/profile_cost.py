@@ -22,7 +22,7 @@ class Cost:
     name : str
         Short, for people.
     by : str
-        Who runs it: a backend, or ``"eager"``.
+        Who runs it: a backend, ``"library"`` or ``"eager"``; see `Step.by`.
     ops : tuple of str
         The names of its ops, constants left out.
     sources : tuple of str
@@ -63,7 +63,7 @@ def cost_of(call: Call) -> Cost:
     ops = tuple(n.op.name for n in nodes)
     return Cost(
         _name(ops),
-        next((s.backend for s in call.steps if s.backend is not None), "eager"),
+        next((s.backend for s in call.steps if s.backend is not None), call.steps[0].by),
         ops,
         _sources(nodes) or _sources(call.reads),
         tuple(str(n.spec) for n in call.reads),

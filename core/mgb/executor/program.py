@@ -11,9 +11,9 @@ from ..fusion import Step
 from ..ir import Graph, Spec
 from ..sizes import At, Lengths, plain
 from .plan import MemoryPlan
-from .resized import Resizer, Stages, sizes_of, spec_at
+from .resized import Resizer, Stages, spec_at
 from .routine import Routine
-from .schedule import Call
+from .schedule import Call, is_loop
 
 
 class Program:
@@ -28,8 +28,8 @@ class Program:
         As the attributes.
     fits : callable, optional
         Does what was decided hold for arguments of other lengths? Without it the program is for one set.
-    values : sequence of int, optional
-        Other values of the letters that `stages` have.
+    at : callable, optional
+        Other lengths for those that `stages` have.
 
     Attributes
     ----------
@@ -44,7 +44,8 @@ class Program:
         replaced is written in place only if `arrays` and one owner are all that refers to it: see
         `mgb.ownership.owned_alone`. Before the first one is, `arrays` is emptied: a call that raises and
         leaves it full has changed nothing, and after one that leaves it empty each input that is replaced is
-        as it was or has its new value, whole. Several threads may call it at once.
+        as it was or has its new value, whole. Several threads may call it at once. One that was compiled with
+        `into` takes the arrays of its results as well, and gives nothing.
     planned_bytes : int or None
         What a call would hold at most if each step ran once; None: each does. See `executor.peak`.
     """
@@ -57,14 +58,12 @@ class Program:
         backend: Backend | None,
         planned_bytes: int | None = None,
         fits: Callable[[Sequence[int]], bool] | None = None,
-        values: Sequence[int] | None = None,
+        at: At = plain,
     ) -> None:
-        self._sized, self._routine, self._fits = stages, routine, fits
-        sizes = sizes_of(stages.recorded)
-        self._at: At = plain if sizes is None or values is None else Lengths(sizes, values)
+        self._sized, self._routine, self._fits, self._at = stages, routine, fits, at
         self.kernels, self.backend, self.planned_bytes = kernels, backend, planned_bytes
         self.source = routine.source
-        self.call: Callable[[Sequence[Any]], tuple[Any, ...]] = routine.function(self._at)
+        self.call: Callable[..., tuple[Any, ...]] = routine.function(self._at)
 
     @property
     def is_resizable(self) -> bool:
@@ -75,14 +74,19 @@ class Program:
         """The program for arguments of other lengths, if what was decided holds for them."""
         if self._fits is None or not self._fits(values):
             return None
-        if sizes_of(self._sized.recorded) is None:
+        sizes = self._sized.recorded.sizes
+        return self if sizes is None else self.at(Lengths(sizes, values))
+
+    def at(self, at: At) -> Program:
+        """The program where lengths are those of `at`, for which what was decided holds."""
+        if at is self._at or self._sized.recorded.sizes is None:
             return self
         stages, planned = self._sized, self.planned_bytes
-        return Program(stages, self._routine, self.kernels, self.backend, planned, self._fits, values)
+        return Program(stages, self._routine, self.kernels, self.backend, planned, self._fits, at)
 
     @cached_property
     def _stages(self) -> Stages:
-        sized = sizes_of(self._sized.recorded) is not None
+        sized = self._sized.recorded.sizes is not None
         return Resizer(self._at).stages(self._sized) if sized else self._sized
 
     @property
@@ -131,8 +135,11 @@ class Program:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The names of the backends that compiled a step."""
-        return tuple(dict.fromkeys(s.backend for s in self.steps if s.backend is not None))
+        """The names of the backends that compiled a step, those in loops among them."""
+        found = [s.backend for s in self.steps if s.backend is not None]
+        loops = [k for s, k in zip(self.steps, self.kernels, strict=True) if is_loop(s)]
+        found += [name for k in loops if k is not None for program in k.state for name in program.backends]
+        return tuple(dict.fromkeys(found))
 
     @property
     def joined(self) -> str:
@@ -145,7 +152,15 @@ class Program:
     def __str__(self) -> str:
         lines = [f"program on {', '.join(self.backends) or 'no backend'}"]
         for number, step in enumerate(self.steps):
-            head = f"step {number}: fused by {step.backend}" if step.fused else f"step {number}: eager"
+            head = f"step {number}: {f'fused by {step.backend}' if step.fused else step.by}"
             lines.append(head + (f" ({step.reason})" if step.reason else ""))
             lines += [f"  {line}" for line in str(step.graph).splitlines()]
+        lines += self._expectations()
         return "\n".join([*lines, self.joined, str(self.memory_plan), self.source])
+
+    def _expectations(self) -> list[str]:
+        """What the backend expects of its kernels."""
+        if self.backend is None:
+            return []
+        said = [(n, self.backend.expectation(k)) for n, k in enumerate(self.kernels) if k is not None]
+        return [f"kernel {number}: {text}" for number, text in said if text]

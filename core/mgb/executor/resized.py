@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..fusion import Step
 from ..ir import Graph, Node, Spec
-from ..sizes import At, Size, Sizes, is_sized, plain
+from ..sizes import At, is_sized, plain
+from .parts import Part
 from .plan import MemoryPlan, Place
 from .schedule import Call
 
@@ -21,13 +20,6 @@ def spec_at(spec: Spec, at: At) -> Spec:
 def resized(node: Node, at: At) -> Node:
     """One application of an op; what it reads stays as it is."""
     return Node(node.op, node.inputs, at(dict(node.params)), spec_at(node.spec, at), node.source)
-
-
-def sizes_of(graph: Graph) -> Sizes | None:
-    """Of the lengths that are followed in a graph; None where they are plain."""
-    nodes = (*graph.inputs, *graph.nodes)
-    lengths: Iterator[Any] = (d for n in nodes for d in n.spec.shape)
-    return next((d.follower for d in lengths if type(d) is Size), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +89,23 @@ class Resizer:
     def _plan(self, plan: MemoryPlan) -> MemoryPlan:
         offsets, nbytes = plan.packed(self._at)
         lies = dict(zip(plan.temporaries, offsets, strict=True))
-        places = {self.node(n): Place(lies.get(n), place.update) for n, place in plan.places.items()}
+        places = {
+            self.node(n): Place(lies.get(n), place.update, self._part(place.part))
+            for n, place in plan.places.items()
+        }
         dropped = tuple(tuple(map(self.node, nodes)) for nodes in plan.dropped)
         intervals = {self.node(n): interval for n, interval in plan.intervals.items()}
         given = tuple(map(self.node, plan.given))
-        return MemoryPlan(places, nbytes, dropped, given, intervals)
+        copies = {self.node(n): numbers for n, numbers in plan.copies.items()}
+        return MemoryPlan(places, nbytes, dropped, given, intervals, copies)
+
+    def _part(self, part: Part | None) -> Part | None:
+        if part is None:
+            return None
+        moves = tuple((op, self._at(dict(params))) for op, params in part.moves)
+        return Part(self.node(part.whole), self._at(part.window), moves)
 
 
 def plain_graph(graph: Graph) -> Graph:
     """`graph` with the lengths that its sizes have."""
-    return Resizer(plain).graph(graph) if sizes_of(graph) is not None else graph
+    return Resizer(plain).graph(graph) if graph.sizes is not None else graph

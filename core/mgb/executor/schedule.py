@@ -5,20 +5,26 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from types import NoneType
 
+import numpy as np
+
+from .. import config, memory
 from ..answers import answer, check_kernel
 from ..backend import Backend, Kernel
+from ..dtypes import HALVES
 from ..forking import cached_property
 from ..fusion import Step
 from ..ir import Kind, Node
+from ..loops import LOOPS, RESULT
 from ..sizes import about
 
 #: A step that moves more bytes than this is worth all threads and has a call of its own.
 JOINED_BYTES = 1 << 20
 
 #: Kinds of ops whose eager rule may give back its operand or a view of it.
-_ALIASING = frozenset({Kind.LAYOUT, Kind.OPAQUE, Kind.LEAF})
+_ALIASING = frozenset({Kind.LAYOUT, Kind.OPAQUE, Kind.GATHER, Kind.LEAF})
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +49,9 @@ class Call:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Is it one kernel, which writes where it is told to?"""
-        return self.kernel is not None and not self.hands_over and len(self.steps) == 1
+        """Is it one kernel of a backend, which writes where it is told to?"""
+        one = len(self.steps) == 1 and self.steps[0].fused
+        return self.kernel is not None and not self.hands_over and one
 
     @cached_property
     def is_atomic(self) -> bool:
@@ -93,8 +100,8 @@ def schedule(
     -------
     tuple of Call
     """
-    late = _late(steps, updates)
-    steps, kernels = [steps[k] for k in late], [kernels[k] for k in late]
+    order = _order(steps, updates)
+    steps, kernels = [steps[k] for k in order], [kernels[k] for k in order]
     calls = []
     for batch in _batches(steps, updates, backend is not None and backend.traits.joins):
         members = tuple(steps[k] for k in batch)
@@ -145,27 +152,89 @@ def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -
 def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]]:
     """For each step the earlier ones whose results it reads or whose operands it replaces.
 
-    What replaces an operand also waits for those that may fail: else it could not be written in place.
+    What replaces an operand also waits for those that may fail: else it could not be written in place. What
+    reads something that is begun waits for all that are begun before.
     """
     start, readers = _start(steps), _readers(steps)
+    begun = {k for k, step in enumerate(steps) if begins(step)}
     failing = {k for k, step in enumerate(steps) if may_fail(step)}
     waits = [{start[n] for n in step.reads if n in start} for step in steps]
+    for k, found in enumerate(waits):
+        if not begun.isdisjoint(found) and k not in begun:  # it was put behind all that is begun before
+            found |= {j for j in begun if j < k}
     for new, old in updates.items():
         if new in start:
             waits[start[new]] |= {k for k in failing.union(readers.get(old, ())) if k < start[new]}
     return waits
 
 
-def _late(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[int]:
-    """The numbers of the steps, those that only replace inputs not before the last step that reads one."""
+def _order(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[int]:
+    """The numbers of the steps.
+
+    Views of inputs come first, so that nothing small waits for them; what only replaces inputs not before the
+    last step that reads one.
+    """
     start, readers = _start(steps), _readers(steps)
     unread = {k for k, step in enumerate(steps) if readers.keys().isdisjoint(step.writes)}
     after = list(range(len(steps)))
+    for at, step in enumerate(steps):
+        if _is_view(step) and all(n not in start or after[start[n]] < 0 for n in step.reads):
+            after[at] = -1
     for new, old in updates.items():
         k = start.get(new)
         if k in unread:
             after[k] = max((after[k], *readers.get(old, ())))
-    return sorted(range(len(steps)), key=lambda k: (after[k], after[k] > k))
+    order = sorted(range(len(steps)), key=lambda k: (after[k], after[k] > k))
+    return _overwriting_last(steps, order, readers)
+
+
+def _overwriting_last(steps: Sequence[Step], order: list[int], readers: Mapping[Node, set[int]]) -> list[int]:
+    """`order`, with what may take the memory of an operand behind others that read it, where possible."""
+    old = {k: n for k in order if (n := overwritten(steps[k])) is not None}
+    if not old:
+        return order
+    left = {n: len(readers[n]) for n in old.values()}  # readers that are still to come
+    watched: dict[int, list[Node]] = {}
+    for n in left:
+        for k in readers[n]:
+            watched.setdefault(k, []).append(n)
+    start, place = _start(steps), {k: at for at, k in enumerate(order)}
+    waits = [{start[n] for n in step.reads if n in start} for step in steps]
+    following: dict[int, list[int]] = {}
+    for k, before in enumerate(waits):
+        for j in before:
+            following.setdefault(j, []).append(k)
+    missing = [len(before) for before in waits]
+    ready = [(0, place[k], k) for k in order if not missing[k]]
+    heapify(ready)
+    found = list[int]()
+    while ready:
+        late, at, k = heappop(ready)
+        if not late and k in old and left[old[k]] > 1:  # the last reader brings it back
+            heappush(ready, (1, at, k))
+            continue
+        found.append(k)
+        for n in watched.get(k, ()):
+            left[n] -= 1
+            if left[n] == 1:
+                ready += [(0, place[j], j) for _, _, j in ready if old.get(j) is n]
+                ready = [each for each in ready if not (each[0] and old.get(each[2]) is n)]
+                heapify(ready)
+        for j in following.get(k, ()):
+            missing[j] -= 1
+            if not missing[j]:
+                heappush(ready, (0, place[j], j))
+    return found
+
+
+def overwritten(step: Step) -> Node | None:
+    """The operand that the result of `step` is, but for a window."""
+    node = step.graph.outputs[0]
+    if step.fused or node.op.parts is None:
+        return None
+    windows = node.op.parts(*(i.spec.shape for i in node.inputs), **node.params)
+    old = step.outside.inputs[windows.index(None)] if None in windows else None
+    return old if old in step.reads else None
 
 
 def _start(steps: Sequence[Step]) -> dict[Node, int]:
@@ -185,14 +254,43 @@ def _readers(steps: Sequence[Step]) -> dict[Node, set[int]]:
     return readers
 
 
+def is_given_memory(call: Call) -> bool:
+    """Is a call told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
+    if call.kernel is not None or call.steps[0].fused:
+        return call.kernel is not None and not call.hands_over
+    return all(about(n.spec.nbytes) >= memory.SMALL for n in call.writes) and _is_ufunc(call.steps[0])
+
+
+def _is_ufunc(step: Step) -> bool:
+    node = step.graph.outputs[0]
+    exact = all(n.spec.dtype not in HALVES for n in (node, *node.inputs))
+    return isinstance(node.op.eager, np.ufunc) and exact
+
+
 def may_alias(step: Step) -> bool:
-    """May the result of an eager step share memory with what it reads?"""
-    return not step.fused and step.graph.outputs[0].op.kind in _ALIASING
+    """May the result of an eager step share memory with what it reads? What is put side by side does not."""
+    op = step.graph.outputs[0].op
+    return not step.fused and not is_loop(step) and op.kind in _ALIASING and op.parts is None
+
+
+def is_loop(step: Step) -> bool:
+    """Does it run graphs of its own, and writes where it is told to?"""
+    return step.graph.outputs[0].op is RESULT and step.graph.outputs[0].inputs[0].op in LOOPS
+
+
+def _is_view(step: Step) -> bool:
+    return not step.fused and bool(step.reads) and step.graph.outputs[0].op.moves is not None
 
 
 def may_fail(step: Step) -> bool:
     """May the values it reads make a step raise, as indices do?"""
-    return any(n.op.kind is Kind.OPAQUE for n in step.graph.nodes)
+    return any(n.op.kind in (Kind.OPAQUE, Kind.GATHER) for n in step.graph.nodes)
+
+
+def begins(step: Step) -> bool:
+    """Is it a step that is begun, and waited for where its result is read?"""
+    (node, *_) = step.graph.outputs
+    return not step.fused and node.op.begin is not None and config.DISTRIBUTED_OVERLAP.on()
 
 
 def _is_small(step: Step) -> bool:

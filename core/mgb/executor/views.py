@@ -27,3 +27,9 @@ def view_strides(node: Node, strides: Shape | None = None) -> Shape | None:
         return None
     shape = node.inputs[0].spec.shape
     return node.op.moves(shape, row_major(shape) if strides is None else strides, **node.params)
+
+
+def lying(node: Node) -> Shape:
+    """The strides of a value of a program whose inputs are row-major."""
+    found = view_strides(node, lying(node.inputs[0])) if node.op.moves is not None else None
+    return row_major(node.spec.shape) if found is None else found

@@ -1,10 +1,22 @@
 """Functions of tensors, under the names of MegEngine's ``functional``."""
 
-from ..ops.modes import Elemwise as Elemwise
-from . import distributed as distributed
-from . import loss as loss
-from . import nn as nn
+from ..ops.modes import Elemwise
+from . import (
+    complex_numbers,
+    distributed,
+    einstein,
+    elemwise,
+    loss,
+    math,
+    matrices,
+    metric,
+    nn,
+    rearrange,
+    running,
+    tensor,
+)
 from .activation import *
+from .complex_numbers import *
 from .convolution import *
 from .einstein import *
 from .elemwise import *
@@ -13,8 +25,20 @@ from .matrices import *
 from .metric import *
 from .nn import *
 from .normalization import *
+from .pooling import *
 from .rearrange import *
 from .running import *
 from .softmaxes import *
 from .tensor import *
+from .unpooling import *
+from .volumes import *
 from .windows import *
+
+__all__ = ["Elemwise", "distributed", "loss", "nn"]
+__all__ += complex_numbers.__all__
+__all__ += einstein.__all__ + elemwise.__all__ + math.__all__ + matrices.__all__ + metric.__all__
+__all__ += nn.__all__ + rearrange.__all__ + running.__all__ + tensor.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__})

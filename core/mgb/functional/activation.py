@@ -31,12 +31,24 @@ relu6, selu, silu, softplus, softsign, tanhshrink = (
 
 
 def relu(x: Tensor) -> Tensor:
-    """``max(x, 0)``; NaN stays NaN."""
+    """``max(x, 0)``; NaN stays NaN.
+
+    Examples
+    --------
+    >>> F.relu(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0., 0., 2.], device=xpux:0)
+    """
     return apply(_RELU, x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``.
+
+    Examples
+    --------
+    >>> F.sigmoid(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0.2689414, 0.5      , 0.880797 ], device=xpux:0)
+    """
     return apply(_SIGMOID, x)
 
 
@@ -54,6 +66,11 @@ def prelu(inp: Tensor, weight: Any) -> Tensor:
     ------
     ShapeError
         `weight` has neither one element nor one for each channel.
+
+    Examples
+    --------
+    >>> F.prelu(mgb.tensor([-2.0, 4.0]), mgb.tensor([0.5]))
+    Tensor([-1.,  4.], device=xpux:0)
     """
     size = weight.size if isinstance(weight, Tensor) else 1
     if size > 1:
@@ -66,5 +83,11 @@ def prelu(inp: Tensor, weight: Any) -> Tensor:
 
 
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """`inp` where it is positive, ``negative_slope * inp`` elsewhere."""
+    """`inp` where it is positive, ``negative_slope * inp`` elsewhere.
+
+    Examples
+    --------
+    >>> F.leaky_relu(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-0.01,  0.  ,  2.  ], device=xpux:0)
+    """
     return a.leaky_relu(inp, negative_slope=negative_slope)

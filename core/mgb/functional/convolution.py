@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
+from ..apply import autocasted
 from ..errors import ShapeError
 from ..ops import contract
 from ..ops.layout import reshape
+from ..precision import LOW
 from ..tensor import Tensor
 from .options import check_conv_modes
 
@@ -25,9 +28,21 @@ def pair(name: str, value: Pair) -> tuple[int, int]:
     ShapeError
         It is neither one number nor two.
     """
-    given = (value, value) if isinstance(value, int) else tuple(int(v) for v in value)
-    if len(given) != 2:
-        raise ShapeError(f"{name} is one integer or two, got {value}")
+    height, width = along_axes(name, value, 2)
+    return height, width
+
+
+def along_axes(name: str, value: Any, count: int) -> tuple[int, ...]:
+    """`value`, known as `name`, for each of `count` axes: one integer for all, or one for each."""
+    try:
+        given = (index(value),) * count
+    except TypeError:
+        try:
+            given = tuple(map(index, value))
+        except TypeError:
+            given = ()
+    if len(given) != count:
+        raise ShapeError(f"{name} is one integer or {'two' if count == 2 else 'three'}, got {value!r}")
     return given
 
 
@@ -76,6 +91,11 @@ def conv2d(
         The shapes do not fit; the message names them.
     ValueError
         There is no such mode.
+
+    Examples
+    --------
+    >>> F.conv2d(F.ones((1, 1, 3, 3)), F.ones((1, 1, 3, 3)))
+    Tensor([[[[9.]]]], device=xpux:0)
     """
     check_conv_modes("conv2d", conv_mode, compute_mode)
     window = _window(stride, padding, dilation, groups)
@@ -106,6 +126,7 @@ def _ungrouped(weight: Tensor, groups: int) -> Tensor:
 def _with_bias(out: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return out
+    (bias,) = autocasted(LOW, (bias,))
     if bias.ndim == 1:
         bias = reshape(bias, shape=(bias.size, *(1,) * (out.ndim - 2)))
     biased: Tensor = out + bias
@@ -123,7 +144,13 @@ def conv1d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """`conv2d` of rows: `inp` has shape (N, C, L), `weight` (O, C / groups, k)."""
+    """`conv2d` of rows: `inp` has shape (N, C, L), `weight` (O, C / groups, k).
+
+    Examples
+    --------
+    >>> F.conv1d(mgb.tensor([[[1.0, 2.0, 3.0]]]), mgb.tensor([[[1.0, 1.0]]]))
+    Tensor([[[3., 5.]]], device=xpux:0)
+    """
     rows, kernel = (reshape(t, shape=(*t.shape[:-1], 1, t.shape[-1])) for t in (inp, weight))
     check_conv_modes("conv1d", conv_mode, compute_mode)
     out = conv2d(rows, kernel, None, (1, stride), (0, padding), (1, dilation), groups)
@@ -172,10 +199,21 @@ def conv_transpose2d(
     Tensor
         Of shape (N, O, oh, ow) with
         ``oh = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1``.
+
+    Examples
+    --------
+    >>> F.conv_transpose2d(F.ones((1, 1, 2, 2)), F.ones((1, 1, 2, 2)))
+    Tensor([[[[1., 2., 1.],
+              [2., 4., 2.],
+              [1., 2., 1.]]]], device=xpux:0)
     """
     check_conv_modes("conv_transpose2d", conv_mode, compute_mode)
     window = _window(stride, padding, dilation, groups)
     kernel = _ungrouped(weight, groups)
+    if inp.ndim != 4 or kernel.ndim != 4:
+        raise ShapeError(
+            f"conv_transpose2d: needs 4 axes each, got images of {inp.shape} and weights of {weight.shape}"
+        )
     size = tuple(
         (length - 1) * s - 2 * p + d * (k - 1) + extra + 1
         for length, k, s, p, d, extra in zip(

@@ -60,6 +60,14 @@ def ctc_loss(
     ------
     ShapeError
         The axes of `pred` and the lengths of the others do not fit.
+
+    Examples
+    --------
+    >>> pred = F.ones((2, 1, 2)) / 2  # a blank and one letter, equally likely, at two times
+    >>> one = mgb.tensor([1])
+    >>> loss = F.ctc_loss(pred, mgb.tensor([2]), one.reshape(1, 1), one)  # "a-", "-a", "aa": 3 of 4 ways
+    >>> np.allclose(loss.item(), -np.log(3 / 4))
+    True
     """
     if pred.ndim != 3 or {pred_lengths.shape, label_lengths.shape} != {(pred.shape[1],)}:
         raise ShapeError(

@@ -37,6 +37,11 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         It does not belong to these operands.
     ShapeError
         Axes of one letter have different lengths.
+
+    Examples
+    --------
+    >>> F.einsum("ij,j->i", mgb.tensor([[1.0, 2.0], [3.0, 4.0]]), mgb.tensor([1.0, 1.0]))
+    Tensor([3., 7.], device=xpux:0)
     """
     if not isinstance(equation, str):
         raise TypeError(f"einsum: the equation comes first, as a str; got a {type(equation).__name__}")

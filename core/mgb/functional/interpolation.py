@@ -53,6 +53,11 @@ def interpolate(
         There is no such mode, or `align_corners` is given for ``nearest``.
     ShapeError
         The image has other axes, or a length is missing, negative, or of an image without elements.
+
+    Examples
+    --------
+    >>> F.interpolate(mgb.tensor([[[[1.0, 2.0]]]]), scale_factor=2, mode="nearest").shape
+    (1, 1, 2, 4)
     """
     if mode not in _AXES:
         raise ValueError(f"interpolate: {mode!r} is no mode, choose one of {', '.join(_AXES)}")
@@ -145,6 +150,11 @@ def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     ------
     ShapeError
         The channels do not divide into squares of `upscale_factor`.
+
+    Examples
+    --------
+    >>> F.pixel_shuffle(F.ones((1, 4, 2, 2)), 2).shape
+    (1, 1, 4, 4)
     """
     r = int(upscale_factor)
     if inp.ndim < 3 or r < 1 or inp.shape[-3] % (r * r):

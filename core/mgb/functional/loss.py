@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any
 
 from .. import dtypes
-from ..apply import literals
+from ..apply import autocasted, literals
 from ..device import is_gpu
 from ..errors import ConversionError, ShapeError
 from ..ops.activations import logsigmoid
@@ -20,6 +20,7 @@ from ..ops.methods import average
 from ..ops.primitives import cast, le, logical_and, lt, maximum, neg, where
 from ..ops.reduce import reduce_sum
 from ..ops.transcendental import log
+from ..precision import HIGH
 from ..tensor import Tensor
 from .softmaxes import logsumexp
 
@@ -55,7 +56,7 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @wraps(function)
     def loss(*args: Any, reduction: str = "mean", **kwargs: Any) -> Tensor:
-        return reduced(function(*args, **kwargs), reduction)
+        return reduced(function(*autocasted(HIGH, args), **kwargs), reduction)
 
     return loss
 
@@ -91,26 +92,50 @@ def _without(x: Tensor, axis: int) -> Tensor:
 
 @_reducing
 def l1_loss(pred: Tensor, label: Tensor) -> Tensor:
-    """``abs(pred - label)``."""
+    """``abs(pred - label)``.
+
+    Examples
+    --------
+    >>> F.l1_loss(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(2.25, device=xpux:0)
+    """
     return abs(pred - label)
 
 
 @_reducing
 def square_loss(pred: Tensor, label: Tensor) -> Tensor:
-    """``(pred - label) ** 2``."""
+    """``(pred - label) ** 2``.
+
+    Examples
+    --------
+    >>> F.square_loss(mgb.tensor([1.0, 3.0]), mgb.tensor([1.0, 1.0]))
+    Tensor(2., device=xpux:0)
+    """
     return square(pred - label)
 
 
 @_reducing
 def smooth_l1_loss(pred: Tensor, label: Tensor, beta: float = 1.0) -> Tensor:
-    """``d ** 2 / (2 beta)`` where ``d = abs(pred - label)`` is below `beta`, ``d - beta / 2`` elsewhere."""
+    """``d ** 2 / (2 beta)`` where ``d = abs(pred - label)`` is below `beta`, ``d - beta / 2`` elsewhere.
+
+    Examples
+    --------
+    >>> F.smooth_l1_loss(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(1.75, device=xpux:0)
+    """
     d = abs(pred - label)
     return where(lt(d, beta), d * d * (0.5 / beta), d - 0.5 * beta)
 
 
 @_reducing
 def huber_loss(pred: Tensor, label: Tensor, delta: float = 1.0) -> Tensor:
-    """``d ** 2 / 2`` where ``d = abs(pred - label)`` is below `delta`, else ``delta (d - delta / 2)``."""
+    """``d ** 2 / 2`` where ``d = abs(pred - label)`` is below `delta`, else ``delta (d - delta / 2)``.
+
+    Examples
+    --------
+    >>> F.huber_loss(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(1.75, device=xpux:0)
+    """
     d = abs(pred - label)
     return where(lt(d, delta), d * d * 0.5, (d - 0.5 * delta) * delta)
 
@@ -151,6 +176,11 @@ def cross_entropy(
     IndexError
         A label is none of the C classes. A GPU and XLA do not wait to find out: a GPU gives NaN, XLA leaves
         the term of that label out.
+
+    Examples
+    --------
+    >>> F.cross_entropy(mgb.tensor([[0.0, 0.0]]), mgb.tensor([1]))  # log(2)
+    Tensor(0.6931472, device=xpux:0)
     """
     (axis,) = normalize_axis("cross_entropy", axis, pred.ndim)
     if isinstance(label, Tensor) and label.ndim == pred.ndim and label.dtype in dtypes.FLOATS:
@@ -180,14 +210,26 @@ def _cross_entropy_of_shares(
 
 @_reducing
 def nll_loss(pred: Tensor, label: Tensor, axis: int = 1) -> Tensor:
-    """``-pred[label]`` along `axis`, where `pred` are logarithms of probabilities; see `cross_entropy`."""
+    """``-pred[label]`` along `axis`, where `pred` are logarithms of probabilities; see `cross_entropy`.
+
+    Examples
+    --------
+    >>> F.nll_loss(mgb.tensor([[-1.0, -2.0]]), mgb.tensor([1]))
+    Tensor(2., device=xpux:0)
+    """
     (axis,) = normalize_axis("nll_loss", axis, pred.ndim)
     return _without(neg(picked(pred, label, axis)), axis)
 
 
 @_reducing
 def binary_cross_entropy(pred: Tensor, label: Tensor, with_logits: bool = True) -> Tensor:
-    """``-label log(p) - (1 - label) log(1 - p)`` where `p` is `pred`, or its sigmoid if it is logits."""
+    """``-label log(p) - (1 - label) log(1 - p)`` where `p` is `pred`, or its sigmoid if it is logits.
+
+    Examples
+    --------
+    >>> F.binary_cross_entropy(mgb.tensor([0.0]), mgb.tensor([1.0]))  # log(2)
+    Tensor(0.6931472, device=xpux:0)
+    """
     yes, no = (logsigmoid(pred), logsigmoid(neg(pred))) if with_logits else (log(pred), log(1 - pred))
     return neg(label * yes + (1 - label) * no)
 
@@ -197,6 +239,11 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1") -> Tensor:
     """The sum over axis 1 of ``max(0, 1 - pred * label)``, or with `norm` ``"L2"`` of its square.
 
     Labels are -1 or 1.
+
+    Examples
+    --------
+    >>> F.hinge_loss(mgb.tensor([[0.5, -2.0]]), mgb.tensor([[1.0, -1.0]])).item()
+    0.5
     """
     assert norm in ("L1", "L2"), "norm must be L1 or L2"
     margin = maximum(1 - pred * label, 0)
@@ -205,6 +252,16 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1") -> Tensor:
 
 @_reducing
 def kl_div(pred: Tensor, label: Tensor) -> Tensor:
-    """``label * (log(label) - pred)``, 0 where `label` is 0: `pred` are logarithms, `label` probabilities."""
+    """``label * (log(label) - pred)``, 0 where `label` is 0: `pred` are logarithms, `label` probabilities.
+
+    Examples
+    --------
+    >>> F.kl_div(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(0.47463167, device=xpux:0)
+    """
     positive = lt(0, label)
     return where(positive, label * (log(where(positive, label, 1)) - pred), 0)
+
+
+def __dir__() -> list[str]:
+    return __all__

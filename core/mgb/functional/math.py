@@ -7,14 +7,13 @@ from collections.abc import Callable
 from .. import dtypes
 from ..ops import methods
 from ..ops.declare import normalize_axis
-from ..ops.elementwise import abs, ne, square
+from ..ops.elementwise import abs, ne, squared_magnitude
 from ..ops.floats import widen_halves
 from ..ops.methods import Axis, average, reduced
-from ..ops.primitives import eq, maximum, mul, sqrt, where
+from ..ops.primitives import eq, maximum, sqrt, where
 from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
-from ..ops.sort import argmax_, argmin_, argsort, cumsum, sort, topk
+from ..ops.sort import argmax_, argmin_, argsort, cumprod_, cumsum, sort, topk
 from ..tensor import Tensor
-from .running import running
 
 __all__ = [
     "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "max", "mean", "min",
@@ -23,33 +22,63 @@ __all__ = [
 
 
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis` (None: over all axes); that of integers has 64 bits, as in NumPy."""
+    """The sum over `axis` (None: over all axes); that of integers has 64 bits, as in NumPy.
+
+    Examples
+    --------
+    >>> F.sum(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(1., device=xpux:0)
+    """
     return methods.sum(inp, axis, keepdims)
 
 
 def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The product over `axis`; that of integers has 64 bits, as in NumPy."""
+    """The product over `axis`; that of integers has 64 bits, as in NumPy.
+
+    Examples
+    --------
+    >>> F.prod(mgb.tensor([2.0, 3.0]))
+    Tensor(6., device=xpux:0)
+    """
     return methods.prod(inp, axis, keepdims)
 
 
 def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The least element over `axis`; NaN if there is one. Several of them share the gradient evenly."""
+    """The least element over `axis`; NaN if there is one. Several of them share the gradient evenly.
+
+    Examples
+    --------
+    >>> F.min(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(-1., device=xpux:0)
+    """
     return methods.min(inp, axis, keepdims)
 
 
 def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The greatest element over `axis`; NaN if there is one. Several of them share the gradient evenly."""
+    """The greatest element over `axis`; NaN if there is one. Several of them share the gradient evenly.
+
+    Examples
+    --------
+    >>> F.max(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(2., device=xpux:0)
+    """
     return methods.max(inp, axis, keepdims)
 
 
 def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The average over `axis`, always a float."""
+    """The average over `axis`, always a float.
+
+    Examples
+    --------
+    >>> F.mean(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(0.33333334, device=xpux:0)
+    """
     return methods.mean(inp, axis, keepdims)
 
 
 @widen_halves
 def _variance(x: Tensor, *, axis: tuple[int, ...]) -> Tensor:
-    return average(square(x - average(x, axis)), axis)
+    return average(squared_magnitude(x - average(x, axis)), axis)
 
 
 def _root(x: Tensor, degree: float = 2) -> Tensor:
@@ -64,22 +93,46 @@ def _deviation(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The mean squared distance from the mean, always a float; divided by n, not n - 1."""
+    """The mean squared distance from the mean, always a float; divided by n, not n - 1.
+
+    Examples
+    --------
+    >>> F.var(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(1.5555557, device=xpux:0)
+    """
     return reduced("var", _variance, inp, axis, keepdims)
 
 
 def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The square root of `var`."""
+    """The square root of `var`.
+
+    Examples
+    --------
+    >>> F.std(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(1.2472192, device=xpux:0)
+    """
     return reduced("std", _deviation, inp, axis, keepdims)
 
 
 def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Is one element over `axis` not 0?"""
+    """Is one element over `axis` not 0?
+
+    Examples
+    --------
+    >>> F.any(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(True, dtype=bool, device=xpux:0)
+    """
     return reduced("any", reduce_max, _truth(inp), axis, keepdims)
 
 
 def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Are all elements over `axis` not 0?"""
+    """Are all elements over `axis` not 0?
+
+    Examples
+    --------
+    >>> F.all(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(False, dtype=bool, device=xpux:0)
+    """
     return reduced("all", reduce_min, _truth(inp), axis, keepdims)
 
 
@@ -103,17 +156,28 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     ------
     ShapeError
         There is no element.
+
+    Examples
+    --------
+    >>> F.argmax(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(2, dtype=int32, device=xpux:0)
     """
     return reduced("argmax", argmax_, inp, axis, keepdims)
 
 
 def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Where the least element over `axis` stands; see `argmax`."""
+    """Where the least element over `axis` stands; see `argmax`.
+
+    Examples
+    --------
+    >>> F.argmin(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(0, dtype=int32, device=xpux:0)
+    """
     return reduced("argmin", argmin_, inp, axis, keepdims)
 
 
 def _sum_of_squares(x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    return reduce_sum(square(x), axis=axis)
+    return reduce_sum(squared_magnitude(x), axis=axis)
 
 
 def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -129,6 +193,11 @@ def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: boo
         None is every axis.
     keepdims : bool
         Keep the axes with length 1.
+
+    Examples
+    --------
+    >>> F.norm(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(2.236068, device=xpux:0)
     """
     if ord is None or ord == 2:
         return _root(reduced("norm", _sum_of_squares, inp, axis, keepdims))
@@ -144,22 +213,27 @@ def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: boo
 
 
 def normalize(inp: Tensor, ord: float | None = None, axis: Axis = None, eps: float = 1e-12) -> Tensor:
-    """`inp` divided by its `norm` over `axis`, or by `eps` where the norm is less."""
+    """`inp` divided by its `norm` over `axis`, or by `eps` where the norm is less.
+
+    Examples
+    --------
+    >>> F.normalize(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), axis=1)
+    Tensor([[0.4472136, 0.8944272],
+            [0.8      , 0.6      ]], device=xpux:0)
+    """
     return inp / maximum(norm(inp, ord, axis, keepdims=axis is not None), eps)
 
 
 def cumprod(inp: Tensor, axis: int) -> Tensor:
     """The products of all elements up to each, along `axis`; factors of 0 have right gradients too.
 
-    After `k` steps each element is the product of ``2**k``: a step for each doubling of the length.
+    Examples
+    --------
+    >>> F.cumprod(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), axis=1)
+    Tensor([[ 1.,  2.],
+            [ 4., 12.]], device=xpux:0)
     """
-    return running_product(methods.accumulated(inp), axis)
-
-
-def running_product(inp: Tensor, axis: int) -> Tensor:
-    """`cumprod` in the dtype of `inp`."""
-    (place,) = normalize_axis("cumprod", axis, inp.ndim)
-    return running(mul, inp, place)
+    return cumprod_(methods.accumulated(inp), axis=normalize_axis("cumprod", axis, inp.ndim)[0])
 
 
 _MODES: dict[str, Callable[[Tensor, tuple[int, ...]], Tensor]] = {
@@ -187,6 +261,11 @@ class Reduce:
     ------
     ValueError
         There is no such mode.
+
+    Examples
+    --------
+    >>> F.Reduce(mode="MAX", axis=0)(mgb.tensor([1.0, 3.0])).item()
+    3.0
     """
 
     def __init__(self, mode: str = "SUM", axis: Axis = None, keepdims: bool = False) -> None:

@@ -43,6 +43,11 @@ def matmul(
         The inner lengths differ; the message names both shapes.
     ValueError
         There is no such mode.
+
+    Examples
+    --------
+    >>> F.matmul(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(2., device=xpux:0)
     """
     if compute_mode != "default":
         choice("matmul, compute_mode", compute_mode, COMPUTE_MODES)
@@ -64,6 +69,11 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     ------
     ShapeError
         An operand is no vector, or the lengths differ.
+
+    Examples
+    --------
+    >>> F.dot(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(2., device=xpux:0)
     """
     if inp1.ndim > 1 or inp2.ndim > 1:
         raise ShapeError(f"dot: takes vectors, got shapes {inp1.shape} and {inp2.shape}; see matmul")
@@ -71,17 +81,39 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
 
 
 def tril(inp: Tensor, diagonal: int = 0) -> Tensor:
-    """0 above a diagonal of the matrices in the last two axes; positive diagonals are above the main one."""
+    """0 above a diagonal of the matrices in the last two axes; positive diagonals are above the main one.
+
+    Examples
+    --------
+    >>> F.tril(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([[1., 0.],
+            [4., 3.]], device=xpux:0)
+    """
     return where(below(inp, diagonal), inp, literal(0, inp.dtype, inp.device))
 
 
 def triu(inp: Tensor, diagonal: int = 0) -> Tensor:
-    """0 below a diagonal of the matrices in the last two axes; positive diagonals are above the main one."""
+    """0 below a diagonal of the matrices in the last two axes; positive diagonals are above the main one.
+
+    Examples
+    --------
+    >>> F.triu(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([[1., 2.],
+            [0., 3.]], device=xpux:0)
+    """
     return where(below(inp, diagonal - 1), literal(0, inp.dtype, inp.device), inp)
 
 
 def diag(inp: Tensor, k: int = 0) -> Tensor:
-    """The `k`-th diagonal of a matrix, or the matrix whose `k`-th diagonal is a vector."""
+    """The `k`-th diagonal of a matrix, or the matrix whose `k`-th diagonal is a vector.
+
+    Examples
+    --------
+    >>> F.diag(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([[-1.,  0.,  0.],
+            [ 0.,  0.,  0.],
+            [ 0.,  0.,  2.]], device=xpux:0)
+    """
     if inp.ndim == 1:
         size = inp.size + abs(k)
         places = literal(np.arange(inp.size), dtypes.int32, inp.device)

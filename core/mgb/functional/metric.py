@@ -36,6 +36,11 @@ def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Sequence[int] = 1)
     ------
     ShapeError
         There is not one label for each row.
+
+    Examples
+    --------
+    >>> F.topk_accuracy(mgb.tensor([[0.1, 0.9], [0.8, 0.2]]), mgb.tensor([1, 1])).item()
+    0.5
     """
     counts = (topk,) if isinstance(topk, int) else tuple(topk)
     if logits.ndim != 2 or target.shape != logits.shape[:1]:

@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
+from ml_dtypes import finfo
 
 from .. import dtypes
-from ..apply import literal
-from ..errors import ShapeError
-from ..ops import contract, pooling
+from ..apply import autocasted
+from ..ops import contract
 from ..ops.attention import attention, below, is_served
-from ..ops.index import gather_, index_get
+from ..ops.index import index_get
 from ..ops.layout import reshape
-from ..ops.methods import average
-from ..ops.primitives import where
-from ..ops.sort import argmax_
+from ..ops.primitives import logical_and, where
+from ..precision import LOW
 from ..random import generator
 from ..tensor import Tensor
-from . import activation, convolution, ctc, loss, normalization, softmaxes
+from . import (
+    activation,
+    convolution,
+    ctc,
+    loss,
+    normalization,
+    pooling,
+    softmaxes,
+    unpooling,
+    volumes,
+    windows,
+)
 from .activation import *
 from .convolution import *
-from .convolution import Pair, pair
 from .ctc import *
 from .interpolation import interpolate, pixel_shuffle
 from .loss import *
 from .normalization import *
 from .options import COMPUTE_MODES, choice
+from .pooling import *
 from .rearrange import pad
 from .softmaxes import *
 from .softmaxes import softmax
 from .tensor import indexing_one_hot, one_hot
+from .unpooling import *
+from .volumes import *
+from .windows import *
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"dropout": "elementwise"}
 
 __all__ = [
-    "adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "dropout", "embedding", "indexing_one_hot",
-    "interpolate", "linear", "max_pool2d", "one_hot", "pad", "pixel_shuffle",
+    "dropout", "embedding", "indexing_one_hot", "interpolate", "linear", "one_hot", "pad", "pixel_shuffle",
     "scaled_dot_product_attention",
 ]  # fmt: skip
 __all__ += activation.__all__
@@ -46,7 +56,11 @@ __all__ += convolution.__all__
 __all__ += ctc.__all__
 __all__ += loss.__all__
 __all__ += normalization.__all__
+__all__ += pooling.__all__
 __all__ += softmaxes.__all__
+__all__ += unpooling.__all__
+__all__ += volumes.__all__
+__all__ += windows.__all__
 
 # linear maps
 
@@ -69,6 +83,11 @@ def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode
     -------
     Tensor
         Of shape (..., outputs).
+
+    Examples
+    --------
+    >>> F.linear(mgb.tensor([[1.0, 2.0]]), mgb.tensor([[1.0, 1.0]]), mgb.tensor([0.5]))
+    Tensor([[3.5]], device=xpux:0)
     """
     if compute_mode != "default":
         choice("linear, compute_mode", compute_mode, COMPUTE_MODES)
@@ -77,85 +96,8 @@ def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode
     if inp.ndim != 2:
         out = reshape(out, shape=(*inp.shape[:-1], weight.shape[0]))
     if bias is not None:
-        out = out + bias
+        out = out + autocasted(LOW, (bias,))[0]
     return out
-
-
-# pooling
-
-
-def max_pool2d(inp: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """The largest element of each window of images (N, C, H, W).
-
-    `stride` is `kernel_size` by default. Padding never wins. NaN propagates; of equal elements, the first in
-    row-major order gets the gradient.
-    """
-    return pooling.max_pool2d(inp, **_pool_window(kernel_size, stride, padding))
-
-
-def avg_pool2d(
-    inp: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
-    mode: str = "average_count_exclude_padding",
-) -> Tensor:
-    """The mean of each window of images (N, C, H, W).
-
-    `stride` is `kernel_size` by default. `mode` ``"average"`` counts the zeros of the padding.
-    """
-    modes = {"average": True, "average_count_exclude_padding": False}
-    if mode not in modes:
-        raise ValueError(f"avg_pool2d: {mode} is not a mode, choose one of {', '.join(modes)}")
-    window = _pool_window(kernel_size, stride, padding)
-    return pooling.avg_pool2d(inp, count_padding=modes[mode], **window)
-
-
-def _pool_window(kernel: Pair, stride: Pair | None, padding: Pair) -> dict[str, Any]:
-    return {
-        "kernel": pair("kernel_size", kernel),
-        "stride": pair("stride", kernel if stride is None else stride),
-        "padding": pair("padding", padding),
-    }
-
-
-def adaptive_avg_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
-    """The means of `oshp` windows that cover images (N, C, H, W): row i begins at ``i * H // oshp``.
-
-    For one window it is the mean of the image, which fuses with its neighbours.
-    """
-    size = pair("oshp", oshp)
-    return average(inp, (2, 3)) if size == (1, 1) else pooling.adaptive_avg_pool2d(inp, size=size)
-
-
-def adaptive_max_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
-    """The largest elements of `oshp` windows that cover images; see `adaptive_avg_pool2d`.
-
-    Of equal elements, the first in row-major order gets the gradient.
-    """
-    size = pair("oshp", oshp)
-    if inp.ndim != 4 or not all(inp.shape[2:]) or min(size) < 1:
-        raise ShapeError(f"adaptive_max_pool2d: no windows {size} in images of shape {inp.shape}")
-    (n, c, height, width), (rows, columns) = inp.shape, size
-    if height % rows == 0 and width % columns == 0:
-        return max_pool2d(inp, (height // rows, width // columns))
-    places = [literal(p, dtypes.int32, inp.device) for p in _windows((height, width), size)]
-    windows = index_get(inp, *places, axes=(2, 3), place=2)
-    reach = places[0].shape[2] * places[1].shape[3]
-    windows = reshape(windows, shape=(n, c, rows, columns, reach))
-    best = argmax_(windows, axis=(4,))
-    return reshape(gather_(windows, best, axis=4), shape=(n, c, rows, columns))
-
-
-def _windows(lengths: tuple[int, int], counts: tuple[int, int]) -> tuple[Any, Any]:
-    """The rows and the columns of each window; those of short ones stand more than once at their end."""
-    places = []
-    for length, count in zip(lengths, counts):
-        begin = [i * length // count for i in range(count)]
-        end = [-(-(i + 1) * length // count) for i in range(count)]
-        reach = max(b - a for a, b in zip(begin, end))
-        places.append(np.minimum(np.add.outer(begin, np.arange(reach)), np.array(end)[:, None] - 1))
-    return places[0][:, None, :, None], places[1][None, :, None, :]
 
 
 # the rest
@@ -170,6 +112,11 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     ------
     ValueError
         `drop_prob` is not in ``[0, 1)``.
+
+    Examples
+    --------
+    >>> F.dropout(F.ones((100,)), 0.0).sum().item()
+    100.0
     """
     if not 0 <= drop_prob < 1:
         raise ValueError(f"dropout: drop_prob {drop_prob} is not in [0, 1)")
@@ -180,7 +127,14 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
 
 
 def embedding(inp: Tensor, weight: Tensor) -> Tensor:
-    """The rows of `weight` (rows, width) that the integers in `inp` name: shape ``(*inp.shape, width)``."""
+    """The rows of `weight` (rows, width) that the integers in `inp` name: shape ``(*inp.shape, width)``.
+
+    Examples
+    --------
+    >>> F.embedding(mgb.tensor([1, 0]), mgb.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    Tensor([[3., 4.],
+            [1., 2.]], device=xpux:0)
+    """
     return index_get(weight, inp, axes=(0,), place=0)
 
 
@@ -204,7 +158,8 @@ def scaled_dot_product_attention(
     value : Tensor
         Of shape (..., S, V).
     mask : Tensor, optional
-        Broadcasts to (..., L, S): of bool, which keys a query sees; else it is added to the scores.
+        Broadcasts to (..., L, S): of bool, which keys a query sees, where one that sees none gets zeros; else
+        it is added to the scores.
     is_causal : bool
         The i-th query sees the keys up to the i-th.
     scale : float, optional
@@ -214,7 +169,13 @@ def scaled_dot_product_attention(
     -------
     Tensor
         Of shape (..., L, V).
+
+    Examples
+    --------
+    >>> F.scaled_dot_product_attention(F.ones((1, 2, 3, 4)), F.ones((1, 2, 5, 4)), F.ones((1, 2, 5, 4))).shape
+    (1, 2, 3, 4)
     """
+    query, key, value = autocasted(LOW, (query, key, value))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     query = query if factor == 1 else query * factor
     if mask is None and is_served(query, key, value, is_causal):
@@ -228,8 +189,18 @@ def attention_weights(
     """How much each query takes of each key's value, (..., L, S); see `scaled_dot_product_attention`."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = contract.matmul(query if factor == 1 else query * factor, key, transpose_b=True)
-    if mask is not None:
-        scores = where(mask, scores, -math.inf) if mask.dtype == dtypes.bool_ else scores + mask
     if is_causal:
         scores = where(below(scores), scores, -math.inf)
-    return softmax(scores, axis=-1)
+    if mask is None:
+        return softmax(scores, axis=-1)
+    if mask.dtype != dtypes.bool_:
+        return softmax(scores + mask, axis=-1)
+    if is_causal:
+        mask = logical_and(mask, below(scores))
+    # Finite: a query that sees nothing has weights, all of them taken away again, and no NaN in its gradient.
+    hidden = float(finfo(scores.dtype).min)  # type: ignore[no-untyped-call]
+    return where(mask, softmax(where(mask, scores, hidden), axis=-1), 0)
+
+
+def __dir__() -> list[str]:
+    return __all__

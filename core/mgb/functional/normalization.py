@@ -7,6 +7,7 @@ normalised in float32 and rounded once. The gradient is a closed form of the inp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from .. import dtypes
 from ..autodiff import Function
@@ -18,6 +19,7 @@ from ..ops.layout import reshape, sum_to
 from ..ops.methods import average
 from ..ops.primitives import cast, maximum
 from ..ops.reduce import Axes, extent, reduce_sum
+from ..precision import AUTOCAST, HIGH
 from ..tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "sync_batch_norm"]
@@ -41,6 +43,8 @@ class _Normalize(Function):
     mean, variance : Tensor
         The statistics of the last call, for those who follow them; `mean` is None when it is not taken.
     """
+
+    precision = HIGH
 
     def __init__(self, axis: Axes, eps: float, centred: bool = True) -> None:
         self.axis, self.eps, self.centred = axis, eps, centred
@@ -80,6 +84,11 @@ def _narrow(out: Tensor, *like: Tensor) -> Tensor:
     """`out` in the dtype that arithmetic on tensors `like` these gives."""
     dtype = dtypes.common([t.dtype for t in like])
     return out if out.dtype == dtype else cast(out, dtype=dtype)
+
+
+def _given_back(out: Tensor, inp: Tensor) -> Tensor:
+    """A batch norm of 16 bits; under `amp.autocast` it stays 16, though its parameters have 32."""
+    return out if AUTOCAST.get() is None else _narrow(out, inp)
 
 
 def _checked(
@@ -149,20 +158,31 @@ def batch_norm(
     Raises
     ------
     ValueError
-        Not training, and a running statistic is missing.
+        Not training, and a running statistic is missing; or training on one value for each channel.
     ShapeError
         There is not one number for each channel.
+
+    Examples
+    --------
+    >>> F.batch_norm(mgb.tensor([[1.0], [3.0]]), training=True, eps=0.0).tolist()
+    [[-1.0], [1.0]]
     """
     x = _wide(inp)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: running_mean and running_var are needed unless training=True")
         scale = rsqrt(_along_channels(running_var, inp) + eps)
-        return _by_channel(_narrow((x - _along_channels(running_mean, inp)) * scale, inp), weight, bias)
+        moved = (x - _along_channels(running_mean, inp)) * scale
+        return _given_back(_by_channel(_narrow(moved, inp), weight, bias), inp)
     axis = tuple(i for i in range(inp.ndim) if i != 1)
+    if prod(inp.shape[i] for i in axis) == 1:
+        raise ValueError(
+            f"batch_norm: training on {inp.shape} has one value for each channel, which has no variance: use "
+            "a larger batch, eval(), or drop_last=True where a last batch is that small"
+        )
     normalize = _Normalize(axis, eps)
     weights = () if weight is None else (_along_channels(weight, inp),)
-    out = _by_channel(normalize(inp, *weights), None, bias)
+    out = _given_back(_by_channel(normalize(inp, *weights), None, bias), inp)
     count = extent(x, axis=axis)
     new_mean = _followed(running_mean, normalize.mean, momentum)
     new_var = _followed(running_var, normalize.variance * (count / maximum(count - 1, 1)), momentum)
@@ -188,6 +208,13 @@ def sync_batch_norm(
     """`batch_norm` over the batches of all ranks of a group, which have as many elements each.
 
     Two exchanges of a number for each channel give the statistics, and two more their gradients.
+
+    Examples
+    --------
+    >>> x = mgb.tensor([1.0, 3.0]).reshape(2, 1, 1, 1)
+    >>> y = F.sync_batch_norm(x, training=True, eps=0.0)
+    >>> y.flatten()
+    Tensor([-1.,  1.], device=xpux:0)
     """
     if not training or not is_distributed():
         out = batch_norm(
@@ -207,7 +234,7 @@ def sync_batch_norm(
         followed = _followed(old, new, momentum)
         if old is not None and followed is not None:
             old._reset(followed)
-    return _by_channel(normal, weight, bias)
+    return _given_back(_by_channel(normal, weight, bias), inp)
 
 
 def _followed(running: Tensor | None, batch: Tensor | None, momentum: float) -> Tensor | None:
@@ -245,6 +272,11 @@ def layer_norm(
     ------
     ShapeError
         The shape of `inp` does not end in `normalized_shape`.
+
+    Examples
+    --------
+    >>> F.layer_norm(mgb.tensor([[1.0, 3.0]]), (2,), affine=False)
+    Tensor([[-0.999995,  0.999995]], device=xpux:0)
     """
     axis = _trailing("layer_norm", inp, normalized_shape)
     weight, bias = _checked("layer_norm", affine, weight, bias)
@@ -260,6 +292,11 @@ def rms_norm(
     """Divide by the root of the mean square over the last axes (Zhang and Sennrich 2019).
 
     See `layer_norm`; there is no mean to subtract, hence no bias.
+
+    Examples
+    --------
+    >>> F.rms_norm(mgb.tensor([[3.0, 3.0]]), (2,), eps=0.0)
+    Tensor([[1., 1.]], device=xpux:0)
     """
     axis = _trailing("rms_norm", inp, normalized_shape)
     out: Tensor = _Normalize(axis, eps, centred=False)(inp)
@@ -276,6 +313,11 @@ def instance_norm(
     """Normalise each channel of each image (N, C, ...) on its own (Ulyanov, Vedaldi and Lempitsky 2016).
 
     `weight` and `bias` have one number for each channel and are needed when `affine`.
+
+    Examples
+    --------
+    >>> F.instance_norm(F.ones((1, 3, 2, 2)), affine=False).shape
+    (1, 3, 2, 2)
     """
     out = _Normalize(tuple(range(2, inp.ndim)), eps)(inp)
     return _by_channel(out, *_checked("instance_norm", affine, weight, bias))
@@ -297,6 +339,11 @@ def group_norm(
     ------
     ShapeError
         The channels do not divide into `num_groups`.
+
+    Examples
+    --------
+    >>> F.group_norm(F.ones((1, 4, 2, 2)), 2, affine=False).shape
+    (1, 4, 2, 2)
     """
     channels = inp.shape[1]
     if channels % num_groups:

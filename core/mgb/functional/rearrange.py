@@ -11,12 +11,11 @@ import numpy as np
 from .. import dtypes
 from ..apply import literal
 from ..errors import ShapeError
-from ..ops.creation import Shape, as_shape, full, is_single, ones_like
+from ..ops.creation import Shape, as_shape, full, is_single
 from ..ops.declare import normalize_axis
 from ..ops.index import index_get
 from ..ops.layout import broadcast_to, concat, cut_along, reshape, reverse, unslice
 from ..ops.methods import flatten
-from ..ops.primitives import where
 from ..tensor import Tensor
 from .options import choice
 
@@ -34,6 +33,11 @@ def repeat(inp: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
         One number for all, or one for each place along `axis`.
     axis : int, optional
         None is the flattened `inp`.
+
+    Examples
+    --------
+    >>> F.repeat(mgb.tensor([5, -7]), mgb.tensor([3, 2]))
+    Tensor([ 5,  5,  5, -7, -7], dtype=int32, device=xpux:0)
     """
     if axis is None:
         inp, axis = flatten(inp), 0
@@ -49,7 +53,15 @@ def repeat(inp: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
 
 
 def tile(inp: Tensor, reps: Shape) -> Tensor:
-    """The whole of `inp`, `reps[i]` times along axis i; the last of `reps` is for the last axis."""
+    """The whole of `inp`, `reps[i]` times along axis i; the last of `reps` is for the last axis.
+
+    Examples
+    --------
+    >>> F.tile(mgb.tensor([5, -7]), mgb.tensor([3, 2]))
+    Tensor([[ 5, -7,  5, -7],
+            [ 5, -7,  5, -7],
+            [ 5, -7,  5, -7]], dtype=int32, device=xpux:0)
+    """
     times = as_shape(reps)
     ndim = max(inp.ndim, len(times))
     times = (1,) * (ndim - len(times)) + times
@@ -61,7 +73,13 @@ def tile(inp: Tensor, reps: Shape) -> Tensor:
 
 
 def flip(inp: Tensor, axis: Shape | None = None) -> Tensor:
-    """The elements along `axis` in the opposite order; None turns every axis."""
+    """The elements along `axis` in the opposite order; None turns every axis.
+
+    Examples
+    --------
+    >>> F.flip(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([ 2.,  0., -1.], device=xpux:0)
+    """
     return reverse(inp, normalize_axis("flip", axis, inp.ndim))
 
 
@@ -76,6 +94,11 @@ def roll(inp: Tensor, shift: Shape, axis: Shape | None = None) -> Tensor:
         How far, towards the end.
     axis : int, sequence of int or None
         As many as there are shifts; None rolls the flattened `inp`.
+
+    Examples
+    --------
+    >>> F.roll(mgb.tensor([1, 2, 3]), 1)
+    Tensor([3, 1, 2], dtype=int32, device=xpux:0)
     """
     if axis is None:
         return reshape(roll(flatten(inp), shift, 0), shape=inp.shape)
@@ -119,19 +142,48 @@ def pad(
         There is no such mode.
     ShapeError
         A border for each axis is wanted; ``reflect`` needs an axis longer than its borders.
+
+    Examples
+    --------
+    >>> F.pad(mgb.tensor([1.0, 2.0]), ((1, 0),))
+    Tensor([0., 1., 2.], device=xpux:0)
     """
     mode = choice("pad", mode, ("constant", "edge", "replicate", "reflect", "symmetric", "circular", "wrap"))
     widths = [(int(a), int(b)) for a, b in pad_width]
     if len(widths) != src.ndim:
         raise ShapeError(f"pad: {len(widths)} pairs for the {src.ndim} axes of {src.shape}")
     src, widths = _cropped(src, widths)
-    if mode == "constant":
-        return _pad_constant(src, widths, constant_value)
+    if mode == "constant" and constant_value == 0:
+        shape = tuple(a + d + b for (a, b), d in zip(widths, src.shape))
+        return unslice(src, shape=shape, window=tuple((a, a + d, 1) for (a, _), d in zip(widths, src.shape)))
     for axis, (before, after) in enumerate(widths):
-        if before or after:
+        first = _end(src, axis, before, False, mode, constant_value)
+        last = _end(src, axis, after, True, mode, constant_value)
+        if first is None or last is None:
             rows = _border(src.shape[axis], before, after, mode)
             src = index_get(src, literal(rows, dtypes.int32, src.device), axes=(axis,), place=axis)
+        elif before or after:
+            parts = ([first] if before else []) + [src] + ([last] if after else [])
+            src = concat(*parts, axis=axis)
     return src
+
+
+def _end(x: Tensor, axis: int, width: int, last: bool, mode: str, value: float) -> Tensor | None:
+    """`width` elements before the first along `axis`, or behind the last; None where they go round twice."""
+    length = x.shape[axis]
+    shape = tuple(width if i == axis else d for i, d in enumerate(x.shape))
+    if mode == "constant":
+        return full(shape, value, x.dtype, x.device)
+    if mode in ("edge", "replicate"):
+        edge = cut_along(x, axis, length - 1, length) if last else cut_along(x, axis, 0, 1)
+        return broadcast_to(edge, shape=shape) if length else None
+    skipped = int(mode == "reflect")
+    if width + skipped > length:
+        return None
+    from_end = last != (mode in ("circular", "wrap"))
+    start = length - width - skipped if from_end else skipped
+    found = cut_along(x, axis, start, start + width)
+    return found if mode in ("circular", "wrap") else reverse(found, (axis,))
 
 
 def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> tuple[Tensor, list[tuple[int, int]]]:
@@ -143,16 +195,6 @@ def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> tuple[Tensor, list
                 raise ShapeError(f"pad: {before}, {after} takes away more than axis {axis} of {x.shape} has")
             x = cut_along(x, axis, start, stop)
     return x, [(max(before, 0), max(after, 0)) for before, after in widths]
-
-
-def _pad_constant(x: Tensor, widths: Sequence[tuple[int, int]], value: float) -> Tensor:
-    shape = tuple(a + d + b for (a, b), d in zip(widths, x.shape))
-    window = tuple((a, a + d, 1) for (a, _), d in zip(widths, x.shape))
-    out = unslice(x, shape=shape, window=window)
-    if value == 0:
-        return out
-    inside = unslice(ones_like(x, dtypes.bool_), shape=shape, window=window)
-    return where(inside, out, full((), value, x.dtype, x.device))
 
 
 def _border(length: int, before: int, after: int, mode: str) -> Any:

@@ -9,36 +9,22 @@ from ..ops.creation import along
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import isnan, logaddexp
 from ..ops.index import gather_
-from ..ops.layout import broadcast_to, concat, cut_along
-from ..ops.primitives import cast, eq, maximum, minimum, where
+from ..ops.layout import broadcast_to
+from ..ops.primitives import cast, eq, where
+from ..ops.sort import cummax_, cummin_, running
 from ..tensor import Tensor
 
 __all__ = ["cummax", "cummin", "logcumsumexp"]
 
 
-def running(join: Callable[[Tensor, Tensor], Tensor], inp: Tensor, axis: int) -> Tensor:
-    """All elements up to each, joined by `join`, along the axis `axis`.
-
-    After `k` steps each element is made of ``2**k``: a step for each doubling of the length.
-    """
-    out, length, reach = +inp, inp.shape[axis], 1
-    while reach < length:
-        far, near = cut_along(out, axis, 0, length - reach), cut_along(out, axis, 0, reach)
-        out = concat(near, join(far, cut_along(out, axis, reach, length)), axis=axis)
-        reach *= 2
-    return out
-
-
-def _extreme(
-    name: str, join: Callable[[Tensor, Tensor], Tensor], inp: Tensor, axis: int
-) -> tuple[Tensor, Tensor]:
+def _extreme(name: str, best_of: Callable[..., Tensor], inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     (place,) = normalize_axis(name, axis, inp.ndim)
-    best = running(join, inp, place)
+    best = best_of(inp, axis=place)
     reached = eq(inp, best)
     if inp.dtype in dtypes.FLOATS:
         reached = reached | isnan(inp)
     places = broadcast_to(along(inp.shape, (place,), dtypes.int32, inp.device), shape=inp.shape)
-    indices = running(maximum, where(reached, places, 0), place)
+    indices = cummax_(where(reached, places, 0), axis=place)
     return gather_(inp, indices, axis=place), indices
 
 
@@ -49,16 +35,36 @@ def cummax(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     -------
     values, indices : Tensor
         NaN counts as the greatest. The indices are int32: of equal elements the last, which has the gradient.
+
+    Examples
+    --------
+    >>> values, places = F.cummax(mgb.tensor([1.0, 3.0, 2.0]), 0)
+    >>> values.tolist(), places.tolist()
+    ([1.0, 3.0, 3.0], [0, 1, 1])
     """
-    return _extreme("cummax", maximum, inp, axis)
+    return _extreme("cummax", cummax_, inp, axis)
 
 
 def cummin(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """The least of all elements up to each, along `axis`, and where it stands; see `cummax`."""
-    return _extreme("cummin", minimum, inp, axis)
+    """The least of all elements up to each, along `axis`, and where it stands; see `cummax`.
+
+    Examples
+    --------
+    >>> values, places = F.cummin(mgb.tensor([3.0, 1.0, 2.0]), 0)
+    >>> values.tolist(), places.tolist()
+    ([3.0, 1.0, 1.0], [0, 1, 1])
+    """
+    return _extreme("cummin", cummin_, inp, axis)
 
 
 def logcumsumexp(inp: Tensor, axis: int) -> Tensor:
-    """The logarithms of the sums of ``exp`` of all elements up to each, along `axis`, without overflow."""
+    """The logarithms of the sums of ``exp`` of all elements up to each, along `axis`, without overflow.
+
+    Examples
+    --------
+    >>> F.logcumsumexp(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), axis=1)
+    Tensor([[1.       , 2.3132617],
+            [4.       , 4.3132615]], device=xpux:0)
+    """
     x = inp if inp.dtype in dtypes.FLOATS else cast(inp, dtype=dtypes.float32)
     return running(logaddexp, x, normalize_axis("logcumsumexp", axis, x.ndim)[0])

@@ -16,6 +16,7 @@ from ..ops.layout import reshape
 from ..ops.primitives import where
 from ..ops.reduce import Axes, reduce_max, reduce_sum
 from ..ops.transcendental import exp, log
+from ..precision import HIGH
 from ..tensor import Tensor
 
 __all__ = ["log_softmax", "logsoftmax", "logsumexp", "softmax"]
@@ -32,12 +33,19 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """``exp(x) / sum(exp(x))`` over `axis`, without overflow.
 
     None is axis 0 of tensors with 0, 1 or 3 axes, and axis 1 of others.
+
+    Examples
+    --------
+    >>> F.softmax(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0.04201007, 0.11419519, 0.8437947 ], device=xpux:0)
     """
     out: Tensor = _Softmax(_axes("softmax", axis, inp.ndim))(inp)
     return out
 
 
 class _Softmax(Function):
+    precision = HIGH
+
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
 
@@ -54,13 +62,21 @@ class _Softmax(Function):
 
 
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None, keepdims: bool = False) -> Tensor:
-    """``log(sum(exp(x)))`` over `axis`, without overflow; None is every axis."""
+    """``log(sum(exp(x)))`` over `axis`, without overflow; None is every axis.
+
+    Examples
+    --------
+    >>> F.logsumexp(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), axis=1)
+    Tensor([2.3132617, 4.3132615], device=xpux:0)
+    """
     axes = normalize_axis("logsumexp", axis, inp.ndim)
     out: Tensor = _LogSumExp(axes)(inp)
     return out if keepdims else reshape(out, shape=tuple(d for i, d in enumerate(inp.shape) if i not in axes))
 
 
 class _LogSumExp(Function):
+    precision = HIGH
+
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
 
@@ -84,7 +100,13 @@ class _LogSumExp(Function):
 
 
 def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """``log(softmax(x))`` over `axis`, accurate where the softmax is near 0; see `softmax`."""
+    """``log(softmax(x))`` over `axis`, accurate where the softmax is near 0; see `softmax`.
+
+    Examples
+    --------
+    >>> F.log_softmax(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-3.169846  , -2.169846  , -0.16984606], device=xpux:0)
+    """
     out: Tensor = inp - logsumexp(inp, _axes("logsoftmax", axis, inp.ndim), keepdims=True)
     return out
 

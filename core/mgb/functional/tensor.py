@@ -29,7 +29,8 @@ from ..ops.getitem import nonzero
 from ..ops.index import gather, indexing_one_hot, one_hot, scatter, scatter_add, take
 from ..ops.layout import cut_along
 from ..ops.methods import flatten, reshaped, transposed
-from ..sizes import indices, whole
+from ..ops.scatter import scatter_reduce
+from ..sizes import indices, same_shape, whole
 from ..tensor import Tensor
 
 #: What a traced function may call of it: see `holding`.
@@ -39,8 +40,8 @@ __all__ = [
     "arange", "broadcast_to", "cast", "concat", "cond_take", "copy", "dimshuffle", "expand_dims",
     "eye", "flatten", "full", "full_like", "gather", "indexing_one_hot", "linspace", "masked_fill",
     "meshgrid", "moveaxis", "non_zero", "nonzero", "one_hot", "ones", "ones_like", "reshape",
-    "scatter", "scatter_add", "split", "squeeze", "stack", "swapaxes", "take", "take_along_axis",
-    "transpose", "where", "zeros", "zeros_like",
+    "scatter", "scatter_add", "scatter_reduce", "split", "squeeze", "stack", "swapaxes", "take",
+    "take_along_axis", "transpose", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -52,22 +53,49 @@ def _axis(name: str, axis: int, ndim: int) -> int:
 
 
 def cast(inp: Tensor, dtype: Any) -> Tensor:
-    """The same values as `dtype`."""
+    """The same values as `dtype`.
+
+    Examples
+    --------
+    >>> F.cast(mgb.tensor([1.9, -1.9]), "int32")
+    Tensor([ 1, -1], dtype=int32, device=xpux:0)
+    """
     return primitives.cast(inp, dtype=dtypes.as_dtype(dtype))
 
 
 def copy(inp: Tensor, device: str | None = None) -> Tensor:
-    """Another Tensor of the same value, on `device` if it is given."""
+    """Another Tensor of the same value, on `device` if it is given.
+
+    Examples
+    --------
+    >>> F.copy(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-1.,  0.,  2.], device=xpux:0)
+    """
     return +inp if device is None else inp.to(device)
 
 
 def reshape(inp: Tensor, target_shape: Shape) -> Tensor:
-    """The same elements in row-major order under `target_shape`, where one length may be -1."""
+    """The same elements in row-major order under `target_shape`, where one length may be -1.
+
+    Examples
+    --------
+    >>> F.reshape(mgb.tensor([1, 2, 3, 4]), (2, 2))
+    Tensor([[1, 2],
+            [3, 4]], dtype=int32, device=xpux:0)
+    """
     return reshaped(inp, target_shape)
 
 
 def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
-    """`inp` repeated along new and length-1 axes until it has `shape`, where None keeps a length."""
+    """`inp` repeated along new and length-1 axes until it has `shape`, where None keeps a length.
+
+    Examples
+    --------
+    >>> F.broadcast_to(mgb.tensor([5, -7]), mgb.tensor([3, 2]))
+    Tensor([[ 5, -7],
+            [ 5, -7],
+            [ 5, -7]], dtype=int32, device=xpux:0)
+    """
     if isinstance(shape, Sequence):
         own = (*(None,) * (len(shape) - inp.ndim), *inp.shape[-len(shape) :])
         shape = [d if wanted is None else wanted for d, wanted in zip(own, shape)]
@@ -77,7 +105,13 @@ def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
 
 
 def expand_dims(inp: Tensor, axis: Shape) -> Tensor:
-    """New axes of length 1, which stand at `axis` in the result."""
+    """New axes of length 1, which stand at `axis` in the result.
+
+    Examples
+    --------
+    >>> F.expand_dims(mgb.tensor([[1.0, 2.0]]), axis=1).shape
+    (1, 1, 2)
+    """
     count = 1 if isinstance(axis, int) else len(axis)
     new = normalize_axis("expand_dims", axis, inp.ndim + count)
     lengths = iter(inp.shape)
@@ -92,6 +126,11 @@ def squeeze(inp: Tensor, axis: Shape | None = None) -> Tensor:
     ------
     ShapeError
         An axis is longer than 1.
+
+    Examples
+    --------
+    >>> F.squeeze(mgb.tensor([[[1.0], [2.0]]])).shape
+    (2,)
     """
     if axis is None:
         return layout.reshape(inp, shape=tuple(d for d in inp.shape if d != 1))
@@ -118,6 +157,11 @@ def dimshuffle(inp: Tensor, pattern: Sequence[Any]) -> Tensor:
     ------
     ShapeError
         A longer axis is left out, or one stands twice.
+
+    Examples
+    --------
+    >>> F.dimshuffle(F.ones((2, 3)), (1, "x", 0)).shape
+    (3, 1, 2)
     """
     kept = [p for p in pattern if p != "x"]
     order = [_axis("dimshuffle", int(a), inp.ndim) for a in kept]
@@ -131,12 +175,25 @@ def dimshuffle(inp: Tensor, pattern: Sequence[Any]) -> Tensor:
 
 
 def transpose(inp: Tensor, pattern: Sequence[Any] | None = None) -> Tensor:
-    """The axes in the order of `pattern`, see `dimshuffle`; without one, reversed."""
+    """The axes in the order of `pattern`, see `dimshuffle`; without one, reversed.
+
+    Examples
+    --------
+    >>> F.transpose(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), (1, 0))
+    Tensor([[1., 4.],
+            [2., 3.]], device=xpux:0)
+    """
     return transposed(inp) if pattern is None else dimshuffle(inp, pattern)
 
 
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
-    """`axis1` and `axis2` exchanged."""
+    """`axis1` and `axis2` exchanged.
+
+    Examples
+    --------
+    >>> F.swapaxes(F.ones((2, 3)), 0, 1).shape
+    (3, 2)
+    """
     order = list(range(inp.ndim))
     a, b = _axis("swapaxes", axis1, inp.ndim), _axis("swapaxes", axis2, inp.ndim)
     order[a], order[b] = b, a
@@ -144,7 +201,13 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 
 
 def moveaxis(inp: Tensor, source: Shape, destination: Shape) -> Tensor:
-    """The axes in `source` moved to `destination`; the others keep their order."""
+    """The axes in `source` moved to `destination`; the others keep their order.
+
+    Examples
+    --------
+    >>> F.moveaxis(F.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     moved = [_axis("moveaxis", a, inp.ndim) for a in as_shape(source)]
     places = [_axis("moveaxis", a, inp.ndim) for a in as_shape(destination)]
     if len(moved) != len(places) or len(set(moved)) != len(moved) or len(set(places)) != len(places):
@@ -173,6 +236,11 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
     ------
     ShapeError
         The shapes differ.
+
+    Examples
+    --------
+    >>> F.concat([mgb.tensor([1.0, 2.0]), mgb.tensor([3.0])])
+    Tensor([1., 2., 3.], device=xpux:0)
     """
     if not len(inps):
         raise ShapeError("concat: there is nothing to join")
@@ -182,9 +250,16 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
 
 
 def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tensor:
-    """The tensors, all of one shape, side by side along a new `axis`."""
+    """The tensors, all of one shape, side by side along a new `axis`.
+
+    Examples
+    --------
+    >>> F.stack([mgb.tensor([1.0, 2.0]), mgb.tensor([3.0, 4.0])], axis=1)
+    Tensor([[1., 3.],
+            [2., 4.]], device=xpux:0)
+    """
     parts = tensors("stack", inps) if len(inps) else ()
-    if len({x.shape for x in parts}) != 1:
+    if not parts or any(not same_shape(x.shape, parts[0].shape) for x in parts):
         raise ShapeError(f"stack: shapes {', '.join(str(x.shape) for x in parts)} are not one and the same")
     place = _axis("stack", axis, parts[0].ndim + 1)
     return concat([expand_dims(x, place) for x in parts], place, device)
@@ -207,6 +282,11 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
     ------
     ShapeError
         There are fewer elements than parts.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in F.split(mgb.tensor([1, 2, 3, 4]), 2)]
+    [[1, 2], [3, 4]]
     """
     place = _axis("split", axis, inp.ndim)
     length = inp.shape[place]
@@ -237,6 +317,11 @@ def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...
         `mask` is not of bools.
     TypeError
         One of `x` and `y` is left out.
+
+    Examples
+    --------
+    >>> F.where(mgb.tensor([True, False]), mgb.tensor([1.0, 2.0]), mgb.tensor([3.0, 4.0]))
+    Tensor([1., 4.], device=xpux:0)
     """
     if x is None and y is None:
         return nonzero(mask)
@@ -251,7 +336,13 @@ def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...
 
 
 def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
-    """`value` where `mask` holds, `inp` elsewhere; the dtype is that of `inp`."""
+    """`value` where `mask` holds, `inp` elsewhere; the dtype is that of `inp`.
+
+    Examples
+    --------
+    >>> F.masked_fill(mgb.tensor([1.0, 2.0]), mgb.tensor([True, False]), 9.0)
+    Tensor([9., 2.], device=xpux:0)
+    """
     return where(mask, full((), value, inp.dtype, inp.device), inp)
 
 
@@ -271,6 +362,12 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         The shapes differ.
     ConversionError
         `mask` is not of bools.
+
+    Examples
+    --------
+    >>> values, places = F.cond_take(mgb.tensor([True, False, True]), mgb.tensor([1.0, 2.0, 3.0]))
+    >>> values.tolist(), places.tolist()
+    ([1.0, 3.0], [0, 2])
     """
     if mask.shape != x.shape:
         raise ShapeError(f"cond_take: the mask has shape {mask.shape}, x has {x.shape}")
@@ -281,13 +378,26 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """The indices of what is not 0: one row for each, or, `as_tuple`, one Tensor for each axis."""
+    """The indices of what is not 0: one row for each, or, `as_tuple`, one Tensor for each axis.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in F.non_zero(mgb.tensor([0.0, 5.0, 7.0]), as_tuple=True)]
+    [[1, 2]]
+    """
     found = nonzero(condition)
     return found if as_tuple else stack(found, 1)
 
 
 def take_along_axis(inp: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """`gather` in NumPy's argument order; lengths of 1 beside `axis` broadcast."""
+    """`gather` in NumPy's argument order; lengths of 1 beside `axis` broadcast.
+
+    Examples
+    --------
+    >>> F.take_along_axis(mgb.tensor([[1, 2], [3, 4]]), mgb.tensor([[1], [0]]), 1)
+    Tensor([[2],
+            [3]], dtype=int32, device=xpux:0)
+    """
     place = _axis("take_along_axis", axis, inp.ndim)
     inp_to, index_to = list(inp.shape), list(indices.shape)
     for i in range(inp.ndim):
@@ -305,9 +415,15 @@ def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Ten
         The coordinates along each axis.
     indexing : str
         ``ij``: axis i of the result belongs to input i. ``xy``: the first two are exchanged.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in F.meshgrid(mgb.tensor([1, 2]), mgb.tensor([3, 4]))]
+    [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    inputs = tensors("meshgrid", inputs)
     order = list(range(len(inputs)))
     if indexing == "xy" and len(inputs) > 1:
         order[:2] = 1, 0

@@ -7,7 +7,7 @@ from ..ops.contract import taps, window_counts
 from ..ops.layout import concat, cut_along, reshape, slice_, unslice
 from ..tensor import Tensor
 from .convolution import Pair, pair
-from .nn import avg_pool2d, max_pool2d
+from .pooling import avg_pool2d, max_pool2d
 
 __all__ = ["avg_pool1d", "fold", "max_pool1d", "unfold"]
 
@@ -24,6 +24,11 @@ def unfold(inp: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0
     -------
     Tensor of shape (N, C * kh * kw, L)
         L windows, in row-major order.
+
+    Examples
+    --------
+    >>> F.unfold(F.ones((1, 2, 4, 4)), 2).shape
+    (1, 8, 9)
     """
     if inp.ndim != 4:
         raise ShapeError(f"unfold: images have the axes (N, C, H, W), got shape {inp.shape}")
@@ -55,6 +60,14 @@ def fold(
     Returns
     -------
     Tensor of shape (N, C, H, W)
+
+    Examples
+    --------
+    >>> patches = F.unfold(F.ones((1, 1, 3, 3)), 2)
+    >>> F.fold(patches, 3, 2)[0, 0]
+    Tensor([[1., 2., 1.],
+            [2., 4., 2.],
+            [1., 2., 1.]], device=xpux:0)
     """
     (height, width), kernel = pair("output_size", output_size), pair("kernel_size", kernel_size)
     spread, frame, step = pair("dilation", dilation), pair("padding", padding), pair("stride", stride)
@@ -82,7 +95,13 @@ def _window(n: int, c: int, rows: slice, cols: slice) -> tuple[tuple[int, int, i
 
 
 def max_pool1d(inp: Tensor, kernel_size: int, stride: int | None = None, padding: int = 0) -> Tensor:
-    """The greatest element of each window along the last axis of (N, C, L); padding never counts."""
+    """The greatest element of each window along the last axis of (N, C, L); padding never counts.
+
+    Examples
+    --------
+    >>> F.max_pool1d(mgb.tensor([[[1.0, 3.0, 5.0, 7.0]]]), 2)
+    Tensor([[[3., 7.]]], device=xpux:0)
+    """
     step = kernel_size if stride is None else stride
     return _row(max_pool2d(_image("max_pool1d", inp), (1, kernel_size), (1, step), (0, padding)))
 
@@ -94,7 +113,13 @@ def avg_pool1d(
     padding: int = 0,
     mode: str = "average_count_exclude_padding",
 ) -> Tensor:
-    """The mean of each window along the last axis of (N, C, L); for `mode` see `avg_pool2d`."""
+    """The mean of each window along the last axis of (N, C, L); for `mode` see `avg_pool2d`.
+
+    Examples
+    --------
+    >>> F.avg_pool1d(mgb.tensor([[[1.0, 3.0, 5.0, 7.0]]]), 2)
+    Tensor([[[2., 6.]]], device=xpux:0)
+    """
     step = kernel_size if stride is None else stride
     return _row(avg_pool2d(_image("avg_pool1d", inp), (1, kernel_size), (1, step), (0, padding), mode))
 

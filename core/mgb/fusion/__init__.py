@@ -1,12 +1,16 @@
 """Fusion: from a Graph to the Steps of a program. `legality` says what may be one group, `detect` merges."""
 
+from .components import taken_apart
 from .detect import detect
 from .draws import flat_draws
 from .duplicate import duplicate
 from .extents import NUMBER, number_node, place_extents
+from .gathers import looked_up
 from .legality import FusionConfig, accepts
+from .pieces import split
 from .recompute import recompute
 from .step import Step
+from .vectors import vector_products
 
 __all__ = [
     "NUMBER",
@@ -16,7 +20,11 @@ __all__ = [
     "detect",
     "duplicate",
     "flat_draws",
+    "looked_up",
     "number_node",
     "place_extents",
     "recompute",
+    "split",
+    "taken_apart",
+    "vector_products",
 ]  # fmt: skip

@@ -169,6 +169,8 @@ class _Detection:
             return "the fuel is used up"
         if self.quotient.feeds(then, first):
             first, then = then, first
+        if any(self._is_looked_up(value, then) for value in self._passed(first, then)):
+            return "what is looked up must lie in memory"
         group = self._joined(first, then)
         if isinstance(group, str):
             return group
@@ -245,6 +247,13 @@ class _Detection:
                 if other and self._read_outside(self.nodes[i], (first, then)):
                     return f"{shape} is wanted outside, which a kernel over {group.domain} does not write"
         return None
+
+    def _is_looked_up(self, value: Node, group: int) -> bool:
+        """Does `group` read elements of `value` at other places than their own?"""
+        return any(
+            r.op.kind is Kind.GATHER and r.inputs[0] is value and self.quotient.find(self.place[r]) == group
+            for r in self.graph.readers[value]
+        )
 
     def _read_outside(self, node: Node, groups: tuple[int, ...]) -> bool:
         readers = (self.quotient.find(self.place[r]) for r in self.graph.readers[node])

@@ -34,7 +34,7 @@ def duplicate(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
             and len(operands) == 1
             and operands <= given
             and len(readers) > 1
-            and not any(refused[n] for n in (node, *readers))
+            and not any(refused[n] or n.op.kind is Kind.GATHER for n in (node, *readers))
         )
 
     again = {n: _source(n) for n in graph.nodes if cheap(n)}

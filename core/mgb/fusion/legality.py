@@ -10,7 +10,7 @@ from typing import Any
 
 from ..backend import Scope, Traits
 from ..device import device_type
-from ..dtypes import HALVES
+from ..dtypes import COMPLEX, HALVES
 from ..errors import GraphError
 from ..ir import Graph, Kind, Node, Op, Spec, input_node
 from ..ops.reduce import EXTENT
@@ -22,7 +22,7 @@ from .products import Product, refusal
 
 Shape = tuple[int, ...]
 
-_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT})
+_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT, Kind.GATHER, Kind.SCAN})
 
 #: A reduction to fewer rows than `FEW_ROWS`, over `MANY` elements or more, does not go on at full size in one
 #: kernel: each row is one worker's, and the others would have nothing to do.
@@ -73,6 +73,8 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
         return f"is on {node.spec.device}"
     if not all(s.size for s in (node.spec, *(i.spec for i in node.inputs))):
         return "has no elements"
+    if node.op.over_mesh:
+        return None if traits.meshes else "is an exchange over a mesh"
     return _spelling(traits, node)[0]
 
 
@@ -85,7 +87,7 @@ def weight(traits: Traits, node: Node) -> int:
         return 0 if node.op is EXTENT else max(1, traits.min_ops)
     if node.op.kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN:
         return 0
-    return _spelling(traits, node)[1]
+    return 1 if node.op.over_mesh else _spelling(traits, node)[1]
 
 
 def _spelling(traits: Traits, node: Node) -> tuple[str | None, int]:
@@ -106,6 +108,8 @@ def _spell(
 ) -> tuple[str | None, int]:
     """Why an instance of `op` cannot be spelt out, or None; and in how many ops."""
     inputs = tuple(input_node(s) for s in specs)
+    if complicated := [s.dtype.name for s in specs if s.dtype in COMPLEX and s.dtype.name not in dtypes]:
+        return f"needs {complicated[0]}", 0
     try:
         graph = decompose(Graph(inputs, (make_node(op, inputs, dict(params)),)), vocabulary)
     except GraphError as error:
@@ -136,7 +140,9 @@ class Group:
     shapes : tuple of (tuple of int, bool)
         The shapes of its element-wise values, and whether all ops of that shape are cheap.
     reduces : bool
-        It has reductions, if only of axes of length 1.
+        It has reductions, if only of axes of length 1, or scans.
+    scans : bool
+        It has scans, along `axes`: that has the whole domain anyway.
     product : Product or None
         Its matrix product, with what it computes for the operands: that is not among `shapes`.
     """
@@ -147,6 +153,7 @@ class Group:
     shapes: tuple[tuple[Shape, bool], ...] = ()
     reduces: bool = False
     product: Product | None = None
+    scans: bool = False
 
 
 def group_of(scope: Scope, node: Node) -> Group:
@@ -160,6 +167,10 @@ def group_of(scope: Scope, node: Node) -> Group:
         return Group(device, bare(source), axes, reduces=True)
     if node.op.kind is Kind.CONTRACT:
         return Group(device, shape, product=Product(node))
+    if node.op.kind is Kind.SCAN:
+        axis = node.params["axis"]
+        axes = frozenset({axis - node.spec.ndim} if node.spec.shape[axis] != 1 else ())
+        return Group(device, shape, axes, ((shape, False),), reduces=True, scans=True)
     return Group(device, shape, shapes=((shape, node.op.cheap),))
 
 
@@ -219,10 +230,11 @@ def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
     for shape, cheap in shapes:
         if not cheap and not _hoists(shape, domain, axes):
             return f"values of shape {shape} would be computed again for each of {domain}"
-    mixed = bool(first.axes) != bool(then.axes) and same_shape(first.domain, then.domain)
+    scans = first.scans or then.scans
+    mixed = bool(first.axes) != bool(then.axes) and same_shape(first.domain, then.domain) and not scans
     if mixed and not (feeds and then.axes) and _idle(domain, axes):
         return f"{prod(row(domain, axes))} rows keep too few workers busy to go on at full size"
-    return Group(first.device, domain, axes, shapes, first.reduces or then.reduces)
+    return Group(first.device, domain, axes, shapes, first.reduces or then.reduces, scans=scans)
 
 
 def bare(shape: Shape) -> Shape:

@@ -68,6 +68,8 @@ class _Plan:
         maker = self.maker.get(node)
         if maker is None or node in self.outputs or node not in self.writes[maker]:
             return False
+        if any(r.op.kind is Kind.GATHER for r in self.graph.readers[node]):
+            return False
         return self.changes[maker] and all(self.changes[r] for r in self.readers.get(node, ()))
 
     def consider(self, value: Node) -> None:
@@ -120,7 +122,8 @@ class _Plan:
 
     def _fits(self, value: Node, reader: int, new: set[Node]) -> bool:
         """Does a reader loop over the shape of `value`, and has it room for `new` inputs?"""
-        nodes = (*self.members[reader], *self.reads[reader])
+        nodes = self.members[reader] | self.reads[reader]
+        nodes -= {n.inputs[0] for n in nodes if n.op.kind is Kind.GATHER}
         largest = max(nodes, key=lambda n: n.spec.size).spec.shape
         room = self.traits.max_inputs + 1 - len(self.reads[reader])
         return bare(largest) == bare(value.spec.shape) and len(new) <= room

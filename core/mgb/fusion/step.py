@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..ir import CONST, Graph, Node, input_node
+from ..libraries import Rule
 from ..ops.primitives import IOTA
 
 
@@ -33,6 +34,20 @@ class Step:
     fused: bool
     backend: str | None = None
     reason: str = ""
+
+    @property
+    def outside(self) -> Node:
+        """The op of a step of one op, on values of the whole graph and on the constants that the step has."""
+        (node, *_), outer = self.graph.outputs, dict(zip(self.graph.inputs, self.reads, strict=True))
+        return Node(node.op, tuple(outer.get(i, i) for i in node.inputs), node.params, node.spec, node.source)
+
+    @property
+    def by(self) -> str:
+        """Who runs it: the backend, or of an op of its own ``"library"`` or ``"eager"``, NumPy's rule."""
+        if self.backend is not None:
+            return self.backend
+        is_library = len(self.graph.outputs) == 1 and isinstance(self.graph.outputs[0].op.eager, Rule)
+        return "library" if is_library else "eager"
 
 
 def is_copied(node: Node, below: int = 2) -> bool:

@@ -4,6 +4,7 @@ from ..errors import TraceError, TraceMismatchError
 from ..executor import DTRConfig, SublinearMemoryConfig
 from ..limits import LoadLimits
 from .config import GraphOptimizationConfig
+from .control_flow import cond, fori_loop, scan, while_loop
 from .deferral import auto
 from .exclude import exclude_from_trace
 from .exported import Exported, load_compiled
@@ -22,11 +23,19 @@ __all__ = [
     "TraceError",
     "TraceMismatchError",
     "auto",
+    "cond",
     "exclude_from_trace",
+    "fori_loop",
     "load",
     "load_compiled",
     "load_outputs",
     "partial_trace",
+    "scan",
     "trace",
+    "while_loop",
     "xla_trace",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

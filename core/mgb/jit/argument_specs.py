@@ -21,6 +21,8 @@ _SHORT = {
     "f16": "float16",
     "bf16": "bfloat16",
     "f32": "float32",
+    "c64": "complex64",
+    "c128": "complex128",
     "f64": "float64",
     **{f"i{8 * d.itemsize}": d.name for d in dtypes.SIGNED},
     **{f"u{8 * d.itemsize}": d.name for d in dtypes.UNSIGNED},
@@ -91,9 +93,9 @@ def names_of_tensors(function: Callable[..., Any], args: tuple[Any, ...]) -> Ite
     for number, value in enumerate(args):
         name = plain[number] if number < len(plain) else f"arg_{number}"
         leaves, structure = flatten(value)
-        for place, leaf in enumerate(leaves):
+        for index, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
-                yield name if structure == LEAF else f"{name}[{place}]"
+                yield name if structure == LEAF else f"{name}[{index}]"
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:

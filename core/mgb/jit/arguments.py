@@ -60,17 +60,17 @@ class Key(tuple[Any, ...]):
         return self.form.without_numbers()
 
     def without_numbers(self, free: Sequence[int] | None = None) -> Key:
-        """Without the values of all numbers, or of those at the places `free`."""
+        """Without the values of all numbers, or of those at the indices `free`."""
         structure, shared, *leaves = self
         numbers = [n for n, leaf in enumerate(leaves) if leaf[0] in _NUMBERS] if free is None else free
-        for place in numbers:
-            leaves[place] = leaves[place][:1]
+        for index in numbers:
+            leaves[index] = leaves[index][:1]
         return Key((structure, shared, *leaves))
 
 
 def key_of(leaves: Sequence[Any], structure: Structure) -> Key:
     """Of a call with these arguments."""
-    return Key((structure, _shared_places(leaves), *map(_leaf_key, leaves)))
+    return Key((structure, _first_indices(leaves), *map(_leaf_key, leaves)))
 
 
 def _form(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -87,12 +87,12 @@ class ArrayKey(tuple[Any, ...]):
 
 
 def numbers_in(leaves: Sequence[Any]) -> dict[int, Any]:
-    """The Python numbers among the arguments, as `exactly` has them, by their places."""
-    return {place: exactly(leaf) for place, leaf in enumerate(leaves) if type(leaf) in _NUMBERS}
+    """The Python numbers among the arguments, as `exactly` has them, by their indices."""
+    return {index: exactly(leaf) for index, leaf in enumerate(leaves) if type(leaf) in _NUMBERS}
 
 
-def _shared_places(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """For each Tensor and array the first place where it stands itself; empty when all differ."""
+def _first_indices(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """For each Tensor and array the first index where it stands itself; empty when all differ."""
     tensors = [id(t) for t in leaves if isinstance(t, ARRAYS)]
     return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()
 
@@ -112,6 +112,11 @@ def names_of(arrangement: Structure) -> list[str]:
     names = [*map(str, range(len(positional.children))), *(f"`{key}`" for key in named.keys)]
     parts = zip(names, (*positional.children, *named.children), strict=True)
     return [leaf for name, part in parts for leaf in _names(part, f"argument {name}")]
+
+
+def leaf_names(structure: Structure, name: str) -> list[str]:
+    """For each leaf of what is called `name` how it is reached: ``carry['h'][0]``."""
+    return list(_names(structure, name))
 
 
 def _names(structure: Structure, name: str) -> Iterator[str]:

@@ -1,21 +1,27 @@
-"""A traced function as an object of Python: bound to instances, pickled by its name, never copied."""
+"""A traced function as an object of Python: bound to instances, pickled as functions are, never copied."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import inspect
+import pickle
 import sys
 import weakref
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, Self, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from .. import forking
 from ..errors import TraceInputError, TracePicklingError
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+Instance = TypeVar("Instance")
 
-class Bindable:
+
+class Bindable(Generic[P, R]):
     """What a traced function has of any Python function. Without one it is a decorator with these settings.
 
     Parameters
@@ -26,7 +32,7 @@ class Bindable:
 
     __name__: str
     __qualname__: str
-    __wrapped__: Callable[..., Any]
+    __wrapped__: Callable[P, R]
     _settings: dict[str, Any]  # the keyword arguments that make another of its class for another function
 
     def __new__(cls, *args: Any, **settings: Any) -> Any:
@@ -36,7 +42,7 @@ class Bindable:
         made._settings = {name: value for name, value in settings.items() if name != "function"}
         return made
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         check_plain(function)
         functools.update_wrapper(cast(Callable[..., Any], self), function)
         self.__name__ = getattr(function, "__name__", type(function).__name__)
@@ -45,7 +51,13 @@ class Bindable:
         self._body = function
         self._instance: weakref.ref[Any] | None = None  # of a method
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Self | BoundTrace | MethodType:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Bindable[Concatenate[Instance, Q], R], instance: Instance, owner: type | None = None
+    ) -> BoundTrace[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A method: one record for each instance."""
         if instance is None:
             return self
@@ -54,7 +66,7 @@ class Bindable:
         key = id(instance)
         with self._binding:
             if key not in self._bound:
-                self._bound[key] = self._bind(instance)
+                self._bound[key] = cast(Any, self)._bind(instance)
             return BoundTrace(instance, self._bound[key][1], self.__name__)
 
     def _bind(self, instance: Any) -> tuple[weakref.ref[Any], Self]:
@@ -80,9 +92,13 @@ class Bindable:
         instance = () if self._instance is None else (self._instance(),)
         return self._body, *instance, *args
 
-    def __reduce__(self) -> str:
-        """Pickled by its name, as functions are."""
-        check_found_by_name(self)
+    def __reduce_ex__(self, _protocol: Any) -> str | tuple[Any, ...]:
+        """Pickled by its name, as functions are, or by value where functions are."""
+        is_found = found_by_name(self)
+        if _functions_go_by_value() and (not is_found or self.__module__ == "__main__"):
+            return _made_again, (type(self), self.__wrapped__, self._settings)
+        if not is_found:
+            raise TracePicklingError(_not_found(self))
         return self.__qualname__
 
     def __copy__(self, memo: Any = None) -> Self:
@@ -92,7 +108,7 @@ class Bindable:
     __deepcopy__ = __copy__
 
 
-class BoundTrace:
+class BoundTrace(Generic[P, R]):
     """A traced method of one instance; everything but the call is that instance's traced function."""
 
     def __init__(self, instance: Any, traced: Any, name: str) -> None:
@@ -102,11 +118,15 @@ class BoundTrace:
         self._traced = traced
         self._name = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._traced(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self._traced(*args, **kwargs)
+        return result
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._traced, name)
+
+    def __repr__(self) -> str:
+        return f"{self._traced!r} of a {type(self.__self__).__name__}"
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -161,25 +181,42 @@ def check_plain(function: Any) -> None:
             )
 
 
-def check_found_by_name(traced: Bindable) -> None:
-    """Refuse to pickle a traced function that its module does not have under its name.
-
-    Raises
-    ------
-    TracePicklingError
-    """
+def found_by_name(traced: Bindable[..., Any]) -> bool:
+    """Has its module a traced function under its name?"""
     found: Any = sys.modules.get(traced.__module__)
-    for part in traced.__qualname__.split("."):
+    for part in getattr(traced, "__qualname__", "").split("."):  # an object that is called has no name
         found = getattr(found, part, None)
-    if found is traced:
-        return
+    return found is traced
+
+
+def _functions_go_by_value() -> bool:
+    """Is what pickles one that gives functions by value where no module is sure to have them?
+
+    So do cloudpickle's, under whatever name Dask, Ray and others ship it. They are told by their hook, and
+    their method has called the C code that asks for `__reduce_ex__`; the object is not told who asks.
+    """
+    pickler = sys._getframe(2).f_locals.get("self")
+    return isinstance(pickler, pickle.Pickler) and hasattr(pickler, "reducer_override")
+
+
+def _made_again(kind: type, function: Callable[..., Any], settings: dict[str, Any]) -> Any:
+    """What a pickle by value gives."""
+    return kind(function, **settings)
+
+
+def _not_found(traced: Bindable[..., Any]) -> str:
+    """Why it cannot be pickled by its name, and what helps."""
+    if not hasattr(traced, "__qualname__"):
+        kind = type(traced.__wrapped__).__name__
+        return f"a traced {kind} cannot be pickled: it has no name; pickle the {kind}, and trace it anew"
     full = f"{traced.__module__}.{traced.__qualname__}"
     if "<" in traced.__qualname__:  # <locals>, <lambda>
-        raise TracePicklingError(
+        return (
             f"{full} cannot be pickled: a traced function is found again by its name, and a local one has "
-            "none that a module knows; define it at the top of a module"
+            "none that a module knows; define it at the top of a module, or pickle it by value: "
+            "cloudpickle.dumps"
         )
-    raise TracePicklingError(
+    return (
         f"{full} cannot be pickled: a traced function is found again by its name, and there is something "
         f"else under this one; decorate it with @trace, or bind trace({traced.__name__}) to that very name"
     )

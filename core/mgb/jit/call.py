@@ -24,9 +24,9 @@ from ..tensor import Tensor, as_given, converted, wrap
 from .deferral.operands import array_of_number
 from .entry import Literal, Ref, external_ref
 from .environment import Impurity
-from .guard import MISS, Guard, Guards, Lines, Names, is_plain
+from .guard import MISS, Guard, Guards, Lines, is_plain
 from .record import Binding, End, External, Given, Live
-from .source import Argument, Attribute, Grad, Held, Identity, Object, Places, Source
+from .source import Argument, Attribute, Grad, Held, Identity, Object, Source, Sources
 from .tensor_guards import Arguments, Fits
 from .tree import LEAF, Structure, is_itself
 from .variant import Variant
@@ -44,14 +44,14 @@ class CompiledCall:
 
     Attributes
     ----------
-    kept : list
+    opaque : list
         Those leaves that the function does not look at: no Tensors, numbers or texts.
     """
 
     def __init__(self, variant: Variant, leaves: Sequence[Any]) -> None:
         self.variant = variant
         self._leaves = _sketched(leaves)
-        self.kept = [x for x in self._leaves if not isinstance(x, _Sketch) and not is_plain(x)]
+        self.opaque = [x for x in self._leaves if not isinstance(x, _Sketch) and not is_plain(x)]
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
@@ -118,18 +118,17 @@ class _Writer(Lines):
     """Writes the function of one `CompiledCall`."""
 
     def __init__(self, variant: Variant, program: Program | None, reads: Sequence[int]) -> None:
-        self._globals = Names()
-        super().__init__(self._globals)
-        run = program.call if program else None
-        self._globals.update(MISS=MISS, place=devices.place, program=run, wrap=wrap)
-        self._in_place = program.updates if program else frozenset()
         self._record = variant.outline
+        super().__init__(self._record.guards.lines)
+        run = program.call if program else None
+        self.names.update(MISS=MISS, place=devices.place, program=run, wrap=wrap)
+        self._in_place = program.updates if program else frozenset()
         self._outputs = variant.segments[0].outputs
         self._reads = reads
         self._updated = frozenset(self._record.updates().values())
         self._kept: frozenset[Any] = frozenset()  # refs that are wanted after the program ran
         self._owners: dict[Source, str] = {}
-        self._made: dict[int | Source, str] = {}  # what is handed on to more than one place
+        self._made: dict[int | Source, str] = {}  # what is handed on more than once
         self._many = False  # arguments
         self._tensors: list[str] = []  # among the arguments
         self._arrays = {n: f"x{n}" for n in range(len(self._record.externals))}
@@ -139,12 +138,12 @@ class _Writer(Lines):
         assert self._record.ends is not None
         structure, results = self._record.ends
         self._kept = frozenset((*results, *(b.source for b in self._record.bindings)))
-        self._write(f"if len(leaves) != {len(leaves)}: return MISS")
+        given = [f"if len(leaves) != {len(leaves)}: return MISS"]
         if leaves:
-            self._write(f"({''.join(f't{n}, ' for n in range(len(leaves)))}) = leaves")
-        guards = Guards(self._guards_of_arguments(leaves))
-        guards.add(*self._record.guards)
-        guards.write(self)
+            given.append(f"({''.join(f't{n}, ' for n in range(len(leaves)))}) = leaves")
+        self.lines[:0] = given
+        known = self._record.guards
+        Guards(guard for guard in self._guards_of_arguments(leaves) if guard not in known).write(self)
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         for live in results:
@@ -161,37 +160,38 @@ class _Writer(Lines):
             self._bind(number, binding)
         self._write(f"return {self._result(structure, self._handed(results))}")
         source = "def made(leaves):\n" + "".join(f"    {line}\n" for line in self.lines)
-        return source, self._globals.made_by(_code(source))
+        return source, self.names.made_by(_code(source))
 
     def _write(self, line: str) -> None:
         self.lines.append(line)
 
     def _guards_of_arguments(self, leaves: Sequence[Any]) -> Iterator[Guard]:
-        """That the same places hold the same Tensors, all others different ones, of the recorded classes."""
-        first: dict[int, Argument] = {}  # from the id of a Tensor to its first place
+        """That the same arguments are the same Tensor, all others different ones, of the recorded classes."""
+        first: dict[int, Argument] = {}  # from the id of a Tensor to its first argument
         for n, leaf in enumerate(leaves):
             if isinstance(leaf, _Sketch):
-                place = first.setdefault(id(leaf), Argument(n))
-                if place.place != n:
-                    yield Guard(Argument(n), "alias", place)
-        places = tuple(first.values())
-        self._many = len(places) >= _MANY
+                same = first.setdefault(id(leaf), Argument(n))
+                if same.index != n:
+                    yield Guard(Argument(n), "alias", same)
+        arguments = tuple(first.values())
+        self._many = len(arguments) >= _MANY
         if self._many:
-            known = [leaves[place.place] for place in places]
-            yield Guard(Places(places), "meets", Arguments([k.kind for k in known], [k.spec for k in known]))
+            known = [leaves[argument.index] for argument in arguments]
+            kinds, specs = [k.kind for k in known], [k.spec for k in known]
+            yield Guard(Sources(arguments), "meets", Arguments(kinds, specs))
         else:
-            yield from (Guard(place, "type", Held(leaves[place.place].kind)) for place in places)
-            if len(places) > 1:
-                yield Guard(Places(places), "different", len(places))
+            yield from (Guard(one, "type", Held(leaves[one.index].kind)) for one in arguments)
+            if len(arguments) > 1:
+                yield Guard(Sources(arguments), "different", len(arguments))
         for n, leaf in enumerate(leaves):  # the observer has told of numbers, where some are followed
             told = type(leaf) in FOLLOWED and self._record.follows
             if not isinstance(leaf, _Sketch) and is_plain(leaf) and not told:
                 yield Guard(Argument(n), "same", leaf)
         fed = {external.leaf for external in self._record.externals}
-        self._tensors = [f"t{place.place}" for place in places]
-        for place in places:
-            if place.place not in fed:
-                yield Guard(Attribute(place, "_data"), "spec", leaves[place.place].spec)
+        self._tensors = [f"t{argument.index}" for argument in arguments]
+        for argument in arguments:
+            if argument.index not in fed:
+                yield Guard(Attribute(argument, "_data"), "spec", leaves[argument.index].spec)
 
     def _guard(self, array: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Miss when those of `array` are others."""
@@ -212,7 +212,7 @@ class _Writer(Lines):
             self._feed_tensor(number, external, spec)
 
     def _feed_tensor(self, number: int, external: External, spec: Spec) -> None:
-        tensor = self._tensor(external.place)
+        tensor = self._tensor(external.source)
         if external.is_looked_for:  # another one at each call, and none of those that the call works with
             grads = (guard.source for guard in self._record.guards if isinstance(guard.source, Grad))
             self._write(f"if id({tensor}) in {self.name(self._record.outside)}: return MISS")
@@ -229,12 +229,12 @@ class _Writer(Lines):
 
     def _converted(self, external: External, dtype: np.dtype[Any]) -> str:
         """An array of NumPy's is converted, and so copied; a number becomes an array."""
-        assert external.place is not None
-        value, kind = self.local(external.place), external.converts
+        assert external.source is not None
+        value, kind = self.local(external.source), external.converts
         if isinstance(kind, type):
             if not issubclass(kind, np.generic) or kind is np.float64:
                 return self._number(value, dtype)
-        elif not isinstance(external.place, Argument):
+        elif not isinstance(external.source, Argument):
             self._write(f"if type({value}) is not {self.name(np.ndarray)}: return MISS")
             self._guard(value, external.node.spec.shape, kind)
         return f"{self.name(converted)}({self.name(as_given)}({value}), {self.name(dtype)}, False)"
@@ -275,16 +275,16 @@ class _Writer(Lines):
             fits = Fits(guarded, [self._record.externals[externals[p]].node.spec for p in guarded])
             self._write(f"if not {self.name(fits)}(arrays): return MISS")
 
-    def _tensor(self, place: Source | None) -> str:
-        """The Tensor outside that stands at `place`."""
-        assert place is not None
-        if isinstance(place, Grad):
-            return f"{self._tensor(place.of)}._grad"
-        if not isinstance(place, Object):
-            return self.local(place)
-        if place not in self._owners:
-            self._owners[place] = self.name(place.read(()))
-        return self._owners[place]
+    def _tensor(self, source: Source | None) -> str:
+        """The Tensor outside that is found at `source`."""
+        assert source is not None
+        if isinstance(source, Grad):
+            return f"{self._tensor(source.of)}._grad"
+        if not isinstance(source, Object):
+            return self.local(source)
+        if source not in self._owners:
+            self._owners[source] = self.name(source.read(()))
+        return self._owners[source]
 
     def _bind(self, number: int, binding: Binding) -> None:
         target, condition = binding.target, ""
@@ -305,21 +305,21 @@ class _Writer(Lines):
         self._write(f"{condition}{tensor}._reset({self._wrapped(binding.source)})")
 
     def _make_shared(self, results: Sequence[End]) -> None:
-        """Make each Tensor once that is handed on to several places, and find those outside that are."""
+        """Make each Tensor once that is handed on several times, and find those outside that are."""
         handed: list[tuple[int | Source | None, Any]]
         handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
         handed += zip(self._record.returned, results, strict=False)
         count = Counter(made for made, _ in handed if isinstance(made, int))
         copies = Counter(end for end in results if isinstance(end, Given) and end.copied)
-        for given in (given for given, places in copies.items() if places > 1):
+        for given in (given for given, times in copies.items() if times > 1):
             self._share(id(given), f"{self.name(given.copy)}()")
         for made, source in handed:
             if isinstance(made, int) and count[made] > 1:
                 assert isinstance(source, int | Literal)
                 self._share(made, self._wrapped(source))
-        for place in (*(source for _, source in handed), *self._record.returned):
-            if isinstance(place, Grad):  # before it is replaced
-                self._share(place, self._tensor(place))
+        for source in (*(source for _, source in handed), *self._record.returned):
+            if isinstance(source, Grad):  # before it is replaced
+                self._share(source, self._tensor(source))
 
     def _share(self, key: int | Source, value: str) -> None:
         if key not in self._made:

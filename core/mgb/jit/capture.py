@@ -15,6 +15,7 @@ from .entry import Literal
 from .record import End, Ends, Live, Record
 from .recording import Recording
 from .tree import flatten_once, parts_of, put
+from .unrolled import tell_of_loops
 
 #: A body, and what it is given by position.
 Body = Sequence[Any]
@@ -30,6 +31,7 @@ def run_body(session: Recording, body: Body, kwargs: Mapping[str, Any]) -> Any:
 
 def close(session: Recording, result: Any) -> Record:
     """The record of a call whose body gave `result`: with its ends, if these need not be made anew."""
+    tell_of_loops(session.record)
     if session.is_pure or (session.policy.freezes and not session.reads):
         session.record.ends = _ends_of(result, session)
     return session.finish()

@@ -27,7 +27,7 @@ class Captured:
     record : Record
         With its ends.
     inputs : tuple
-        For each argument that is a Tensor its place among the flattened arguments, its name if it was
+        For each argument that is a Tensor its index among the flattened arguments, its name if it was
         given by keyword, and its type.
     """
 
@@ -52,8 +52,8 @@ class Captured:
         leaves, _ = flatten((args, kwargs))
         names = [*(None for _ in flatten(args)[0]), *_keyword_names(kwargs)]
         inputs = [
-            (place, name, Spec(t.shape, t.dtype, t._device))
-            for place, (t, name) in enumerate(zip(leaves, names, strict=True))
+            (index, name, Spec(t.shape, t.dtype, t._device))
+            for index, (t, name) in enumerate(zip(leaves, names, strict=True))
             if isinstance(t, Tensor)
         ]
         return cls(record, tuple(inputs))
@@ -100,23 +100,23 @@ class Ends:
 
 def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
     """The graph over all arguments, with constants of the values that are now, and the names of its ends."""
-    places = {place: input_node(spec) for place, _, spec in captured.inputs}
+    nodes = {index: input_node(spec) for index, _, spec in captured.inputs}
     boundary: dict[Node, int] = {}
     for external in captured.record.externals:
-        place = external.place
-        if not isinstance(place, Argument) or place.place not in places:
+        source = external.source
+        if not isinstance(source, Argument) or source.index not in nodes:
             raise DumpStateError(
-                f"the value used first at {external.source} comes from outside, anew at every call: pass it "
+                f"the value used first at {external.line} comes from outside, anew at every call: pass it "
                 "as an argument"
             )
-        boundary[external.node] = place.place
+        boundary[external.node] = source.index
     kind, keys = _container(captured.structure)
     order = sorted(range(len(captured.results)), key=keys.__getitem__) if kind == "dict" else None
     refs = [captured.results[n] for n in order or range(len(captured.results))]
     ends = tuple(_node(captured.record, r) for r in refs)
     graph, leaves = cut_out(ends, boundary, _constants_now(captured.record))
-    places.update(zip(leaves, graph.inputs))
-    graph = Graph(tuple(places[place] for place, _, _ in captured.inputs), graph.outputs)
+    nodes.update(zip(leaves, graph.inputs))
+    graph = Graph(tuple(nodes[index] for index, _, _ in captured.inputs), graph.outputs)
     inputs = _input_names(captured, arg_names)
     if kind == "dict":
         if output_names is not None:
@@ -149,13 +149,13 @@ def _replaced(record: Record) -> dict[int, Tensor]:
     """By the ids of Tensors that decided what holders do: those that stand there now."""
     now: dict[int, Tensor] = {}
     for held, parts in record.holders:
-        for place, then in parts if not held.is_gone() else ():
-            value = found_at(place)
+        for source, then in parts if not held.is_gone() else ():
+            value = found_at(source)
             if isinstance(then, Tensor) and isinstance(value, Tensor):
                 if now.setdefault(id(then), value) is not value:
-                    raise _changed(f"{place} is another Tensor")
+                    raise _changed(f"{source} is another Tensor")
             elif value is not then:
-                raise _changed(f"{place} is another object")
+                raise _changed(f"{source} is another object")
     for guard in record.guards:
         if guard.test == "items" and any(map(_is_held_part, guard.value)) and not guard.holds(()):
             raise _changed(guard.change(()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from .. import config
+from .. import config, plugins
 from ..errors import MemoryConfigError, TraceInputError
 from ..executor import DTRConfig, SublinearMemoryConfig
 
@@ -44,6 +44,14 @@ class GraphOptimizationConfig:
         Move transposes out of the way of fusion.
     jit_fuse_reduce : bool or None
         Let reductions join groups.
+
+    Examples
+    --------
+    >>> from mgb.jit import trace
+    >>> config = GraphOptimizationConfig(jit_fuse_reduce=False)
+    >>> total = trace(lambda x: (x * 2).sum(), graph_opt_config=config)
+    >>> total(F.ones((4,)))
+    Tensor(8., device=xpux:0)
     """
 
     jit_fuse_dimshuffle: bool | None = None
@@ -55,6 +63,43 @@ class GraphOptimizationConfig:
             f"jit_fuse_dimshuffle = {_SHOWN[self.jit_fuse_dimshuffle]}, "
             f"jit_fuse_reduce = {_SHOWN[self.jit_fuse_reduce]} }}"
         )
+
+
+class _Options(TypedDict, total=False):
+    """What every traced function takes, for type checkers; `trace` says what each is."""
+
+    capture_as_const: bool
+    sublinear_memory_config: SublinearMemoryConfig | None
+    dtr_config: DTRConfig | None
+    profiling: bool
+    opt_level: int
+    graph_opt_config: GraphOptimizationConfig | None
+    symbolic_shape: bool
+    without_host: bool
+    fast_math: bool
+    backend: str | None
+    cuda_graph: bool | None
+
+
+class TraceOptions(_Options, total=False):
+    """What `trace` takes."""
+
+    symbolic: bool
+    record_only: bool
+    run_body: bool | None
+    imperative: bool
+
+
+class WholeOptions(TraceOptions, total=False):
+    """What `xla_trace` takes."""
+
+    mesh: int | None
+
+
+class PartialOptions(_Options, total=False):
+    """What `partial_trace` takes."""
+
+    trace_gmcallback: bool
 
 
 def check_options(owner: str, options: Mapping[str, Any]) -> None:
@@ -70,6 +115,7 @@ def check_options(owner: str, options: Mapping[str, Any]) -> None:
     Raises
     ------
     TraceInputError
+    UnknownBackendError
     """
     for name, value in options.items():
         if name in _SWITCHES and not isinstance(value, bool | np.bool_):
@@ -84,6 +130,8 @@ def check_options(owner: str, options: Mapping[str, Any]) -> None:
         raise TraceInputError(
             f"{owner}(backend={backend!r}): give a name, such as those that `python -m mgb backends` lists"
         )
+    if backend is not None:
+        plugins.check_names(backend)
     graph = options.get("graph_opt_config")
     if not isinstance(graph, GraphOptimizationConfig | None):
         raise TraceInputError(

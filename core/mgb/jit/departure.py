@@ -11,10 +11,13 @@ from ..errors import TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import CONSTANT, Tensor
 from .entry import END, READ, Entry, Literal, Ref
-from .reasons import of_constant, of_parameter, of_shape, remedy
+from .reasons import of_constant, of_parameter, of_shape, remedy, remedy_of_way
 from .session import CallSession
 from .tree import flatten_once
 from .variant import Variant
+
+#: Mismatches that are another way through the body.
+_WAYS = frozenset({"operator mismatch", "too many instructions", "mismature end"})
 
 
 class Matched(CallSession):
@@ -151,19 +154,29 @@ def differs_in_cut(call: Matched, entry: Entry, op: Op, result: Any = None) -> D
     if result is not None:
         for leaf in (result,) if isinstance(result, Tensor) else flatten_once(result)[0]:
             if isinstance(leaf, Tensor) and leaf._session is call:
-                if leaf._index not in call.variant.kept and leaf._index not in call.record.statics:
+                if leaf._index not in call.variant.live_out and leaf._index not in call.record.statics:
                     return Departure(call.unreadable(leaf), f"{call.entry(leaf._index)} is returned now")
     return None
+
+
+def _remedy_of_way(call: Matched, entry: Entry, came: str, line: str) -> str:
+    before = call.entries[: call.cursor]
+    read = next((e.source for e in reversed(before) if e.op is READ), None)
+    here = ((entry.op.name, entry.source), (came, line))
+    repeats = any((e.op.name, e.source) in here for e in before)
+    return remedy_of_way(line, entry.source, read, repeats)
 
 
 def _departure(
     call: Matched, mismatch: str, came: str, *, about: str = "", reason: str = "", may: bool = False
 ) -> Departure:
     entry, line = call.entries[call.cursor], caller()
+    about = about or mismatch
+    help = _remedy_of_way(call, entry, came, line) if about in _WAYS else remedy(about)
     text = (
         f"  step {call.cursor} recorded: {entry}  at {entry.source}\n"
         f"  now: {came}  at {line}\n"
-        f"  remedy: {remedy(about or mismatch)}"
+        f"  remedy: {help}"
     )
     reason = reason or f"{came} at {line} comes where {entry} at {entry.source} was recorded"
     return Departure(TraceMismatchError(mismatch, text), reason, may)

@@ -18,10 +18,12 @@ from ..files import replace_file
 from ..holding import parts_within
 from ..input_data import TestData
 from ..ir import CONST, Graph, exact_text
+from ..loops import RESULT, nodes_within, unrolled
 from ..model_file import DumpInfo, DumpRequest, File, Style
 from ..passes.inference import Inference
 from ..tensor import Tensor
 from .captured import Captured, check_pure, graph_of
+from .open_axes import DynamicAxes, named_axes, recorded_for
 from .record import Record
 from .statistics import Statistics
 
@@ -54,6 +56,8 @@ class Dumpable(Protocol):
 
     def _to_dump(self) -> Captured | None: ...
 
+    def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]: ...
+
 
 def dump(
     traced: Dumpable,
@@ -80,12 +84,14 @@ def dump(
     input_transform: str | Callable[[Any], Any] | None = None,
     dump_format: str | None = None,
     model_version: int = 2,
+    dynamic_axes: DynamicAxes | None = None,
     **options: Any,
 ) -> DumpInfo:
     """Write what was recorded as the file of a model, which other runtimes run too.
 
-    The trace needs ``capture_as_const=True`` or ``record_only=True``. Shapes are those of the call. The
-    format is the one of the file's ending, where that is one of a format; a plugin writes it.
+    The trace needs ``capture_as_const=True`` or ``record_only=True``. Shapes are those of the call, but for
+    `dynamic_axes`. The format is the one of the file's ending, where that is one of a format; a plugin
+    writes it.
 
     Parameters
     ----------
@@ -135,6 +141,9 @@ def dump(
         The name of the format, whatever the file is called.
     model_version : int
         As it is.
+    dynamic_axes : mapping, optional
+        The axes whose lengths the file leaves open, by the names of inputs: ``{"x": {0: "batch"}}``, or
+        ``{"x": [0]}``. Lengths of one name are equal. The body is recorded for several lengths.
     **options : bool
         ``enable_io16xc32`` keeps values in float16 and computes in float32, ``enable_ioc16`` computes in
         float16 too. ``enable_fuse_conv_bias_nonlinearity`` makes one function of a convolution, its bias
@@ -189,9 +198,15 @@ def dump(
     recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
     for name in set(names.inputs).intersection(names.outputs):
         raise DumpNameError(f"an input and an output are called {name!r}; names in a file differ")
-    written = recorded if no_change_graph else _simplified(recorded, traced.options)
+
+    def finished(graph: Graph) -> Graph:
+        written = graph if no_change_graph else _simplified(graph, traced.options)
+        inferred = optimize_for_inference and not no_change_graph
+        return _inference(unrolled(written), inferred, options)
+
+    axes = named_axes(dynamic_axes, names.inputs, [n.spec for n in recorded.inputs])
     request = DumpRequest(
-        graph=_inference(written, optimize_for_inference and not no_change_graph, options),
+        graph=finished(recorded),
         inputs=names.inputs,
         outputs=names.outputs,
         structure=names.structure,
@@ -200,6 +215,11 @@ def dump(
         metadata=enable_metadata,
         user_info=user_info,
         cases=test.cases(recorded, names.inputs, names.outputs),
+        axes=axes,
+        samples=[
+            (lengths, finished(graph_of(other, arg_names, output_names, keep_var_name)[0]))
+            for lengths, other in recorded_for(traced, captured, axes)
+        ],
     )
     if strip_info_file is None:
         return chosen.write(file, request, append)
@@ -309,8 +329,9 @@ def _parameter_names(record: Record) -> dict[str, Any]:
 
 def _strip_info(graph: Graph) -> dict[str, Any]:
     """Which ops in which dtypes a file needs."""
-    ops = {node.op.name for node in graph.nodes if node.op is not CONST}
-    used = {node.spec.dtype.name for node in (*graph.inputs, *graph.nodes)}
+    nodes = list(nodes_within(graph))
+    ops = {node.op.name for node in (*nodes, *graph.nodes) if node.op not in (CONST, RESULT)}
+    used = {node.spec.dtype.name for node in (*graph.inputs, *nodes)}
     return {"oprs": sorted(ops), "dtypes": sorted(used)}
 
 

@@ -11,7 +11,7 @@ from .environment import Observer
 from .guard import Guard
 from .provenance import Provenance
 from .record import Binding, Record
-from .source import Grad, Held, Object, Places, Source
+from .source import Grad, Held, Object, Source, Sources
 from .tensor_guards import Constants, Same
 
 
@@ -44,7 +44,7 @@ def note_effects(
     owners += [external.tensor(leaves) for external in record.externals[len(owners) :]]
     for external, owner in zip(record.externals, owners, strict=True):
         if id(owner) in provenance.holders:
-            external.place = Grad(provenance.source_of(provenance.holders[id(owner)]))
+            external.source = Grad(provenance.source_of(provenance.holders[id(owner)]))
     record.returned = tuple(map(provenance.identity, returned))
     used = _used(provenance, [*owners, *returned])
     pinned = list(_identities(provenance, leaves, used.intersection(found_elsewhere)))
@@ -52,13 +52,13 @@ def note_effects(
     record.outside = _changed(provenance)
     outside = _outside(record, provenance, owners).difference(id(guard.value.get()) for guard in pinned)
     if outside and provenance.arguments:
-        record.guards.add(Guard(Places(tuple(provenance.arguments.values())), "other than", outside))
+        record.guards.add(Guard(Sources(tuple(provenance.arguments.values())), "other than", outside))
     record.guards.add(*_sameness(record, provenance, used, outside))
     owned = {id(x.owner): x for x in record.constants() if x.owner is not None}
     if owned:
         found = [(Object(Held(t)), x) for x in owned.values() if x.owner and (t := x.owner()) is not None]
         constants = Constants([literal for _, literal in found])
-        record.guards.add(Guard(Places(tuple([source for source, _ in found])), "meets", constants))
+        record.guards.add(Guard(Sources(tuple([source for source, _ in found])), "meets", constants))
 
 
 def look_for_tensors(
@@ -80,7 +80,7 @@ def look_for_tensors(
     observer.changing.fix_tensors(but=free if may_look else ())
     for external in record.externals:
         if external.is_elsewhere and (path := observer.changing.path_to(external.tensor())) is not None:
-            external.place = path
+            external.source = path
 
 
 def _outside(record: Record, provenance: Provenance, owners: Sequence[Tensor | None]) -> frozenset[int]:
@@ -109,7 +109,7 @@ def _values(
 ) -> Iterator[Binding]:
     """New values of Tensors outside, the gradients that were found among them."""
     for tensor in provenance.rebound_tensors():
-        yield Binding(ref(tensor), provenance.place_of(tensor), numbers.get(id(tensor)))
+        yield Binding(ref(tensor), provenance.tensor_source(tensor), numbers.get(id(tensor)))
 
 
 def _grads(provenance: Provenance, ref: Callable[[Tensor], Ref]) -> Iterator[Binding]:
@@ -147,16 +147,16 @@ def _sameness(
             found.append((id(grad), Grad(provenance.source_of(tensor))))
     if len(found) > len(provenance.arguments):
         first: dict[int, int] = {}
-        same = [first.setdefault(key, place) for place, (key, _) in enumerate(found)]
+        same = [first.setdefault(key, index) for index, (key, _) in enumerate(found)]
         test = Same(same, outside, apart=bool(record.bindings))
-        yield Guard(Places(tuple([source for _, source in found])), "meets", test)
+        yield Guard(Sources(tuple([source for _, source in found])), "meets", test)
 
 
 def _identities(provenance: Provenance, leaves: Sequence[Any], both: Collection[int]) -> Iterator[Guard]:
     """What the body came by in two ways is the same Tensor at each call."""
     for key, argument in provenance.arguments.items():
         if key in both:
-            yield Guard(argument, "is", Held(leaves[argument.place]))
+            yield Guard(argument, "is", Held(leaves[argument.index]))
     for holder, grad, reads in provenance.grads.values():
         if reads and grad is not None and (id(grad) in both or id(grad) in provenance.grads):
             yield Guard(Grad(provenance.source_of(holder)), "is", Held(grad))

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from ..executor import Program
 from ..executor.peak import memory_report
+from ..executor.schedule import is_loop
+from ..shown import folded
 from .variant import Segment, Variant
+
+
+class Explanation(str):
+    """The stages of a call as text; in a notebook each is behind its title."""
+
+    def _repr_html_(self) -> str:
+        parts = re.split(r"^(.+)\n[-=]+$", str(self), flags=re.MULTILINE)
+        titles, bodies = parts[1::2], [body.strip("\n") for body in parts[2::2]]
+        return folded(zip(titles, bodies))
 
 
 def explain(variant: Variant) -> str:
@@ -52,16 +65,18 @@ def explain_program(title: str, program: Program) -> str:
 def _summary(program: Program) -> str:
     fused = sum(step.fused for step in program.steps)
     backend = program.backend.name if program.backend is not None else "none: opt_level does not fuse"
-    eager = len(program.steps) - fused
-    return f"backend {backend}; {fused} fused groups, {eager} ops run eagerly; {program.joined}"
+    loops = sum(is_loop(step) for step in program.steps)
+    eager = len(program.steps) - fused - loops
+    repeated = f"{loops} loops of compiled steps, " if loops else ""
+    return f"backend {backend}; {fused} fused groups, {repeated}{eager} ops run eagerly; {program.joined}"
 
 
 def _steps(program: Program) -> list[str]:
     parts = []
     for number, (step, kernel) in enumerate(zip(program.steps, program.kernels, strict=True)):
-        how = f"fused by {step.backend}" if step.fused else "eager"
+        how = f"fused by {step.backend}" if step.fused else "a loop" if is_loop(step) else step.by
         title = f"step {number}: {how}" + (f", {step.reason}" if step.reason else "")
-        body = str(step.graph) if kernel is None else f"{step.graph}\n\n{kernel.source}"
+        body = str(step.graph) if kernel is None else f"{step.graph}\n\n{kernel.text}"
         parts.append(_part(title, body))
     return parts
 

@@ -32,6 +32,7 @@ from ..graph_file import Reader, Writer
 from ..ir import CONST, Graph, Node
 from ..limits import LoadLimits, Meter
 from ..model_file import ValueSpec
+from ..precision import exactly
 from ..tensor import Tensor, active_trace, wrap
 from .captured import Ends
 
@@ -111,6 +112,16 @@ class Exported:
         Why the file's own code is not used; empty when it is.
     metadata : dict of str to str
         Empty: what models have there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mgb.jit import load_compiled, trace
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = trace(lambda x: x * 2).export(f"{folder}/double.mgb", "f32[3]")
+    ...     double = load_compiled(f"{folder}/double.mgb", backend="eager")
+    >>> isinstance(double, Exported), double([1.0, 2.0, 3.0])
+    (True, Tensor([2., 4., 6.], device=xpux:0))
     """
 
     def __init__(
@@ -164,7 +175,7 @@ class Exported:
         ):
             inputs = self._bound(args, kwargs)
         if active_trace() is not None or any_open():
-            return list(self.graph.fold(_apply, inputs))
+            return list(exactly(self.graph.fold, _apply, inputs))
         try:
             arrays = self.program.call([t._array() for t in inputs])
         except (MgbError, MemoryError):
@@ -272,6 +283,16 @@ def load_compiled(
         It asks for more work than `limits` allow.
     InvalidLimitsError
         `limits` are no `LoadLimits`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mgb.jit import trace
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = trace(lambda x: x * 2).export(f"{folder}/double.mgb", "f32[3]")
+    ...     double = load_compiled(f"{folder}/double.mgb", backend="eager")
+    >>> double([1.0, 2.0, 3.0])
+    Tensor([2., 4., 6.], device=xpux:0)
     """
     if not isinstance(path, str | os.PathLike):
         raise GraphFileError(f"load_compiled takes the path of a file, not a {type(path).__name__}")
@@ -333,7 +354,15 @@ def _in_short(target: str) -> str:
 
 def _has_code(program: Any, file: Reader) -> bool:
     with file.reading("the program"):
-        return any(blob is not None for _, blob in program["kernels"])
+        return _any_code(program)
+
+
+def _any_code(program: Any) -> bool:
+    """Is there a kernel in it, or in what its loops run?"""
+    return any(
+        any(map(_any_code, saved)) if isinstance(saved, list) else saved is not None
+        for _, saved in program["kernels"]
+    )
 
 
 def _compiled(file: Reader, graph: Graph, options: Options) -> Program:

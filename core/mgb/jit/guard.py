@@ -253,18 +253,29 @@ class Lines:
 
     Parameters
     ----------
-    name : callable
-        Gives a value a global of that function.
+    begun : Lines, optional
+        The first of them are its lines; it stays as it is.
+
+    Attributes
+    ----------
+    names : Names
+        The globals of that function.
     """
 
-    def __init__(self, name: Callable[[Any], str]) -> None:
-        self._name, self._named = name, dict[int, tuple[str, Any]]()
+    def __init__(self, begun: Lines | None = None) -> None:
+        self.names, self._named = Names(), dict[int, tuple[str, Any]]()
         self._locals: dict[Source, str] = {}
         self.lines: list[str] = []
+        if begun is not None:
+            self.names.update(begun.names)
+            self._named.update(begun._named)
+            self._locals.update(begun._locals)
+            self.lines.extend(begun.lines)
 
     def name(self, value: Any) -> str:
+        """The global that has `value`."""
         if id(value) not in self._named:
-            self._named[id(value)] = self._name(value), value
+            self._named[id(value)] = self.names(value), value
         return self._named[id(value)][0]
 
     def local(self, source: Source) -> str:
@@ -306,11 +317,17 @@ class Guards:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def write(self, writer: Lines) -> None:
+    def write(self, writer: Lines) -> Lines:
         """As lines that return `MISS` where a guard does not hold; what they raise means that too."""
         for guard in self:
             condition = guard.code(writer)
             writer.lines.append(f"if not ({condition}): return MISS")
+        return writer
+
+    @cached_property
+    def lines(self) -> Lines:
+        """What `write` writes first in a function, for all functions that begin so: calls of any lengths."""
+        return self.write(Lines())
 
     def of_training(self) -> Guards | None:
         """Those that say which ops a body does whatever Python reads; None where there are none."""
@@ -331,11 +348,9 @@ class Guards:
 
     def compile(self) -> Callable[[Sequence[Any]], bool]:
         """``check(leaves)``: do all hold?"""
-        names = Names()
-        writer = Lines(names)
-        self.write(writer)
+        written = self.lines
         check: Callable[[Sequence[Any]], bool]
-        check = names.compile([g.source for g in self], [*writer.lines, "return True"], "False")
+        check = written.names.compile([g.source for g in self], [*written.lines, "return True"], "False")
         return check
 
     def why(self, leaves: Sequence[Any], but: str = "") -> str | None:
@@ -348,11 +363,11 @@ class Guards:
 
 def reader_of(sources: Sequence[Source | None]) -> Callable[[Sequence[Any]], list[Any]]:
     """``read(leaves)``: what is found at each of `sources`, None where that is none; or where one is gone."""
-    names, wanted = Names(), [source for source in sources if source is not None]
-    writer = Lines(names)
+    writer, wanted = Lines(), [source for source in sources if source is not None]
     found = ["None" if source is None else writer.local(source) for source in sources]
+    lines = [*writer.lines, f"return [{', '.join(found)}]"]
     read: Callable[[Sequence[Any]], list[Any]]
-    read = names.compile(wanted, [*writer.lines, f"return [{', '.join(found)}]"], f"[None] * {len(sources)}")
+    read = writer.names.compile(wanted, lines, f"[None] * {len(sources)}")
     return read
 
 
@@ -373,8 +388,8 @@ class Names(dict[str, Any]):
         Whatever exception they raise, it returns `otherwise`.
         """
         starts = (start for source in sources for start in roots(source))
-        places = sorted({start.place for start in starts if isinstance(start, Argument)})
-        given = [f"t{place} = leaves[{place}]" for place in places]
+        indices = sorted({start.index for start in starts if isinstance(start, Argument)})
+        given = [f"t{index} = leaves[{index}]" for index in indices]
         body = "\n".join(f"  {line}" for line in [*given, *lines])
         text = f"def made(leaves):\n try:\n{body}\n except Exception:\n  return {otherwise}\n"
         return self.made_by(compile(text, "<guards>", "exec"))

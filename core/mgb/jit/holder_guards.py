@@ -49,20 +49,20 @@ class Decided:
         source, revision = self._revision
         if revision is not None:
             yield Guard(source, "same", revision)
-        for place, value in self._found:
+        for found, value in self._found:
             if value is _ABSENT:
-                assert isinstance(place, Item)
-                yield Guard(place.of, "without", place.key)
+                assert isinstance(found, Item)
+                yield Guard(found.of, "without", found.key)
             elif isinstance(value, _CONTAINERS):  # one that holds the same does
-                yield Guard(place, "items", tuple(map(_part, value)))
+                yield Guard(found, "items", tuple(map(_part, value)))
                 if isinstance(value, dict) and value:
-                    yield Guard(Result(_values, place), "items", tuple(map(_part, value.values())))
-            elif not self._free or _name_in(place, source.of) not in self._free:
-                yield Guard(place, "same", value) if is_plain(value) else Guard(place, "is", Held(value))
+                    yield Guard(Result(_values, found), "items", tuple(map(_part, value.values())))
+            elif not self._free or _name_in(found, source.of) not in self._free:
+                yield Guard(found, "same", value) if is_plain(value) else Guard(found, "is", Held(value))
 
     def parts(self) -> list[tuple[Source, Any]]:
         """The Tensors and holders among it, with where they stand."""
-        return [(place, value) for place, value in self._found if is_part(value)]
+        return [(found, value) for found, value in self._found if is_part(value)]
 
 
 def is_part(value: Any) -> bool:
@@ -85,11 +85,11 @@ def _followed(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
     return source, value
 
 
-def _name_in(place: Source, holder: Source) -> Any:
+def _name_in(source: Source, holder: Source) -> Any:
     """The name of the attribute of `holder` that stands there; None: it is none, but something in one."""
-    if isinstance(place, Attribute):
-        return place.name if place.of == holder else None
-    return place.key if isinstance(place, Item) and place.of == Result(vars, holder) else None
+    if isinstance(source, Attribute):
+        return source.name if source.of == holder else None
+    return source.key if isinstance(source, Item) and source.of == Result(vars, holder) else None
 
 
 def _part(value: Any) -> Any:

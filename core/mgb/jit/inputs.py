@@ -14,9 +14,9 @@ from ..holding import STATES
 from ..ir import Spec, input_node
 from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
-from .belongings import Belongings
 from .entry import Literal, Ref, external_ref
 from .environment import Observer
+from .held_tensors import HeldTensors
 from .measured import Measured, given, with_views
 from .policy import Policy
 from .provenance import Provenance
@@ -39,7 +39,7 @@ class Inputs:
         Gets the arrays.
     provenance : Provenance
     observer : Observer or None
-    belongings : Belongings or None
+    held_tensors : HeldTensors or None
         What is in the arguments counts as an argument.
 
     Attributes
@@ -56,12 +56,12 @@ class Inputs:
         fed: list[Any],
         provenance: Provenance,
         observer: Observer | None,
-        belongings: Belongings | None,
+        held_tensors: HeldTensors | None,
     ) -> None:
         self._policy, self._record, self._fed = policy, record, fed
-        self._provenance, self._observer, self._belongings = provenance, observer, belongings
+        self._provenance, self._observer, self._held_tensors = provenance, observer, held_tensors
         self._arrays = {id(t): t._data for t in leaves if isinstance(t, Tensor)}
-        self._places = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
+        self._indices = {id(v): n for n, v in enumerate(leaves) if isinstance(v, np.ndarray)}
         self._numbers: dict[tuple[Any, ...], int] = {}  # of two Tensors of one array, one may change
         self._converted: dict[int, tuple[Any, Any, Any]] = {}  # by the id of an array: of what it is made
         self._made: dict[int, Any] = {}
@@ -76,11 +76,11 @@ class Inputs:
 
     def created(self, tensor: Tensor, data: Any) -> None:
         """`tensor`, or a constant, was made of `data`."""
-        if isinstance(data, np.ndarray) and (not self._policy.freezes or self._belongings is not None):
+        if isinstance(data, np.ndarray) and (not self._policy.freezes or self._held_tensors is not None):
             is_followed, data = data is not given(data), given(data)
             source = self._source_of_array(data)
             if self.followed is not None and isinstance(source, Argument) and not is_followed:
-                fixed(self.followed.shapes[source.place])  # who knows whether its lengths were asked for
+                fixed(self.followed.shapes[source.index])  # who knows whether its lengths were asked for
             if source is not None:
                 self._converted[id(tensor._data)] = source, tensor._data, data
         if tensor._index != CONSTANT:
@@ -136,7 +136,7 @@ class Inputs:
     def _spec(self, array: Any, device: str, source: Source | None) -> Spec:
         shape = array.shape
         if self.followed is not None and isinstance(source, Argument):
-            shape = self.followed.shapes.get(source.place, shape)
+            shape = self.followed.shapes.get(source.index, shape)
         return Spec(shape, array.dtype, device)
 
     # operands
@@ -169,7 +169,7 @@ class Inputs:
 
     def _is_input(self, tensor: Tensor, array: Any, argument: Argument | None) -> bool:
         """Is it an argument, or, where what is in these counts as well, in one?"""
-        if self._belongings is None:
+        if self._held_tensors is None:
             return argument is not None
         return id(array) in self._origins or self.is_inside(tensor)
 
@@ -177,7 +177,7 @@ class Inputs:
         """Is it an argument, in one, the ``grad`` of such a Tensor, or the state of a generator?"""
         return any(
             id(part) in self._provenance.arguments
-            or (self._belongings is not None and part in self._belongings)
+            or (self._held_tensors is not None and part in self._held_tensors)
             or any(part is state for states in STATES for state in states())
             for part in (tensor, self._provenance.holders.get(id(tensor), tensor))
         )
@@ -186,8 +186,8 @@ class Inputs:
         """Where an array stands that an op takes: among the arguments, or outside; None: the body made it."""
         if self._observer is not None and self._policy.skips:
             return self._observer.takes_array(data)
-        place = self._places.get(id(data))
-        return None if place is None else Argument(place)
+        index = self._indices.get(id(data))
+        return None if index is None else Argument(index)
 
     def _converted_ref(self, tensor: Tensor) -> Ref:
         """Where the value of a Tensor or constant comes from that was made of what is outside."""
@@ -204,8 +204,7 @@ class Inputs:
         return self._added(external, key, array)
 
     def _external(self, array: Any, device: str, source: Source | None) -> External:
-        line = caller()
-        return External(input_node(self._spec(array, device, source), line), source, source=line)
+        return External(input_node(self._spec(array, device, source), caller()), source)
 
     def _added(self, external: External, key: tuple[Any, ...], array: Any) -> Ref:
         self._record.externals.append(external)
@@ -215,8 +214,8 @@ class Inputs:
 
     def forget(self) -> None:
         """Hold nothing from outside any more."""
-        self._belongings = None
+        self._held_tensors = None
         self._arrays.clear()
-        self._places.clear()
+        self._indices.clear()
         self._views.clear()
         self._converted.clear()

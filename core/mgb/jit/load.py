@@ -58,6 +58,17 @@ class Loaded:
         Name, dtype and shape of each, as the file gives them.
     metadata : dict of str to str
         What else the file says of itself.
+
+    Examples
+    --------
+    >>> import io
+    >>> from mgb.jit import load, trace
+    >>> file, double = io.BytesIO(), trace(lambda x: x * 2, capture_as_const=True)
+    >>> _ = double(mgb.tensor([1.0, 2.0]))
+    >>> _ = double.dump(file, arg_names=["x"], output_names=["y"])
+    >>> model = load(file.getvalue())
+    >>> [str(spec) for spec in (*model.inputs, *model.outputs)]
+    ['x: float32[2]', 'y: float32[2]']
     """
 
     def __init__(self, model: Model, backend: str | None, options: dict[str, Any]) -> None:
@@ -288,6 +299,16 @@ def load(
         Neither its ending nor its bytes tell its format.
     FormatMissingError, FormatImportError
         What reads its format is not installed, or broken.
+
+    Examples
+    --------
+    >>> import io
+    >>> from mgb.jit import load, trace
+    >>> file, double = io.BytesIO(), trace(lambda x: x * 2, capture_as_const=True)
+    >>> _ = double(mgb.tensor([1.0, 2.0]))
+    >>> _ = double.dump(file, arg_names=["x"], output_names=["y"])
+    >>> load(file.getvalue())([3.0, 4.0])
+    Tensor([6., 8.], device=xpux:0)
     """
     try:
         source = ModelSource.of(file)
@@ -300,6 +321,17 @@ def load(
 
 
 def load_outputs(file: str | os.PathLike[str] | BinaryIO) -> tuple[ValueSpec, ...]:
-    """The outputs of the model in a file; nothing is built."""
+    """The outputs of the model in a file; nothing is built.
+
+    Examples
+    --------
+    >>> import io
+    >>> from mgb.jit import load_outputs, trace
+    >>> file, double = io.BytesIO(), trace(lambda x: x * 2, capture_as_const=True)
+    >>> _ = double(mgb.tensor([1.0, 2.0]))
+    >>> _ = double.dump(file, arg_names=["x"], output_names=["y"])
+    >>> [spec.name for spec in load_outputs(file.getvalue())]
+    ['y']
+    """
     source = ModelSource.of(file)
     return formats.of_source(source).outputs(source)

@@ -8,6 +8,7 @@ from ..autodiff.tape import any_open
 from ..tensor import ACTIVE
 from . import reasons
 from .arguments import ARRAYS, arrays_among, names_of, shapes_of
+from .binding import P, R
 from .guard import MISS
 from .replay import Replay
 from .traced import Traced
@@ -16,7 +17,7 @@ from .variant import Variant
 from .variants import Variants
 
 
-class Matching(Traced):
+class Matching(Traced[P, R]):
     """A traced function whose body is run, and matched, op by op."""
 
     def _call_with_body(self, args: Any, kwargs: Any, variants: Variants) -> Any:
@@ -66,7 +67,8 @@ class Matching(Traced):
     def _reason_of_shapes(self, variants: Variants, args: Any, kwargs: Any) -> str:
         leaves, arrangement = flatten((args, kwargs))
         names = [n for n, leaf in zip(names_of(arrangement), leaves) if isinstance(leaf, ARRAYS)]
-        return reasons.of_shapes(self.__name__, variants.shapes(), shapes_of(args, kwargs), names)
+        reason = reasons.of_shapes(self.__name__, variants.shapes(), shapes_of(args, kwargs), names)
+        return reasons.where_lengths_decide(reason, variants.decides(leaves))
 
     def _reason_of_kinds(self, taped: bool, arrays: tuple[bool, ...]) -> str:
         others = (kinds for (tape, kinds), known in list(self._variants.items()) if tape is taped and known)

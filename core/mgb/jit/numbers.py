@@ -1,4 +1,4 @@
-"""Python numbers that a recording follows: each is a place where it is found, or computed of such."""
+"""Python numbers that a recording follows: each has a source where it is found, or is computed of such."""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ class Policy:
         Shapes are Tensors in the body.
     follows : bool
         The lengths of arguments are followed, so that the record serves others.
+    mesh : int
+        How many devices run the program at once, and exchange values; 0: it is for one.
     refused : callable, optional
         For what needs a value in the body, in words, the error that is raised; None: that is a cut.
     """
@@ -36,4 +38,5 @@ class Policy:
     freezes: bool = False
     symbolic_shape: bool = False
     follows: bool = False
+    mesh: int = 0
     refused: Callable[[str], TraceError] | None = None

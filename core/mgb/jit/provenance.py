@@ -110,7 +110,7 @@ class Provenance:
         """Where a Tensor stands that is no ``grad`` which the body found."""
         return self.arguments.get(id(tensor)) or Object(Held(tensor))
 
-    def place_of(self, tensor: Tensor) -> Source:
+    def tensor_source(self, tensor: Tensor) -> Source:
         """Where a Tensor outside stands."""
         holder = self.holders.get(id(tensor))
         return self.source_of(tensor) if holder is None else Grad(self.source_of(holder))
@@ -119,7 +119,7 @@ class Provenance:
         """Which Tensor it is: a number, if the body made it, or where it stands outside."""
         if tensor is None:
             return None
-        return id(tensor) if self.is_own(tensor) else self.place_of(tensor)
+        return id(tensor) if self.is_own(tensor) else self.tensor_source(tensor)
 
     def given(self) -> list[Tensor]:
         """The Tensors outside that were given a ``grad``."""

@@ -29,18 +29,46 @@ _REMEDY = {
     "expect external node, got internal": _ALIASED,
     "expect internal node, got external": _ALIASED,
     "input id mismatch": _ALIASED,
-    "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant",
+    "tensors not equals": "pass the value as a Tensor argument instead of a Python number or a constant; "
+    "trace without run_body=True makes a number that changes an input by itself",
     "arrays not equal": "an array or a list that the body makes is a constant of the record: wrap it, "
     "mgb.tensor(array), so that it is an input, or make it of Tensors, `out = F.zeros(n)` and `out[i] = x` "
     "in place of `out = np.empty(n)`",
-    "too many instructions": "the traced function must do the same ops at every call; move the rest outside",
-    "mismature end": "the traced function must do the same ops at every call; move the rest outside",
     "value unreadable": "read the same values at every call, or put the code in `with exclude_from_trace():`",
 }
+_WATCHES = "trace without run_body=True watches what the body reads, and keeps a record for each"
 _USUAL = (
-    "put code that differs from call to call in `with exclude_from_trace():`, "
-    "or trace it as a function of its own"
+    f"a flag, a number or a list led another way: {_WATCHES}; for code that goes another way at each call, "
+    "mgb.jit.auto() records nothing, and `with exclude_from_trace():` leaves a part of a body out"
 )
+
+
+def remedy_of_way(line: str, recorded: str, read: str | None, repeats: bool) -> str:
+    """What to do about other ops than recorded.
+
+    Parameters
+    ----------
+    line, recorded : str
+        Where the call does another op, and where that stands which was recorded there.
+    read : str or None
+        Where the body has last read a value in this call.
+    repeats : bool
+        Has one of the lines done this before in the call, as in a loop?
+    """
+    if read is not None:
+        return (
+            f"this follows from the value that is read at {read}: choose by F.where, or write the branch as "
+            "mgb.jit.cond and the loop as mgb.jit.while_loop; or use partial_trace for the parts around it; "
+            "trace without run_body=True runs such a body op by op where it leaves the record"
+        )
+    if line == recorded:
+        return f"another layer, a layer in another mode or another choice does this line: {_WATCHES}"
+    if repeats:
+        return (
+            f"a loop there has another length: {_WATCHES}; mgb.jit.scan, fori_loop and while_loop are loops "
+            "of any length in one record"
+        )
+    return _USUAL
 
 
 def of_parameter(entry: Entry, params: Mapping[str, Any]) -> str:
@@ -59,7 +87,12 @@ def of_constant(entry: Entry, was: Literal, now: Any) -> str:
 
 def of_shape(external: External, shape: tuple[int, ...]) -> str:
     """Of a Tensor outside of another `shape`."""
-    return f"the tensor used at {external.source} has shape {shape}, recorded were {external.node.spec.shape}"
+    return f"the tensor used at {external.line} has shape {shape}, recorded were {external.node.spec.shape}"
+
+
+def where_lengths_decide(reason: str, line: str | None) -> str:
+    """`reason`, and the line for which other lengths are recorded apart, if one is known."""
+    return reason if line is None else f"{reason}; lengths decide at {line}"
 
 
 def of_found(name: str) -> str:
@@ -75,9 +108,9 @@ def of_shapes(
     if not alike:
         return f"{name} is called with another number of Tensors than recorded"
     closest = _closest(alike, shapes)
-    place = next(i for i, shape in enumerate(shapes) if closest[i] != shape)
-    recorded = dict.fromkeys(str(other[place]) for other in reversed(alike))
-    return _text(names[place], name, "has shape", str(shapes[place]), recorded)
+    index = next(i for i, shape in enumerate(shapes) if closest[i] != shape)
+    recorded = dict.fromkeys(str(other[index]) for other in reversed(alike))
+    return _text(names[index], name, "has shape", str(shapes[index]), recorded)
 
 
 def _closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -105,15 +138,15 @@ def of_keys(name: str, known: Sequence[tuple[Any, ...]], key: tuple[Any, ...], n
     closest = _closest(alike, key)
     if closest[1] != key[1]:
         return f"one Tensor stands for other arguments of {name} than recorded"
-    place = next(i for i in range(2, len(key)) if _differ(closest[i], key[i]))
-    if _is_object(key[place]) and key[place][0] is closest[place][0]:
+    index = next(i for i in range(2, len(key)) if _differ(closest[i], key[i]))
+    if _is_object(key[index]) and key[index][0] is closest[index][0]:
         return (
-            f"{names[place - 2]} of {name} is another {key[place][0].__name__} than recorded: objects are "
+            f"{names[index - 2]} of {name} is another {key[index][0].__name__} than recorded: objects are "
             "told apart, while lists, tuples, dicts and dataclasses are known by what is in them"
         )
-    aspect = _aspect(closest[place], key[place])
-    recorded = dict.fromkeys(_shown(other[place], aspect) for other in reversed(alike))
-    return _text(names[place - 2], name, _ASPECTS[aspect], _shown(key[place], aspect), recorded)
+    aspect = _aspect(closest[index], key[index])
+    recorded = dict.fromkeys(_shown(other[index], aspect) for other in reversed(alike))
+    return _text(names[index - 2], name, _ASPECTS[aspect], _shown(key[index], aspect), recorded)
 
 
 def _form(arguments: Structure) -> str:
@@ -137,7 +170,7 @@ def _nesting(structure: Structure) -> str:
 def _aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
     """In which of `_ASPECTS` the keys of two leaves differ."""
     if _of_tensor(one) and _of_tensor(other):
-        return next(place for place in range(4) if one[place] != other[place])
+        return next(i for i in range(4) if one[i] != other[i])
     return -1
 
 
@@ -168,9 +201,9 @@ def of_miss(name: str, record: Record, leaves: Sequence[Any]) -> str:
         return changed
     for external in record.externals:
         tensor = external.tensor(leaves) if external.is_elsewhere else None
-        if tensor is not None and not isinstance(external.place, Grad) and tensor.spec != external.node.spec:
+        if tensor is not None and not isinstance(external.source, Grad) and tensor.spec != external.node.spec:
             return (
-                f"the tensor used at {external.source} in {name} is {tensor.spec} now, "
+                f"the tensor used at {external.line} in {name} is {tensor.spec} now, "
                 f"recorded was {external.node.spec}"
             )
     return f"a Tensor outside of {name} is another one than recorded"

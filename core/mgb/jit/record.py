@@ -27,42 +27,46 @@ class External:
 
     Attributes
     ----------
-    place : Source or None
+    source : Source or None
         Where the Tensor stands that holds it, or the array of NumPy's of which it is made.
     origin : callable or None
         Asked for the value at each call: a live hyper-parameter.
     converts : np.dtype, type or None
-        Of an array of NumPy's at `place`, which is converted at each call; or that of a number there.
+        Of an array of NumPy's at `source`, which is converted at each call; or that of a number there.
     made : array or None
         What the body made of data, which is the same again as long as it sees the same.
     """
 
     node: Node
-    place: Source | None = None
+    source: Source | None = None
     origin: Callable[[], float] | None = None
-    source: str = ""
     converts: Any = None
     made: Any = None
 
     @property
+    def line(self) -> str:
+        """The user's line where it is used first."""
+        return self.node.source
+
+    @property
     def leaf(self) -> int | None:
         """The number of the argument, of those flattened, that it is, or the ``grad`` of."""
-        place = self.place.of if isinstance(self.place, Grad) else self.place
-        return place.place if isinstance(place, Argument) else None
+        source = self.source.of if isinstance(self.source, Grad) else self.source
+        return source.index if isinstance(source, Argument) else None
 
     @property
     def is_elsewhere(self) -> bool:
         """Does a Tensor hold it that is no argument?"""
-        return self.converts is None and self.place is not None and self.leaf is None
+        return self.converts is None and self.source is not None and self.leaf is None
 
     @property
     def is_looked_for(self) -> bool:
         """Does it stand in another Tensor at each call, outside the arguments?"""
-        return self.is_elsewhere and not isinstance(self.place, Grad | Object)
+        return self.is_elsewhere and not isinstance(self.source, Grad | Object)
 
     def tensor(self, leaves: Sequence[Any] = ()) -> Tensor | None:
         """The Tensor that holds it now; None: there is none, or none any more."""
-        found = None if self.place is None or self.converts is not None else found_at(self.place, leaves)
+        found = None if self.source is None or self.converts is not None else found_at(self.source, leaves)
         return found if isinstance(found, Tensor) else None
 
 
@@ -108,7 +112,7 @@ class Binding:
     Attributes
     ----------
     source : Ref, Source or None
-        Where the new value comes from, or the place of the Tensor that becomes the ``grad``; None leaves it
+        Where the new value comes from, or the source of the Tensor that becomes the ``grad``; None leaves it
         None.
     target : Source
         Where the Tensor is found.
@@ -156,7 +160,7 @@ class Record:
     statics : dict
         The steps that depend on shapes and literals only, with their values once these were wanted.
     holders : list of (Held, list)
-        Those that the body worked with, and the places of Tensors and holders that decided what they do.
+        Those that the body worked with, and the sources of Tensors and holders that decided what they do.
     changes : str or None
         What the body changes in its `holders`, in words: it would do something else after that.
     returned : tuple of int, Source or None
@@ -166,9 +170,9 @@ class Record:
     captured : dict
         The constants that were values of Tensors outside, by the nodes that were made of them.
     arrangement : Structure or None
-        How the arguments were nested and named, so which one stands at which place.
+        How the arguments were nested and named, so which one stands where.
     numbers : dict
-        The Python numbers among the arguments, by their places.
+        The Python numbers among the arguments, by their indices.
     sized : SizedRecord or None
         This one and others of the same call, for arguments of other lengths.
     lengths : tuple of int
@@ -283,17 +287,17 @@ class Record:
         return tuple(e.node.spec for e in self.externals)
 
     def owners(self) -> list[Any]:
-        """The objects outside at which the places of inputs, effects and results start: to be held."""
+        """The objects outside at which the sources of inputs, effects and results start: to be held."""
         handed_on = (*(binding.source for binding in self.bindings), *self.returned)
-        places = (*(external.place for external in self.externals), *handed_on)
-        starts = (start for place in places if isinstance(place, Source) for start in roots(place))
+        sources = (*(external.source for external in self.externals), *handed_on)
+        starts = (start for source in sources if isinstance(source, Source) for start in roots(source))
         return [start.thing.get() for start in starts if isinstance(start, Object)]
 
     def gone(self) -> str | None:
         """Where a Tensor was used that Python has let go of since: what stands there now only it knows."""
         for external in self.externals:
-            if external.is_elsewhere and is_gone(external.place):  # type: ignore[arg-type]
-                return external.source
+            if external.is_elsewhere and is_gone(external.source):  # type: ignore[arg-type]
+                return external.line
         lost = any(is_gone(guard.source) for guard in self.guards if isinstance(guard.source, Grad))
         return self.entries[-1].source if lost else None
 

@@ -18,11 +18,11 @@ from ..scalars import SCALARS, Scalar, Size, mapped, plain
 from ..sizes import but_lengths
 from ..tensor import Tensor, place, wrap
 from .arguments import numbers_in
-from .belongings import Belongings
 from .effects import look_for_tensors, note_effects
 from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref
 from .environment import Observer, unwatched
 from .guard import Guards, is_plain
+from .held_tensors import HeldTensors
 from .holder_guards import Decided
 from .inputs import Inputs
 from .policy import Policy
@@ -50,7 +50,7 @@ class Recording(CallSession):
         Watches what the body reads and writes outside, so that it need not run again.
     instance : object, optional
         What the body is a method of; the record does not keep it alive.
-    belongings : Belongings, optional
+    held_tensors : HeldTensors, optional
         What is in the arguments counts as an argument.
     """
 
@@ -62,17 +62,17 @@ class Recording(CallSession):
         names: Sequence[str] = (),
         observer: Observer | None = None,
         instance: Any = None,
-        belongings: Belongings | None = None,
+        held_tensors: HeldTensors | None = None,
     ) -> None:
         guards = observer.guards if observer is not None else Guards()
         super().__init__(Record(guards=guards, is_observed=observer is not None, numbers=numbers_in(leaves)))
         self.record.follows = observer.changing.follows if observer is not None else frozenset()
         self.leaves, self.policy, self.observer = leaves, policy, observer
-        self.symbolic_shape = policy.symbolic_shape
+        self.symbolic_shape, self.mesh = policy.symbolic_shape, policy.mesh
         self.provenance = Provenance(leaves, names)
         if observer is not None:
             observer.makes = self.provenance.is_own
-        self.inputs = Inputs(leaves, policy, self.record, self.fed, self.provenance, observer, belongings)
+        self.inputs = Inputs(leaves, policy, self.record, self.fed, self.provenance, observer, held_tensors)
         if policy.follows:
             self.spec_of = self._spec_of
         self._undone = self._saw_outside = False
@@ -81,7 +81,7 @@ class Recording(CallSession):
         #: With what they were when the body found them.
         self._holders: dict[int, Decided] = {}
         self._returned: list[Any] = []
-        for holder in (instance, *(belongings.holders if belongings is not None else ())):
+        for holder in (instance, *(held_tensors.holders if held_tensors is not None else ())):
             if isinstance(holder, Holder):
                 self.entered(holder)
 

@@ -81,7 +81,7 @@ class Replay(Matched):
         self.variant, self._variants, self._call = variant, variants, call
         self._explains = explains
         self._imperative = imperative
-        self._kept = _EVERY if imperative or variants.departs else variant.kept
+        self._live_out = _EVERY if imperative or variants.departs else variant.live_out
         self.entries, self.specs = variant.record.entries, variant.specs
         self._fed_as: dict[int, int] = {}  # from the id of an array to its number in `fed`
 
@@ -123,7 +123,7 @@ class Replay(Matched):
         op = entry.op
         if not op.differentiable:
             return self._result(entry)
-        if op.grad is None and op.body is not None:
+        if op.under_tape is not None:
             return None
         device = entry.spec.device
         inputs = [
@@ -179,7 +179,7 @@ class Replay(Matched):
             self.looked = True
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
-        if alias._index in self._kept:
+        if alias._index in self._live_out:
             super().adopt(alias, original)
 
     def outside(self, tensor: Tensor) -> Any:
@@ -229,7 +229,7 @@ class Replay(Matched):
         index = self.cursor
         self.cursor = index + 1
         out = place(self, index, entry.spec)
-        if index in self._kept:
+        if index in self._live_out:
             self._tensors.append(weakref.ref(out))
             if self._imperative:
                 self.values[index] = evaluate(entry.op, self.operands(entry.args), entry.params, out._device)
@@ -305,7 +305,7 @@ class Replay(Matched):
         """Follow `variant` from here on."""
         self._go_on(variant.record)
         self.variant, self.entries, self.specs = variant, variant.record.entries, variant.specs
-        self._kept = self._kept if self._kept is _EVERY else variant.kept
+        self._live_out = self._live_out if self._live_out is _EVERY else variant.live_out
         self.evaluate(self._missing(variant))
 
     def _go_on(self, record: Record) -> None:
@@ -320,12 +320,12 @@ class Replay(Matched):
 
         A step whose value no program gave stays unreadable if what it was made of has been replaced since.
         """
-        self.is_whole = self._kept is _EVERY
+        self.is_whole = self._live_out is _EVERY
         self.evaluate(self._alive_steps().union(self.due(self.cursor)) - self.lost())
         for tensor in self.alive():
             tensor._data = self.values.get(tensor._index)
         self._go_on(self.record.begun(self.cursor))
-        self.entries, self.cursor, self._kept, self.left = _NO_ENTRIES, 0, _EVERY, True
+        self.entries, self.cursor, self._live_out, self.left = _NO_ENTRIES, 0, _EVERY, True
         if self.paused:
             self.cut(EXCLUDE, self._alive_steps().union(self.record.entries.pop().required))
             self.release()
@@ -354,5 +354,5 @@ class Replay(Matched):
             self._fed_as[id(array)] = len(self.fed)
             self.fed.append(array)
             node = input_node(Spec(array.shape, array.dtype, device), line)
-            self.record.externals.append(External(node, source=line))
+            self.record.externals.append(External(node))
         return external_ref(self._fed_as[id(array)])

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from .. import forking
+from ..apply import caller
 from ..executor import Program
 from ..executor.resized import spec_at
 from ..forking import cached_property
 from ..ir import Spec, input_node
-from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized
+from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, unmet
 from ..tensor import Tensor
 from .arguments import ARRAYS
 from .entry import Entry, Literal, external_ref
@@ -38,20 +39,20 @@ class Followed:
     ----------
     sizes : Sizes
     shapes : dict
-        The shape of each argument that is a Tensor, by its place.
+        The shape of each argument that is a Tensor, by its index.
     """
 
     def __init__(self, leaves: Sequence[Any]) -> None:
         self._given, self._ranks = lengths_of(leaves), ranks_of(leaves)
-        self.sizes = Sizes(self._given)
+        self.sizes = Sizes(self._given, line=caller)
         letters = iter(self.sizes.letters)
         self.shapes: dict[int, tuple[Any, ...]] = {}
         first: dict[int, tuple[Any, ...]] = {}
-        for place, leaf in enumerate(leaves):
+        for index, leaf in enumerate(leaves):
             if isinstance(leaf, ARRAYS):
                 own = tuple([next(letters) for _ in shape_of(leaf)])
-                is_tensor = isinstance(leaf, Tensor)  # which has one shape in several places
-                self.shapes[place] = first.setdefault(id(leaf), own) if is_tensor else own
+                is_tensor = isinstance(leaf, Tensor)  # which has one shape wherever it stands
+                self.shapes[index] = first.setdefault(id(leaf), own) if is_tensor else own
 
     def fix(self) -> None:
         """Every length decides what comes now."""
@@ -88,7 +89,7 @@ def with_input(record: Record, step: int, position: int) -> Record:
     node = input_node(Spec((), number.array.dtype, number.device), record.entries[step].source)
     new = record.begun(step)
     new.statics, new.bindings = dict(record.statics), record.bindings
-    new.externals.append(External(node, source=node.source, converts=type(number.raw)))
+    new.externals.append(External(node, converts=type(number.raw)))
     changed, *others = record.entries[step:]
     args = list(changed.args)
     args[position] = external_ref(len(record.externals))
@@ -126,6 +127,10 @@ class SizedRecord:
         values = lengths_of(leaves)
         return values if self._fits(values) else None
 
+    def decides(self, leaves: Sequence[Any]) -> str | None:
+        """The line where lengths decide, so that the arguments of a call are not served."""
+        return unmet(self._sizes, lengths_of(leaves)) if ranks_of(leaves) == self._ranks else None
+
     def program(self, segment: Any, values: Values, compile: Callable[[Record], Compiled]) -> Compiled:
         """The program of a segment for arguments of these lengths, and the refs of what it reads.
 
@@ -158,7 +163,7 @@ class SizedRecord:
         """As `record`, but for the entries, whose lengths are not for use."""
         at = self.at(values)
         externals = [
-            replace(e, node=input_node(spec_at(e.node.spec, at), e.source)) if e.leaf is not None else e
+            replace(e, node=input_node(spec_at(e.node.spec, at), e.line)) if e.leaf is not None else e
             for e in self._record.externals
         ]
         return replace(self._record, externals=externals, ends=_ends_at(self._record.ends, at))

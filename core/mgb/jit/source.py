@@ -118,7 +118,7 @@ def short(value: Any) -> str:
 
 
 class Source:
-    """A place outside: a root, or a step from another place."""
+    """Where something outside is found: a root, or a step from another source."""
 
     __slots__ = ()
 
@@ -135,17 +135,17 @@ class Source:
 class Argument(Source):
     """A leaf of the flattened arguments."""
 
-    place: int
+    index: int
     words: str = field(default="", compare=False)
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        return leaves[self.place]
+        return leaves[self.index]
 
     def code(self, scope: Scope) -> str:
-        return f"t{self.place}"
+        return f"t{self.index}"
 
     def __str__(self) -> str:
-        return self.words or f"argument {self.place}"
+        return self.words or f"argument {self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Global(Source):
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Source):
-    """An attribute of what is at another place."""
+    """An attribute of what another source gives."""
 
     of: Source
     name: str
@@ -226,7 +226,7 @@ class Attribute(Source):
 
 @dataclass(frozen=True, slots=True)
 class Item(Source):
-    """An element of what is at another place; a key that is no plain value is a `Held`."""
+    """An element of what another source gives; a key that is no plain value is a `Held`."""
 
     of: Source
     key: Any
@@ -242,14 +242,16 @@ class Item(Source):
         return f"{of}[{self.key!r}]" if type(self.key) in (int, str) else f"{of}[{scope.name(self.key)}]"
 
     def __str__(self) -> str:
-        if isinstance(self.of, Result) and self.of.function is vars:
+        names = isinstance(self.of, Attribute) and self.of.name == "__dict__"
+        names = names or (isinstance(self.of, Result) and self.of.function is vars)
+        if names and isinstance(self.of, Attribute | Result):
             return f"`{_inner(self.of.of)}.{self.key}`"
         return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else short(self.key)}]`"
 
 
 @dataclass(frozen=True, slots=True)
 class Result(Source):
-    """What a function without effects gives for what is at another place: `type`, `list`."""
+    """What a function without effects gives for what another source gives: `type`, `list`."""
 
     function: Callable[[Any], Any]
     of: Source
@@ -269,7 +271,7 @@ class Result(Source):
 
 @dataclass(frozen=True, slots=True)
 class Grad(Source):
-    """The ``grad`` of the Tensor at another place."""
+    """The ``grad`` of the Tensor that another source gives."""
 
     of: Source
 
@@ -284,24 +286,24 @@ class Grad(Source):
 
 
 @dataclass(frozen=True, slots=True)
-class Places(Source):
-    """What is at several places, as a tuple."""
+class Sources(Source):
+    """What is found at several sources, as a tuple."""
 
-    places: tuple[Source, ...]
+    sources: tuple[Source, ...]
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        return tuple([place.read(leaves) for place in self.places])
+        return tuple([source.read(leaves) for source in self.sources])
 
     def code(self, scope: Scope) -> str:
-        return f"({''.join(f'{scope.local(place)}, ' for place in self.places)})"
+        return f"({''.join(f'{scope.local(source)}, ' for source in self.sources)})"
 
     def __str__(self) -> str:
-        return f"one of {', '.join(map(str, self.places))}"
+        return f"one of {', '.join(map(str, self.sources))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Source):
-    """What a function at another place gives for plain values, however often it is asked."""
+    """What a function that another source gives returns for plain values, however often it is asked."""
 
     of: Source
     args: tuple[Any, ...] = field(default=(), compare=False)
@@ -324,7 +326,7 @@ class Call(Source):
 
 def roots(source: Source) -> Iterator[Source]:
     """Where its path starts; there are several of what is made of several."""
-    parts = getattr(source, "places", None) or getattr(source, "of", None)
+    parts = getattr(source, "sources", None) or getattr(source, "of", None)
     if parts is None:
         yield source
     else:
@@ -338,7 +340,7 @@ def is_gone(source: Source) -> bool:
 
 
 def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
-    """What is there now; None if there is no such place any more."""
+    """What is there now; None if there is nothing there any more."""
     try:
         return source.read(leaves)
     except Exception:
@@ -350,6 +352,6 @@ def _inner(source: Source) -> str:
     text = str(source)
     if isinstance(source, (Global, Cell)):
         return source.name
-    if isinstance(source, Object):
-        return text.removeprefix("a ")
+    if isinstance(source, Object):  # a class, a function or a module has a name
+        return text.split("`")[1] if "`" in text else text.removeprefix("a ")
     return text[1:-1] if text.startswith("`") and text.endswith("`") else text

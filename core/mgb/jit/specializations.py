@@ -9,10 +9,10 @@ from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .arguments import ArrayKey, Key, numbers_in
 from .guard import MISS, Guard
-from .kept import Kept
 from .record import Record
 from .source import Argument, Attribute, Cell, Global, Item, Source
 from .variants import most_like
+from .weak_cache import WeakCache
 
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
 STATES = 8
@@ -27,7 +27,7 @@ _MISSED = 256
 _BETWEEN = 8
 
 #: Of leaves, in order.
-Places = tuple[int, ...]
+Indices = tuple[int, ...]
 
 
 class Specializations:
@@ -39,10 +39,10 @@ class Specializations:
     """
 
     def __init__(self) -> None:
-        self._calls: Kept[list[Any]] = Kept()  # the newest first
-        self._free: Kept[list[Places]] = Kept()  # by patterns: which places may have any number
-        self._newest: Kept[Any] = Kept()  # by patterns
-        self._resizable: Kept[list[Any]] = Kept()  # by forms
+        self._calls: WeakCache[list[Any]] = WeakCache()  # the newest first
+        self._free: WeakCache[list[Indices]] = WeakCache()  # by patterns: which arguments may have any number
+        self._newest: WeakCache[Any] = WeakCache()  # by patterns
+        self._resizable: WeakCache[list[Any]] = WeakCache()  # by forms
         #: By keys: how often in a row nothing served such calls, and when that was.
         self._missed: dict[tuple[Any, ...], tuple[int, int]] = {}
 
@@ -63,9 +63,9 @@ class Specializations:
         return [call for known in self._keys_of(key) for call in self._calls.get(known) or ()]
 
     def _keys_of(self, key: Key) -> list[Key]:
-        """`key`, and those of calls that take any number in some places."""
+        """`key`, and those of calls that take any number as some arguments."""
         free = self._free.get(key.pattern) if len(self._free) else None
-        return [key, *(key.without_numbers(places) for places in free or ())]
+        return [key, *(key.without_numbers(indices) for indices in free or ())]
 
     def newest(self, key: Key) -> Any:
         """The latest call for arguments with `key`, but for numbers and lengths; None: there is none."""
@@ -82,6 +82,11 @@ class Specializations:
                     return result
         return MISS
 
+    def decides(self, key: Key, leaves: Sequence[Any]) -> str | None:
+        """The line where lengths decide, for which a call recorded for others does not serve `leaves`."""
+        calls = (call for known in self._keys_of(key) for call in self._resizable.get(known.form) or ())
+        return next(filter(None, (call.variant.sized.decides(leaves) for call in calls)), None)
+
     def keep(self, key: Key, call: Any, leaves: Sequence[Any]) -> None:
         """Keep a call that was recorded for `leaves`, arguments with `key`."""
         freed = self._add(key, call, leaves)
@@ -90,7 +95,7 @@ class Specializations:
 
     def _add(self, key: Key, call: Any, leaves: Sequence[Any]) -> Key:
         pattern, freed = key.pattern, key
-        if free := _free_places(call.variant.outline):
+        if free := _free_arguments(call.variant.outline):
             _put(self._free, pattern, free, leaves, call)
             freed = key.without_numbers(free)
         _put(self._calls, freed, call, leaves, call)
@@ -111,7 +116,7 @@ class Specializations:
             return frozenset()
         record: Record = newest.variant.outline
         now, then = numbers_in(leaves), record.numbers
-        arguments = (Argument(place) for place in now if now[place] != then[place])
+        arguments = (Argument(index) for index in now if now[index] != then[index])
         outside = (g.source for g in record.guards or () if _may_follow(g, leaves))
         return record.follows.union(arguments, outside)
 
@@ -141,19 +146,19 @@ class Specializations:
         return often
 
 
-def _put(kept: Kept[list[Any]], key: Key, first: Any, leaves: Sequence[Any], call: Any) -> None:
+def _put(kept: WeakCache[list[Any]], key: Key, first: Any, leaves: Sequence[Any], call: Any) -> None:
     """Have `first` be the first of what is kept for `key`, as long as `call` would be."""
     others = [other for other in kept.get(key) or () if other != first]
     kept.keep(key, [first, *others][:STATES], leaves, most_like(call.variant))
 
 
-def _free_places(record: Record) -> Places:
+def _free_arguments(record: Record) -> Indices:
     """Where any number may stand among the arguments: it was followed, and did not have to stay."""
     if not record.follows:
         return ()
     fixed = {guard.source for guard in record.guards if guard.test == "same"}
     free = record.follows - fixed
-    return tuple(sorted(source.place for source in free if isinstance(source, Argument)))
+    return tuple(sorted(source.index for source in free if isinstance(source, Argument)))
 
 
 def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:

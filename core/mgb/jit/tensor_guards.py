@@ -60,16 +60,16 @@ class Arguments:
 
 
 class Same:
-    """Whether the same Tensors stand in the same places.
+    """Whether the same Tensors are the same arguments.
 
     Parameters
     ----------
     same : sequence of int
-        For each place the first one where the recorded call found the same Tensor.
+        For each argument the first one where the recorded call found the same Tensor.
     outside : collection of int
         The ids of Tensors that must not stand in any.
     apart : bool
-        Must other Tensors stand in other places?
+        Must other arguments be other Tensors?
     """
 
     def __init__(self, same: Sequence[int], outside: Collection[int], apart: bool) -> None:
@@ -82,10 +82,10 @@ class Same:
         ids = list(map(id, found))
         if self._apart:
             first: dict[int, int] = {}
-            fits = [first.setdefault(key, place) for place, key in enumerate(ids)] == self._same
+            fits = [first.setdefault(key, index) for index, key in enumerate(ids)] == self._same
             fits = fits and self._outside.isdisjoint(ids)
         else:
-            fits = all(ids[place] == key for place, key in zip(self._same, ids))
+            fits = all(ids[index] == key for index, key in zip(self._same, ids))
         if fits:
             self._seen.remember(found)
         return fits

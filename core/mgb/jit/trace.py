@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..errors import ExportError
 from ..tensor import active_trace
 from .argument_specs import names_of_tensors, parameters_of, stand_ins
 from .arguments import Key, arrays_among, check_tensors, key_of, shapes_of
+from .binding import P, Q, R
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
 from .captured import Captured, check_pure, graph_of
+from .config import TraceOptions
 from .dump import dump
 from .environment import Impurity, Observer
 from .guard import MISS
@@ -31,7 +34,10 @@ _KINDS = 32
 _IMPURE = 256
 
 
-class trace(Matching):
+S = TypeVar("S")
+
+
+class trace(Matching[P, R]):
     """Decorator that records what a function does and runs it compiled from then on.
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
@@ -96,11 +102,28 @@ class trace(Matching):
         On a later call: the body did something else than before. The trace stays usable.
     TraceInputError
         An option or argument that this trace cannot take.
+    UnknownBackendError
+        No backend is called `backend`.
     ImpureBodyError
         With ``run_body=False``, at a first call: the body would have to run at every call.
     MemoryConfigError
         Both ways to save memory at once.
+
+    Examples
+    --------
+    >>> from mgb.jit import trace
+    >>> doubled = trace(lambda x: x * 2)
+    >>> doubled(mgb.tensor([1.0])), doubled(mgb.tensor([4.0]))  # recorded; run compiled
+    (Tensor([2.], device=xpux:0), Tensor([8.], device=xpux:0))
     """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, function: Callable[P, R], **options: Unpack[TraceOptions]) -> trace[P, R]: ...
+        @overload
+        def __new__(cls, **options: Unpack[TraceOptions]) -> _Trace: ...
+        def __new__(cls, *args: Any, **options: Any) -> Any: ...
 
     _captured: Captured | None = None  # what `dump` writes, of the latest call that was recorded
     _impurity: Impurity | None = None  # why nothing was captured
@@ -168,7 +191,7 @@ class trace(Matching):
                 impure.unsettled = f"finds what is new at each call: {reason}"
                 self._impure.keep(key.pattern, impure, leaves, _IMPURE)
         if impure is not None and impure.unsettled is not None:
-            observer.impure(impure.unsettled, place=beginning_of(self.__wrapped__))
+            observer.impure(impure.unsettled, line=beginning_of(self.__wrapped__))
         return observer
 
     def _record(
@@ -328,6 +351,15 @@ class trace(Matching):
                 "compute it with ops"
             )
         return Captured.of(args, kwargs, session.record), list(names_of_tensors(self.__wrapped__, args))
+
+
+if TYPE_CHECKING:
+
+    class _Trace(trace[..., Any]):
+        """What ``trace(...)`` without a function is."""
+
+        def __init__(self, **options: Unpack[TraceOptions]) -> None: ...
+        def __call__(self, function: Callable[Q, S]) -> trace[Q, S]: ...
 
 
 def _check_outside() -> None:

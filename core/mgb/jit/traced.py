@@ -17,13 +17,12 @@ from ..ir import Graph
 from ..tensor import active_trace
 from . import reasons
 from .arguments import Key, key_of, names_of, shapes_of
-from .binding import Bindable
+from .binding import Bindable, P, R
 from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .environment import Observer
-from .explain import explain
+from .explain import Explanation, explain
 from .guard import MISS
-from .kept import Kept, compiler_of
 from .policy import Policy
 from .profiling import History, Watch, get_profile, profile_table, reset_profile, save_profile, watch_of
 from .recording import Recording
@@ -33,9 +32,10 @@ from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
 from .variants import Impure, Variants
+from .weak_cache import WeakCache, compiler_of
 
 
-class Traced(Bindable, ABC):
+class Traced(Bindable[P, R], ABC):
     """A function that is recorded, and compiled for the calls that follow.
 
     Parameters
@@ -47,7 +47,7 @@ class Traced(Bindable, ABC):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         symbolic: bool = False,
         capture_as_const: bool = False,
@@ -98,14 +98,15 @@ class Traced(Bindable, ABC):
         self._known = 0  # how many calls that nothing served have made something that may
         #: Where the body runs: by whether a tape of the caller looks on, and by which arguments are NumPy's.
         self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
-        self._impure: Kept[Impure] = Kept()
+        self._impure: WeakCache[Impure] = WeakCache()
 
     # calling
 
     #: Are calls that a tape of the caller sees served as others?
     _serves_taped = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: Any
         if active_trace() is not None:
             return self.__wrapped__(*args, **kwargs)
         self._statistics.calls += 1
@@ -113,10 +114,12 @@ class Traced(Bindable, ABC):
         if self._plain is not None and not kwargs and (not taped or self._serves_taped):
             result = self._plain(args)
             if result is not MISS:
-                return result
+                return result  # type: ignore[no-any-return]
         if self._watch is not None:
-            return self._watch.call(self._call, taped, args, kwargs)
-        return self._call(taped, args, kwargs)
+            result = self._watch.call(self._call, taped, args, kwargs)
+        else:
+            result = self._call(taped, args, kwargs)
+        return result  # type: ignore[no-any-return]
 
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
         """The result of a call, which tapes of the caller may see."""
@@ -144,7 +147,7 @@ class Traced(Bindable, ABC):
         for call in self._calls.of(key):
             result = call.run(leaves)
             if result is not MISS:
-                if not call.kept and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
+                if not call.opaque and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
                     self._plain = self._watched(call.run)
                 return result
         return self._matched(key, args, kwargs)
@@ -186,7 +189,10 @@ class Traced(Bindable, ABC):
         if alike:
             return self._reason_of_miss(alike, leaves)
         known = self._calls.keys()
-        return reasons.of_keys(self.__name__, known, key, names_of(key[0])) if known else None
+        if not known:
+            return None
+        reason = reasons.of_keys(self.__name__, known, key, names_of(key[0]))
+        return reasons.where_lengths_decide(reason, self._calls.decides(key, leaves))
 
     def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
         """Why no call of those `alike` serves arguments of their types."""
@@ -254,12 +260,26 @@ class Traced(Bindable, ABC):
         return self._noted(args, kwargs, flatten((args, kwargs))[0]).variant
 
     def programs(self) -> list[Program]:
-        """Everything that was compiled so far, variant by variant."""
+        """Everything that was compiled so far, variant by variant.
+
+        A segment is compiled when one of its values is wanted: after a call whose results nobody has read
+        there may be none. `explain` shows what will be.
+        """
         return [program for variant in self.variants() for program in variant.programs]
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Every stage of one call as text: recorded, simplified, groups, kernels, memory; nothing is run."""
-        return explain(self.dry_run(*args, **kwargs))
+        return Explanation(explain(self.dry_run(*args, **kwargs)))
+
+    def __repr__(self) -> str:
+        settings = "".join(f", {name}={value!r}" for name, value in self._settings.items())
+        calls, records = self._statistics.calls, self._statistics.records
+        done = (
+            f"{calls} calls, {records} records, {self.backend or 'nothing compiled'}"
+            if calls
+            else "not called"
+        )
+        return f"<{type(self).__name__} of {self.__qualname__}{settings}: {done}>"
 
     @property
     def backend(self) -> str:

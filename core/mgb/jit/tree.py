@@ -203,8 +203,8 @@ def parts_of(value: Any) -> list[Any] | None:
 def put(value: Any, parts: Sequence[Any]) -> None:
     """Have a list, a dict or a dataclass hold `parts` in the places of those of `parts_of`."""
     if isinstance(value, list):
-        for place, part in enumerate(parts):
-            list.__setitem__(value, place, part)
+        for index, part in enumerate(parts):
+            list.__setitem__(value, index, part)
     elif isinstance(value, dict):
         for (key, _), part in zip(pairs(value), parts, strict=True):
             dict.__setitem__(value, key, part)

@@ -85,7 +85,7 @@ class Variant:
     segments : tuple of Segment
     found : Guards or None
         Those of the record that say which ops a body does whatever Python reads.
-    kept : frozenset of int
+    live_out : frozenset of int
         The steps whose values leave their segment. A Tensor of another step never gets a value.
     """
 
@@ -97,7 +97,7 @@ class Variant:
         self.sized: SizedRecord | None = record.sized
         self.found: Guards | None = record.guards.of_training() if like is None else like.found
         self.segments: tuple[Segment, ...] = split(record) if like is None else like.segments
-        self.kept = frozenset(step for segment in self.segments for step in segment.outputs)
+        self.live_out = frozenset(step for segment in self.segments for step in segment.outputs)
         self._built: list[_Built | None] = [None] * len(self.segments)
         self._lock = forking.lock()
 

@@ -77,6 +77,11 @@ class Variants:
                 if resized is not None and resized.finds(args, kwargs):
                     yield resized
 
+    def decides(self, leaves: Sequence[Any]) -> str | None:
+        """The line where lengths decide, for which what is recorded for others does not serve `leaves`."""
+        sized = (variant.sized for variant in self._resizable if variant.sized is not None)
+        return next(filter(None, (record.decides(leaves) for record in sized)), None)
+
     def keep(self, shapes: Shapes, variant: Variant, instead: Variant | None = None) -> None:
         """Add what a call with arguments of `shapes` did, `instead` of another: the next follows it first."""
         kept = self._kept.get(shapes, ())

@@ -5,29 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ..apply import caller
 from ..autodiff.stretch import recording
 from ..errors import (
     CallerTapeError,
     HeldConstantError,
+    MeshError,
     SymbolicReadError,
     TraceError,
     TraceInputError,
     UnknownInputError,
 )
-from ..ir import Spec
+from ..ir import Spec, is_own
 from ..tensor import Tensor
-from .belongings import Belongings
+from .binding import P, Q, R
 from .call import CompiledCall, Recorded
 from .capture import note
 from .captured import Captured
+from .config import WholeOptions
 from .environment import Observer
 from .guard import MISS
+from .held_tensors import HeldTensors
+from .policy import Policy
 from .recording import Recording
 from .source import Grad, Source, found_at
-from .trace import trace
+from .trace import S, trace
 from .traced import Traced
 from .tree import flatten
 from .variant import Variant
@@ -45,9 +49,9 @@ def _check_known(session: Recording) -> None:
     """Refuse what is neither an argument nor in one, and new values for what is constant."""
     record = session.record
     for external in record.externals:
-        if external.is_elsewhere and not _is_inside(session, external.place):
+        if external.is_elsewhere and not _is_inside(session, external.source):
             raise UnknownInputError(
-                f"have some unknown input tensors in trace result: the one used at {external.source} is "
+                f"have some unknown input tensors in trace result: the one used at {external.line} is "
                 "neither an argument nor part of a Module or Optimizer that is one. Pass it, or what "
                 "holds it, as an argument, or set `capture_as_const=True` to make it a constant"
             )
@@ -62,14 +66,135 @@ def _check_known(session: Recording) -> None:
             )
 
 
-def _is_inside(session: Recording, place: Source | None) -> bool:
+def _check_common(session: Recording) -> None:
+    """Refuse what leaves the function of a mesh and is each device's own."""
+    record, own = session.record, set[int]()
+    for step, entry in enumerate(record.entries):
+        if is_own(entry.op, (ref in own for ref in entry.args if isinstance(ref, int))):
+            own.add(step)
+    for ref in record.ends[1] if record.ends is not None else ():
+        if isinstance(ref, int) and ref in own:
+            raise MeshError(
+                f"the function returns the result of {record.entries[ref]}, which each of the "
+                f"{session.mesh} devices has for itself: return dist.functional.all_gather(x), or "
+                "all_reduce_sum(x) of it"
+            )
+    for binding in record.bindings:
+        if isinstance(binding.source, int) and binding.source in own:
+            what = "the gradient" if binding.is_grad else "the value"
+            raise MeshError(
+                f"the function leaves {what} of a Tensor outside as the result of "
+                f"{record.entries[binding.source]}, which each of the {session.mesh} devices has for itself: "
+                "attach parameters with callbacks=dist.make_allreduce_cb('mean'), take SyncBatchNorm, or "
+                "reduce it by dist.functional.all_reduce_sum"
+            )
+
+
+def _is_inside(session: Recording, source: Source | None) -> bool:
     """Is the Tensor there an argument, or in one?"""
-    holder = place.of if isinstance(place, Grad) else place
+    holder = source.of if isinstance(source, Grad) else source
     tensor = None if holder is None else found_at(holder)
     return isinstance(tensor, Tensor) and session.inputs.is_inside(tensor)
 
 
-class xla_trace(trace):
+class WholeTrace(trace[P, R]):
+    """What `xla_trace` is, but for its name."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        without_host: bool = True,
+        symbolic_shape: bool = False,
+        backend: str | None = "xla",
+        mesh: int | None = None,
+        **options: Any,
+    ) -> None:
+        name = type(self).__name__
+        if mesh is not None and (type(mesh) is not int or mesh < 1):
+            raise TraceInputError(f"{name}(mesh={mesh!r}): give the number of devices, or leave it out")
+        if without_host is not True:
+            raise TraceInputError(f"{name} always skips the body: leave without_host out, or use @trace")
+        if symbolic_shape:
+            raise TraceInputError(f"{name} has static shapes: leave symbolic_shape out, or use @trace")
+        for option in ("imperative", "record_only"):
+            if options.get(option):
+                raise TraceInputError(f"{name} has no option {option!r}: use @trace for that")
+        super().__init__(function, without_host=True, backend=backend, **options)
+        if not self.options.fuses:
+            raise TraceInputError(
+                f"{name} compiles the whole function, and opt_level={self.options.opt_level} compiles "
+                "nothing: leave it out, or use @trace"
+            )
+        self._skips, self.mesh = True, mesh or 0
+        self._constants: dict[int, Callable[[], Any]] = {}  # by ids: Tensors whose values a program has
+        self._given: tuple[Any, Any] | None = None  # of the latest call that was noted, Specs for Tensors
+
+    # calling
+
+    def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
+        if taped:
+            self._check_tapes([*flatten((args, kwargs))[0], *(owner() for owner in self._constants.values())])
+        return self._call_skipping(args, kwargs)
+
+    def _check_arguments(self, args: tuple[Any, ...]) -> None:
+        pass
+
+    def _tell(self, reason: str, recorded: Recorded) -> None:
+        if recorded.variant.programs:
+            self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
+        else:
+            super()._tell(reason, recorded)
+
+    def _check_tapes(self, leaves: Sequence[Any]) -> None:
+        """Refuse to lose a gradient that the caller's tapes would want."""
+        if not (tapes := frozenset(recording())):
+            return
+        tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._held_tensors(leaves).tensors)
+        if any(t._tape and not tapes.isdisjoint(t._tape) for t in tensors):
+            raise CallerTapeError(
+                f"a GradManager outside of {self.__name__} records what it takes, but a function that is "
+                "compiled whole has no gradient: open the GradManager inside of it, or use partial_trace"
+            )
+
+    def _policy(self) -> Policy:
+        return replace(super()._policy(), mesh=self.mesh)
+
+    def _held_tensors(self, leaves: Sequence[Any]) -> HeldTensors:
+        return HeldTensors(leaves, self._is_method_of())
+
+    #: Nothing runs while a call is recorded.
+    _record, _observer_after = Traced._record, Traced._observer_after
+
+    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        policy = replace(self._policy(), refused=_refused)
+        observer, held_tensors = observer or self._observer(leaves), self._held_tensors(leaves)
+        session = self._session(args, kwargs, leaves, policy, observer=observer, held_tensors=held_tensors)
+        note(session, self._body_with(args), kwargs, check=self._check)
+        self._given = _without_values(args, kwargs)
+        owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]
+        self._check_tapes([owner() for owner in owners])
+        self._constants.update({id(owner()): owner for owner in owners})
+        variant = Variant(session.record, self._compiler)
+        return Recorded(MISS, variant, CompiledCall(variant, leaves))
+
+    def _check(self, session: Recording) -> None:
+        _check_known(session)
+        if self.mesh:
+            _check_common(session)
+
+    # files: Tensors that are not arguments themselves are constants there, with the values that they have now
+
+    def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
+        if not args and not kwargs and self._given is not None:
+            args, kwargs = self._given
+        return super()._to_export(args, kwargs)
+
+    def _to_dump(self) -> Captured | None:
+        return self._to_export((), {})[0] if self._given is not None else None
+
+
+class xla_trace(WholeTrace[P, R]):
     """Decorator that compiles a whole function, such as a training step, to one executable.
 
     Each call runs the executable; the body runs once for each set of shapes, to be recorded, and computes
@@ -95,6 +220,11 @@ class xla_trace(trace):
         recorded the function is compiled again.
     backend : str
         Who makes the executable.
+    mesh : int, optional
+        So many devices run the function at once, each of them as a rank of `mgb.distributed`: it takes its
+        rows of a batch by `mgb.distributed.shard`, and the collectives of a training step are part of the
+        executable. Tensors that go in and out are the same on all devices. With `jax.distributed`, where
+        each process calls the function with the same arguments, they are those of all processes.
     **options
         As for `trace`.
 
@@ -113,95 +243,39 @@ class xla_trace(trace):
     ImpureBodyError
         On a call: the body writes outside itself, as where it keeps a Tensor elsewhere than in its result, or
         calls what is not known to be pure.
+    MeshError
+        On a call: what would leave the function is another value on each device, or there are not so many.
     BackendNotInstalledError
         On a call: the backend is not there.
+
+    Examples
+    --------
+    >>> from mgb.jit import xla_trace
+    >>> double = xla_trace(lambda x: x * 2, backend="eager")
+    >>> double(mgb.tensor([1.0, 2.0]))
+    Tensor([2., 4.], device=xpux:0)
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        without_host: bool = True,
-        symbolic_shape: bool = False,
-        backend: str | None = "xla",
-        **options: Any,
-    ) -> None:
-        name = type(self).__name__
-        if without_host is not True:
-            raise TraceInputError(f"{name} always skips the body: leave without_host out, or use @trace")
-        if symbolic_shape:
-            raise TraceInputError(f"{name} has static shapes: leave symbolic_shape out, or use @trace")
-        for option in ("imperative", "record_only"):
-            if options.get(option):
-                raise TraceInputError(f"{name} has no option {option!r}: use @trace for that")
-        super().__init__(function, without_host=True, backend=backend, **options)
-        if not self.options.fuses:
-            raise TraceInputError(
-                f"{name} compiles the whole function, and opt_level={self.options.opt_level} compiles "
-                "nothing: leave it out, or use @trace"
-            )
-        self._skips = True
-        self._constants: dict[int, Callable[[], Any]] = {}  # by ids: Tensors whose values a program has
-        self._given: tuple[Any, Any] | None = None  # of the latest call that was noted, Specs for Tensors
+    if TYPE_CHECKING:
 
-    # calling
+        @overload
+        def __new__(cls, function: Callable[P, R], **options: Unpack[WholeOptions]) -> xla_trace[P, R]: ...
+        @overload
+        def __new__(cls, **options: Unpack[WholeOptions]) -> _XlaTrace: ...
+        def __new__(cls, *args: Any, **options: Any) -> Any: ...
 
-    def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
-        if taped:
-            self._check_tapes([*flatten((args, kwargs))[0], *(owner() for owner in self._constants.values())])
-        return self._call_skipping(args, kwargs)
 
-    def _check_arguments(self, args: tuple[Any, ...]) -> None:
-        pass
+if TYPE_CHECKING:
 
-    def _tell(self, reason: str, recorded: Recorded) -> None:
-        if recorded.variant.programs:
-            self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
-        else:
-            super()._tell(reason, recorded)
+    class _XlaTrace(xla_trace[..., Any]):
+        """What ``xla_trace(...)`` without a function is."""
 
-    def _check_tapes(self, leaves: Sequence[Any]) -> None:
-        """Refuse to lose a gradient that the caller's tapes would want."""
-        if not (tapes := frozenset(recording())):
-            return
-        tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._belongings(leaves).tensors)
-        if any(t._tape and not tapes.isdisjoint(t._tape) for t in tensors):
-            raise CallerTapeError(
-                f"a GradManager outside of {self.__name__} records what it takes, but a function that is "
-                "compiled whole has no gradient: open the GradManager inside of it, or use partial_trace"
-            )
-
-    def _belongings(self, leaves: Sequence[Any]) -> Belongings:
-        return Belongings(leaves, self._is_method_of())
-
-    #: Nothing runs while a call is recorded.
-    _record, _observer_after = Traced._record, Traced._observer_after
-
-    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        policy = replace(self._policy(), refused=_refused)
-        observer, belongings = observer or self._observer(leaves), self._belongings(leaves)
-        session = self._session(args, kwargs, leaves, policy, observer=observer, belongings=belongings)
-        note(session, self._body_with(args), kwargs, check=_check_known)
-        self._given = _without_values(args, kwargs)
-        owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]
-        self._check_tapes([owner() for owner in owners])
-        self._constants.update({id(owner()): owner for owner in owners})
-        variant = Variant(session.record, self._compiler)
-        return Recorded(MISS, variant, CompiledCall(variant, leaves))
-
-    # files: Tensors that are not arguments themselves are constants there, with the values that they have now
-
-    def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
-        if not args and not kwargs and self._given is not None:
-            args, kwargs = self._given
-        return super()._to_export(args, kwargs)
-
-    def _to_dump(self) -> Captured | None:
-        return self._to_export((), {})[0] if self._given is not None else None
+        def __init__(self, **options: Unpack[WholeOptions]) -> None: ...
+        def __call__(self, function: Callable[Q, S]) -> xla_trace[Q, S]: ...
 
 
 def _without_values(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The arguments with the types of Tensors in their places."""
+    """The arguments with the types of Tensors in them."""
     leaves, structure = flatten((args, dict(kwargs)))
     found: tuple[Any, Any] = structure.build(iter([_type_of(leaf) for leaf in leaves]))
     return found

@@ -21,7 +21,7 @@ from .activation import (
 )
 from .attention import MultiHeadAttention
 from .containers import Flatten, ModuleDict, ModuleList
-from .conv import Conv1d, Conv2d, ConvTranspose2d
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 from .dropout import Dropout
 from .embedding import Embedding
 from .linear import Linear
@@ -53,10 +53,13 @@ from .pooling import (
     AvgPool2d,
     MaxPool1d,
     MaxPool2d,
+    MaxUnpool1d,
+    MaxUnpool2d,
     PixelShuffle,
 )
 from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from .sequential import Sequential
+from .transformer import TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
     "GELU",
@@ -73,7 +76,9 @@ __all__ = [
     "BatchNorm2d",
     "Conv1d",
     "Conv2d",
+    "Conv3d",
     "ConvTranspose2d",
+    "ConvTranspose3d",
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",
@@ -95,6 +100,8 @@ __all__ = [
     "MSELoss",
     "MaxPool1d",
     "MaxPool2d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
     "Module",
     "ModuleDict",
     "ModuleList",
@@ -114,5 +121,11 @@ __all__ = [
     "Softplus",
     "SyncBatchNorm",
     "Tanh",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "init",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -23,25 +23,38 @@ class _Activation(Module):
         return type(self).function(x)
 
 
-def _layer(name: str, function: Callable[[Tensor], Tensor], text: str) -> type[_Activation]:
+def _layer(name: str, function: Callable[[Tensor], Tensor], text: str, values: str) -> type[_Activation]:
+    """A layer of `function`, whose values at -1 and 2 are the example."""
+    text += f"\n\nExamples\n--------\n>>> M.{name}()(mgb.tensor([-1.0, 2.0])).tolist()\n[{values}]"
     members = {"__doc__": text, "__module__": __name__, "function": staticmethod(function)}
     return type(name, (_Activation,), members)
 
 
-ReLU = _layer("ReLU", F.relu, "``max(x, 0)``.")
-ReLU6 = _layer("ReLU6", F.relu6, "``min(max(x, 0), 6)``.")
-Sigmoid = _layer("Sigmoid", F.sigmoid, "``1 / (1 + exp(-x))``.")
-Tanh = _layer("Tanh", F.tanh, "The hyperbolic tangent.")
-GELU = _layer("GELU", F.gelu, "``x`` times the normal distribution's probability of less than ``x``.")
-SiLU = _layer("SiLU", F.silu, "``x * sigmoid(x)``.")
-Softplus = _layer("Softplus", F.softplus, "``log(1 + exp(x))``.")
-LogSigmoid = _layer("LogSigmoid", F.logsigmoid, "``log(sigmoid(x))``.")
-HSigmoid = _layer("HSigmoid", F.hsigmoid, "``relu6(x + 3) / 6``.")
-HSwish = _layer("HSwish", F.hswish, "``x * relu6(x + 3) / 6``.")
+ReLU = _layer("ReLU", F.relu, "``max(x, 0)``.", "0., 2.")
+ReLU6 = _layer("ReLU6", F.relu6, "``min(max(x, 0), 6)``.", "0., 2.")
+Sigmoid = _layer("Sigmoid", F.sigmoid, "``1 / (1 + exp(-x))``.", "0.26894143, 0.880797")
+Tanh = _layer("Tanh", F.tanh, "The hyperbolic tangent.", "-0.7615942, 0.9640276")
+GELU = _layer(
+    "GELU",
+    F.gelu,
+    "``x`` times the normal distribution's probability of less than ``x``.",
+    "-0.15865526, 1.9544997",
+)
+SiLU = _layer("SiLU", F.silu, "``x * sigmoid(x)``.", "-0.26894143, 1.761594")
+Softplus = _layer("Softplus", F.softplus, "``log(1 + exp(x))``.", "0.3132617, 2.126928")
+LogSigmoid = _layer("LogSigmoid", F.logsigmoid, "``log(sigmoid(x))``.", "-1.3132617, -0.12692802")
+HSigmoid = _layer("HSigmoid", F.hsigmoid, "``relu6(x + 3) / 6``.", "0.3333333, 0.8333333")
+HSwish = _layer("HSwish", F.hswish, "``x * relu6(x + 3) / 6``.", "-0.3333333, 1.6666666")
 
 
 class Identity(Module):
-    """Its input, unchanged."""
+    """Its input, unchanged.
+
+    Examples
+    --------
+    >>> M.Identity()(F.ones((2,))).shape
+    (2,)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The input itself."""
@@ -55,6 +68,11 @@ class LeakyReLU(Module):
     ----------
     negative_slope : float
     name : str, optional
+
+    Examples
+    --------
+    >>> M.LeakyReLU()(F.ones((2,))).shape
+    (2,)
     """
 
     def __init__(self, negative_slope: float = 0.01, name: str | None = None) -> None:
@@ -83,6 +101,11 @@ class PReLU(Module):
     Attributes
     ----------
     weight : Parameter of shape (1,) or (1, num_parameters, 1, 1)
+
+    Examples
+    --------
+    >>> M.PReLU()(F.ones((2,))).shape
+    (2,)
     """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, name: str | None = None) -> None:
@@ -109,6 +132,11 @@ class Softmax(Module):
     axis : int, optional
         By default 0 for inputs of 0, 1 or 3 axes and 1 for others.
     name : str, optional
+
+    Examples
+    --------
+    >>> M.Softmax(axis=1)(F.ones((2, 3))).shape
+    (2, 3)
     """
 
     def __init__(self, axis: int | None = None, name: str | None = None) -> None:

@@ -36,6 +36,11 @@ class MultiHeadAttention(Module):
     ------
     ShapeError
         `num_heads` does not divide `embed_dim`.
+
+    Examples
+    --------
+    >>> M.MultiHeadAttention(8, 2)(F.ones((1, 3, 8)), F.ones((1, 3, 8)), F.ones((1, 3, 8))).shape
+    (1, 3, 8)
     """
 
     def __init__(

@@ -18,6 +18,11 @@ class Flatten(Module):
     start_axis, end_axis : int
         Both are included.
     name : str, optional
+
+    Examples
+    --------
+    >>> M.Flatten()(F.ones((2, 3, 4))).shape
+    (2, 12)
     """
 
     def __init__(self, start_axis: int = 1, end_axis: int = -1, name: str | None = None) -> None:
@@ -40,6 +45,12 @@ class ModuleList(Module):
     modules : iterable of Module
         They are named by their place, ``"0"``, ``"1"``, ...
     name : str, optional
+
+    Examples
+    --------
+    >>> layers = M.ModuleList([M.Linear(2, 3), M.Linear(3, 1)])
+    >>> len(list(layers.parameters()))
+    4
     """
 
     def __init__(self, modules: Iterable[Module] = (), name: str | None = None) -> None:
@@ -105,6 +116,12 @@ class ModuleDict(Module):
     ----------
     modules : mapping of str to Module, or iterable of pairs
     name : str, optional
+
+    Examples
+    --------
+    >>> heads = M.ModuleDict({"a": M.Linear(2, 3), "b": M.Linear(2, 1)})
+    >>> heads["b"](F.ones((4, 2))).shape
+    (4, 1)
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from .. import functional as F
 from ..errors import ShapeError
 from ..functional.convolution import Pair, pair
 from ..functional.options import check_conv_modes, choice
+from ..functional.volumes import triple
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
@@ -54,8 +55,8 @@ class _Convolution(Module):
 
     def _each(self, name: str, value: Pair) -> tuple[int, ...]:
         """`value` for each axis of the window."""
-        if self.axes == 2:
-            return pair(name, value)
+        if self.axes > 1:
+            return (pair if self.axes == 2 else triple)(name, value)
         return (size(name, value[0] if isinstance(value, Sequence) and len(value) == 1 else value),)
 
     def _weight_shape(self) -> tuple[int, ...]:
@@ -117,6 +118,11 @@ class Conv2d(_Convolution):
         `groups` does not divide the channels.
     ValueError
         A mode is none.
+
+    Examples
+    --------
+    >>> M.Conv2d(3, 8, 3, padding=1)(F.ones((2, 3, 6, 6))).shape
+    (2, 8, 6, 6)
     """
 
     padding_mode = "zeros"
@@ -165,6 +171,11 @@ class Conv1d(Conv2d):
     weight : Parameter of shape (out_channels, in_channels, length)
         With groups, (groups, out_channels / groups, in_channels / groups, length).
     bias : Parameter of shape (1, out_channels, 1), or None
+
+    Examples
+    --------
+    >>> M.Conv1d(3, 8, 3)(F.ones((2, 3, 6))).shape
+    (2, 8, 4)
     """
 
     axes = 1
@@ -174,6 +185,30 @@ class Conv1d(Conv2d):
         inp, (padding,) = self._padded(inp)
         (stride,), (dilation,) = self.stride, self.dilation
         return F.conv1d(inp, self.weight, self.bias, stride, padding, dilation, self.groups)
+
+
+class Conv3d(Conv2d):
+    """`Conv2d` of volumes: windows have depth, height and width; `padding_mode` as there.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (out_channels, in_channels, depth, height, width)
+        With groups, (groups, out_channels / groups, in_channels / groups, depth, height, width).
+    bias : Parameter of shape (1, out_channels, 1, 1, 1), or None
+
+    Examples
+    --------
+    >>> layer = mgb.module.Conv3d(2, 4, kernel_size=3, padding=1)
+    >>> layer(mgb.functional.ones((1, 2, 4, 5, 6))).shape
+    (1, 4, 4, 5, 6)
+    """
+
+    axes = 3
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Map ``(batch, in_channels, depth, height, width)`` to ``(batch, out_channels, ...)``."""
+        inp, padding = self._padded(inp)
+        return F.conv3d(inp, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class ConvTranspose2d(_Convolution):
@@ -202,6 +237,11 @@ class ConvTranspose2d(_Convolution):
     ------
     ShapeError
         `groups` does not divide the channels.
+
+    Examples
+    --------
+    >>> M.ConvTranspose2d(3, 2, 2)(F.ones((1, 3, 4, 4))).shape
+    (1, 2, 5, 5)
     """
 
     def __init__(
@@ -221,14 +261,16 @@ class ConvTranspose2d(_Convolution):
     ) -> None:
         window = (kernel_size, stride, padding, dilation)
         super().__init__(in_channels, out_channels, *window, groups, bias, conv_mode, compute_mode, name)
-        self.output_padding = pair("output_padding", output_padding)
+        self.output_padding = self._each("output_padding", output_padding)
+
+    _function = staticmethod(F.conv_transpose2d)
 
     def _weight_shape(self) -> tuple[int, ...]:
         return self._grouped(self.in_channels, self.out_channels)
 
     def forward(self, inp: Tensor) -> Tensor:
         """Map ``(batch, in_channels, height, width)`` to ``(batch, out_channels, ...)``."""
-        return F.conv_transpose2d(
+        return self._function(
             inp,
             self.weight,
             self.bias,
@@ -238,3 +280,17 @@ class ConvTranspose2d(_Convolution):
             groups=self.groups,
             output_padding=self.output_padding,
         )
+
+
+class ConvTranspose3d(ConvTranspose2d):
+    """The transpose of `Conv3d`, as `ConvTranspose2d` is that of `Conv2d`; its windows have three axes.
+
+    Examples
+    --------
+    >>> layer = mgb.module.ConvTranspose3d(4, 2, kernel_size=2, stride=2)
+    >>> layer(mgb.functional.ones((1, 4, 2, 3, 3))).shape
+    (1, 2, 4, 6, 6)
+    """
+
+    axes = 3
+    _function = staticmethod(F.conv_transpose3d)

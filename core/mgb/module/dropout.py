@@ -20,6 +20,11 @@ class Dropout(Module):
     ------
     ValueError
         `drop_prob` is not in [0, 1).
+
+    Examples
+    --------
+    >>> M.Dropout(0.5)(F.ones((2, 3))).shape
+    (2, 3)
     """
 
     def __init__(self, drop_prob: float = 0.0, name: str | None = None) -> None:

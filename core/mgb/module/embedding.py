@@ -41,6 +41,11 @@ class Embedding(Module):
         `initial_weight` has another shape.
     ValueError
         `padding_idx`, `max_norm` or `norm_type` is given.
+
+    Examples
+    --------
+    >>> M.Embedding(10, 4)(mgb.tensor([1, 2])).shape
+    (2, 4)
     """
 
     freeze = False

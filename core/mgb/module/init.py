@@ -9,6 +9,11 @@ import numpy as np
 from .. import random
 from ..tensor import Tensor
 
+__all__ = [
+    "calculate_correct_fan", "calculate_fan_in_and_fan_out", "calculate_gain", "fill_", "msra_normal_",
+    "msra_uniform_", "normal_", "ones_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+]  # fmt: skip
+
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 _GAINS = dict.fromkeys(_LINEAR, 1.0) | {
     "sigmoid": 1.0,
@@ -19,39 +24,95 @@ _GAINS = dict.fromkeys(_LINEAR, 1.0) | {
 
 
 def fill_(tensor: Tensor, val: float) -> None:
-    """Set every element to `val`."""
+    """Set every element to `val`.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter([1.0, 2.0])
+    >>> mgb.module.init.fill_(w, 7.0)
+    >>> w.tolist()
+    [7.0, 7.0]
+    """
     array = np.full(tensor.shape, val, tensor.dtype)
     tensor._reset(Tensor(array, dtype=tensor.dtype, device=tensor.device))
 
 
 def zeros_(tensor: Tensor) -> None:
-    """Set every element to 0."""
+    """Set every element to 0.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter([1.0, 2.0])
+    >>> mgb.module.init.zeros_(w)
+    >>> w.tolist()
+    [0.0, 0.0]
+    """
     fill_(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> None:
-    """Set every element to 1."""
+    """Set every element to 1.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter([0.0, 0.0])
+    >>> mgb.module.init.ones_(w)
+    >>> w.tolist()
+    [1.0, 1.0]
+    """
     fill_(tensor, 1)
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
-    """Draw from the uniform distribution over [a, b)."""
+    """Draw from the uniform distribution over [a, b).
+
+    Examples
+    --------
+    >>> w = mgb.Parameter(F.zeros((100, 100)))
+    >>> mgb.module.init.uniform_(w, a=-0.1, b=0.1)
+    >>> bool(0.99 < abs(w.numpy()).max() / 0.1 <= 1)
+    True
+    """
     _become(tensor, random.uniform(low=a, high=b, size=tensor.shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
-    """Draw from the normal distribution."""
+    """Draw from the normal distribution.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter(F.zeros((100, 100)))
+    >>> mgb.module.init.normal_(w, std=0.1)
+    >>> bool(abs(w.numpy().std() / 0.1 - 1) < 0.05)
+    True
+    """
     _become(tensor, random.normal(mean=mean, std=std, size=tensor.shape))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Draw uniformly with the variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
+    """Draw uniformly with the variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010).
+
+    Examples
+    --------
+    >>> w = mgb.Parameter(F.zeros((100, 100)))
+    >>> mgb.module.init.xavier_uniform_(w)
+    >>> bool(0.99 < abs(w.numpy()).max() / (6 / 200) ** 0.5 <= 1)
+    True
+    """
     bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
     uniform_(tensor, -bound, bound)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Draw normally with the variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
+    """Draw normally with the variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010).
+
+    Examples
+    --------
+    >>> w = mgb.Parameter(F.zeros((100, 100)))
+    >>> mgb.module.init.xavier_normal_(w)
+    >>> bool(abs(w.numpy().std() / (2 / 200) ** 0.5 - 1) < 0.05)
+    True
+    """
     normal_(tensor, 0.0, _xavier_std(tensor, gain))
 
 
@@ -70,6 +131,13 @@ def msra_uniform_(
         Whether the variance is kept on the way forward or on the way back.
     nonlinearity : str
         See `calculate_gain`.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter(F.zeros((100, 100)))
+    >>> mgb.module.init.msra_uniform_(w)
+    >>> bool(0.99 < abs(w.numpy()).max() / (6 / 100) ** 0.5 <= 1)
+    True
     """
     bound = math.sqrt(3.0) * _msra_std(tensor, a, mode, nonlinearity)
     uniform_(tensor, -bound, bound)
@@ -78,7 +146,15 @@ def msra_uniform_(
 def msra_normal_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> None:
-    """Draw normally with the variance ``gain^2 / fan``; see `msra_uniform_`."""
+    """Draw normally with the variance ``gain^2 / fan``; see `msra_uniform_`.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter(F.zeros((100, 100)))
+    >>> mgb.module.init.msra_normal_(w)
+    >>> bool(abs(w.numpy().std() / (2 / 100) ** 0.5 - 1) < 0.05)
+    True
+    """
     normal_(tensor, 0.0, _msra_std(tensor, a, mode, nonlinearity))
 
 
@@ -96,6 +172,11 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     ------
     ValueError
         The name is unknown.
+
+    Examples
+    --------
+    >>> mgb.module.init.calculate_gain("tanh")  # 5 / 3
+    1.6666666666666667
     """
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else float(param)
@@ -116,6 +197,11 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
     ------
     ValueError
         The tensor has another number of axes.
+
+    Examples
+    --------
+    >>> mgb.module.init.calculate_fan_in_and_fan_out(mgb.tensor(np.ones((4, 3))))
+    (3.0, 4.0)
     """
     shape = tensor.shape
     if not 2 <= len(shape) <= 5:
@@ -126,7 +212,13 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
 
 
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
-    """The one of `calculate_fan_in_and_fan_out` that `mode` names, ``"fan_in"`` or ``"fan_out"``."""
+    """The one of `calculate_fan_in_and_fan_out` that `mode` names, ``"fan_in"`` or ``"fan_out"``.
+
+    Examples
+    --------
+    >>> calculate_correct_fan(F.zeros((4, 8)), "fan_out")
+    4.0
+    """
     modes = ("fan_in", "fan_out")
     if mode.lower() not in modes:
         raise ValueError(f"mode {mode!r} is not one of {', '.join(modes)}")
@@ -144,3 +236,7 @@ def _msra_std(tensor: Tensor, slope: float, mode: str, nonlinearity: str) -> flo
 def _become(tensor: Tensor, drawn: Tensor) -> None:
     """Give `tensor` the drawn values in an array of its own."""
     tensor._reset(Tensor(drawn.numpy(), dtype=tensor.dtype, device=tensor.device))
+
+
+def __dir__() -> list[str]:
+    return __all__

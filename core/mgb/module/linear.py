@@ -31,6 +31,11 @@ class Linear(Module):
         Normal with the deviation ``1 / sqrt(in_features)``.
     bias : Parameter of shape (out_features,), or None
         0.
+
+    Examples
+    --------
+    >>> M.Linear(3, 2)(F.ones((5, 3))).shape
+    (5, 2)
     """
 
     compute_mode = "default"

@@ -42,21 +42,29 @@ class _Loss(Module):
         return f"reduction={self.reduction!r}"
 
 
-def _layer(name: str, function: Callable[..., Tensor], text: str, **options: Any) -> type[_Loss]:
+def _layer(
+    name: str, function: Callable[..., Tensor], text: str, pred: str, label: str, value: str, **options: Any
+) -> type[_Loss]:
+    """A layer of `function`, whose value at `pred` and `label` is the example."""
+    text += f"\n\nExamples\n--------\n>>> pred, label = mgb.tensor({pred}), mgb.tensor({label})"
+    text += f"\n>>> M.{name}()(pred, label).item()\n{value}"
     members = {"__doc__": text, "__module__": __name__, "function": staticmethod(function)}
     return type(name, (_Loss,), {**members, "_options": lambda self: options} if options else members)
 
 
-L1Loss = _layer("L1Loss", F.loss.l1_loss, "``abs(pred - label)``.")
-MSELoss = _layer("MSELoss", F.loss.square_loss, "``(pred - label) ** 2``.")
-NLLLoss = _layer("NLLLoss", F.loss.nll_loss, "``-pred[label]``, where `pred` are logarithms.")
-KLDivLoss = _layer(
-    "KLDivLoss", F.loss.kl_div, "``label * (log(label) - pred)``; see `functional.loss.kl_div`."
-)
-BCELoss = _layer("BCELoss", F.loss.binary_cross_entropy, "The cross entropy of two classes, of their shares.",
-                 with_logits=False)  # fmt: skip
+L1Loss = _layer("L1Loss", F.loss.l1_loss, "``abs(pred - label)``.", "[1.0, 4.0]", "[2.0, 2.0]", "1.5")
+MSELoss = _layer("MSELoss", F.loss.square_loss, "``(pred - label) ** 2``.", "[1.0, 4.0]", "[2.0, 2.0]", "2.5")
+NLLLoss = _layer("NLLLoss", F.loss.nll_loss, "``-pred[label]``, where `pred` are logarithms.",
+                 "np.log([[0.25, 0.75]])", "[0]", "1.3862943")  # fmt: skip
+KLDivLoss = _layer("KLDivLoss", F.loss.kl_div,
+                   "``label * (log(label) - pred)``; see `functional.loss.kl_div`.",
+                   "np.log([0.5, 0.5])", "[0.25, 0.75]", "0.0654061")  # fmt: skip
+BCELoss = _layer("BCELoss", F.loss.binary_cross_entropy,
+                 "The cross entropy of two classes, of their shares.",
+                 "[0.25]", "[1.0]", "1.3862943", with_logits=False)  # fmt: skip
 BCEWithLogitsLoss = _layer("BCEWithLogitsLoss", F.loss.binary_cross_entropy,
-                           "The cross entropy of two classes, of logits.")  # fmt: skip
+                           "The cross entropy of two classes, of logits.",
+                           "[0.0]", "[1.0]", "0.6931472")  # fmt: skip
 
 
 class SmoothL1Loss(_Loss):
@@ -68,6 +76,11 @@ class SmoothL1Loss(_Loss):
         ``"mean"``, ``"sum"``, or ``"none"``.
     beta : float
     name : str, optional
+
+    Examples
+    --------
+    >>> M.SmoothL1Loss()(mgb.tensor([0.5, 3.0]), mgb.tensor([0.0, 0.0]))
+    Tensor(1.3125, device=xpux:0)
     """
 
     function = staticmethod(F.loss.smooth_l1_loss)
@@ -89,6 +102,11 @@ class HuberLoss(_Loss):
         ``"mean"``, ``"sum"``, or ``"none"``.
     delta : float
     name : str, optional
+
+    Examples
+    --------
+    >>> M.HuberLoss(delta=2.0)(mgb.tensor([0.5, 3.0]), mgb.tensor([0.0, 0.0]))
+    Tensor(2.0625, device=xpux:0)
     """
 
     function = staticmethod(F.loss.huber_loss)
@@ -111,6 +129,12 @@ class CrossEntropyLoss(_Loss):
     label_smoothing : float
         The part of the label's probability that is spread evenly over all classes.
     name : str, optional
+
+    Examples
+    --------
+    >>> loss = M.CrossEntropyLoss()(F.zeros((1, 4)), mgb.tensor([2]))
+    >>> np.allclose(loss.item(), np.log(4))
+    True
     """
 
     function = staticmethod(F.loss.cross_entropy)

@@ -8,18 +8,23 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from reprlib import recursive_repr
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
+from ..dtypes import FLOATS
 from ..errors import ShapeError, StateKeyError
 from ..holding import PLAIN, Holder, inside
+from ..ops.methods import destination, to
 from ..tensor import ACTIVE, Parameter, Tensor
+from .summary import summary
 
 #: What a traced function may call of it, see `holding`: registering and loading write outside.
 __tracing__ = {
     **dict.fromkeys(
-        ("load_state_dict", "register_forward_pre_hook", "register_forward_hook", "remove"), "impure"
+        ("load_state_dict", "to", "half", "register_forward_pre_hook", "register_forward_hook", "remove"),
+        "impure",
     ),
     "__call__": "tells",
 }
@@ -58,16 +63,52 @@ _DECISIVE = (
 )  # fmt: skip
 
 
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class _Plain(Protocol[P, R]):
+    """A Module to a type checker: what `forward` takes and gives, a call takes and gives."""
+
+    @property
+    def forward(self) -> Callable[P, R]: ...
+
+
+class _TracedForward(Protocol[R]):
+    def __call__(self, *args: Any, **kwargs: Any) -> R: ...
+    def stats(self) -> dict[str, Any]: ...
+
+
+class _Traced(Protocol[R]):
+    """One whose `forward` is decorated: not every checker sees what is left to give a bound one."""
+
+    @property
+    def forward(self) -> _TracedForward[R]: ...
+
+
 class Module(Holder):
     """A function with parameters.
 
     Tensors and Modules that are attributes, or stand in lists, tuples and dicts that are attributes, belong
     to the module: every `Parameter` is one of its parameters, every other Tensor one of its buffers. They are
-    visited in the order of their sorted names, an object that is reachable twice only the first time.
+    visited in the order in which they were defined, each once; what is reachable twice is called by the first
+    of its names in alphabetical order, as in a state dict, which is sorted.
 
     Parameters
     ----------
     name : str, optional
+
+    Examples
+    --------
+    >>> class Twice(M.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.inner = M.Linear(2, 2)
+    ...
+    ...     def forward(self, x):
+    ...         return self.inner(self.inner(x))
+    >>> Twice()(F.ones((3, 2))).shape, len(list(Twice().parameters()))
+    ((3, 2), 2)
     """
 
     #: Whether parameters and buffers are 1-D in a state dict, whatever their shape here.
@@ -79,13 +120,21 @@ class Module(Holder):
         self._forward_hooks: dict[HookHandler, Hook] = {}
         self._forward_pre_hooks: dict[HookHandler, PreHook] = {}
 
-    @abstractmethod
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """The function itself."""
+    if TYPE_CHECKING:
+        forward: Any  # functions and traced ones override it
+    else:
+
+        @abstractmethod
+        def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+            """The function itself."""
 
     #: What a call hands its arguments to.
     __calls__ = "forward"
 
+    @overload
+    def __call__(self: _Traced[R], *inputs: Any, **kwargs: Any) -> R: ...
+    @overload
+    def __call__(self: _Plain[P, R], *inputs: P.args, **kwargs: P.kwargs) -> R: ...
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         session = ACTIVE.get()
         if session is not None:
@@ -196,36 +245,75 @@ class Module(Holder):
             yield found if with_parent else found[:2]
 
     def _walk(
-        self, wanted: Predicate, prefix: str | None, recursive: bool, seen: set[int] | None = None
+        self, wanted: Predicate, prefix: str | None, recursive: bool
     ) -> Iterator[tuple[str, Any, Module]]:
-        """Name, object and owning module of every `wanted` object, each once."""
-        seen = {id(self)} if seen is None else seen
-        for attribute in sorted(vars(self)):
+        """Name, object and owning module of every `wanted` object, each once, in order of definition."""
+        defined = self._found(wanted, prefix, recursive, {id(self)}, in_order=False)
+        places = {id(value): place for place, (_, value, _) in enumerate(defined)}
+        return iter(sorted(self._sorted(wanted, prefix, recursive), key=lambda found: places[id(found[1])]))
+
+    def _sorted(
+        self, wanted: Predicate, prefix: str | None, recursive: bool
+    ) -> Iterator[tuple[str, Any, Module]]:
+        """As `_walk`, in the order of the sorted names."""
+        return self._found(wanted, prefix, recursive, {id(self)}, in_order=True)
+
+    def _found(
+        self, wanted: Predicate, prefix: str | None, recursive: bool, seen: set[int], in_order: bool
+    ) -> Iterator[tuple[str, Any, Module]]:
+        attributes = vars(self)
+        for attribute in sorted(attributes) if in_order else list(attributes):
             name = f"{prefix}.{attribute}" if prefix else attribute
-            for key, value in inside(name, vars(self)[attribute], _check_key):
+            for key, value in inside(name, attributes[attribute], _check_key, in_order=in_order):
                 if id(value) in seen:
                     continue
                 seen.add(id(value))
                 if wanted(value):
                     yield key, value, self
                 if recursive and isinstance(value, Module):
-                    yield from value._walk(wanted, key, recursive, seen)
+                    yield from value._found(wanted, key, recursive, seen, in_order)
 
     # changes to the whole tree
 
-    def apply(self, function: Callable[[Module], object]) -> Module:
+    def apply(self, function: Callable[[Module], object]) -> Self:
         """Call `function` on this module and every module inside it."""
         for module in self.modules():
             function(module)
         return self
 
-    def train(self, mode: bool = True) -> Module:
+    def train(self, mode: bool = True) -> Self:
         """Behave as in training, here and in every submodule; or, when `mode` is False, as in use."""
         return self.apply(lambda module: setattr(module, "training", mode))
 
-    def eval(self) -> Module:
+    def eval(self) -> Self:
         """Behave as in use: no dropout, running statistics as they are."""
         return self.train(False)
+
+    def to(self, device: Any, dtype: Any = None) -> Self:
+        """Move every parameter and buffer to a device, cast those of floats to a dtype, or both; in place.
+
+        Optimizers made before keep their states, which are float32 for parameters of 16 bits.
+
+        Parameters
+        ----------
+        device : str or dtype
+            A device, ``"gpu0"``; or a dtype, ``"bfloat16"``.
+        dtype : dtype, optional
+            Beside a device.
+        """
+        where, wanted = destination(device, dtype)
+        changed = []
+        for tensor in self.tensors():
+            dtype = wanted if wanted is not None and tensor.dtype in FLOATS else tensor.dtype
+            parts = [tensor] if tensor.grad is None else [tensor, tensor.grad]
+            changed += [(part, to(part.detach(), where or part._device, dtype)) for part in parts]
+        for part, value in changed:
+            part._reset(value)
+        return self
+
+    def half(self) -> Self:
+        """``to("float16")``."""
+        return self.to("float16")
 
     # state
 
@@ -243,7 +331,7 @@ class Module(Holder):
         -------
         OrderedDict of str to ndarray, or to Tensor
         """
-        found = self._walk(is_tensor, prefix or None, recursive=True)
+        found = self._sorted(is_tensor, prefix or None, recursive=True)
         return OrderedDict((name, t if keep_var else _saved(t, owner)) for name, t, owner in found)
 
     def load_state_dict(
@@ -265,7 +353,7 @@ class Module(Holder):
         ShapeError
             An array has another shape than the tensor, a `ValueError`.
         """
-        found = list(self._walk(is_tensor, None, recursive=True))
+        found = list(self._sorted(is_tensor, None, recursive=True))
         if callable(state_dict):
             given = {name: state_dict(name, tensor) for name, tensor, _ in found}
             given = {name: value for name, value in given.items() if value is not None}
@@ -281,6 +369,11 @@ class Module(Holder):
 
     # text
 
+    summary = summary
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
     def _describe(self) -> str:
         """What stands between the brackets of the repr, beside the submodules."""
         return ""
@@ -288,7 +381,7 @@ class Module(Holder):
     @recursive_repr("...")
     def __repr__(self) -> str:
         found = (each for name, value in vars(self).items() for each in inside(name, value, _check_key))
-        children = [f"({name}): {value!r}" for name, value in found if isinstance(value, Module)]
+        children = [f"({name}): {value!r}" for name, value in found if _is_shown(name, value)]
         if not children:
             return f"{type(self).__name__}({self._describe()})"
         described = [self._describe()] if self._describe() else []
@@ -306,6 +399,14 @@ def is_buffer(value: Any) -> bool:
 
 def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
+
+
+def _is_shown(name: str, value: Any) -> bool:
+    """A layer, or what is called like one, as a loaded model; plain functions are not."""
+    if isinstance(value, Module):
+        return True
+    is_plain = isinstance(value, type | FunctionType | MethodType | BuiltinFunctionType | Tensor)
+    return callable(value) and not is_plain and not name.startswith("_")
 
 
 def is_module(value: Any) -> bool:

@@ -131,13 +131,24 @@ class BatchNorm2d(_BatchNorm):
     weight, bias : Parameter of shape (1, num_features, 1, 1), or None
     running_mean, running_var : Tensor of shape (1, num_features, 1, 1), or None
         The variance is the unbiased one; the batch itself is normalised by the biased one.
+
+    Examples
+    --------
+    >>> M.BatchNorm2d(3)(F.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
     """
 
     axes = (4,)
 
 
 class BatchNorm1d(_BatchNorm):
-    """`BatchNorm2d` for ``(batch, channels)`` or ``(batch, channels, length)``."""
+    """`BatchNorm2d` for ``(batch, channels)`` or ``(batch, channels, length)``.
+
+    Examples
+    --------
+    >>> M.BatchNorm1d(3)(F.ones((2, 3))).shape
+    (2, 3)
+    """
 
     axes = (2, 3)
 
@@ -147,6 +158,11 @@ class SyncBatchNorm(_BatchNorm):
 
     Each rank's batch has as many samples. Without a job it is one over its own batch; the other parameters
     are those of `BatchNorm2d`.
+
+    Examples
+    --------
+    >>> M.SyncBatchNorm(3)(F.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
     """
 
     axes = (2, 3, 4)
@@ -176,6 +192,11 @@ class LayerNorm(_Normalization):
     Attributes
     ----------
     weight, bias : Parameter of shape normalized_shape, or None
+
+    Examples
+    --------
+    >>> M.LayerNorm(3)(F.ones((2, 3))).shape
+    (2, 3)
     """
 
     def __init__(
@@ -214,6 +235,11 @@ class RMSNorm(_Normalization):
     Attributes
     ----------
     weight : Parameter of shape normalized_shape, or None
+
+    Examples
+    --------
+    >>> M.RMSNorm(3)(F.ones((2, 3))).shape
+    (2, 3)
     """
 
     def __init__(
@@ -256,6 +282,11 @@ class GroupNorm(_Normalization):
     ------
     ShapeError
         The channels do not split into this many groups.
+
+    Examples
+    --------
+    >>> M.GroupNorm(2, 4)(F.ones((1, 4, 2, 2))).shape
+    (1, 4, 2, 2)
     """
 
     def __init__(
@@ -296,6 +327,11 @@ class InstanceNorm(_Normalization):
     Attributes
     ----------
     weight, bias : Parameter of shape (num_channels,), or None
+
+    Examples
+    --------
+    >>> M.InstanceNorm(3)(F.ones((1, 3, 2, 2))).shape
+    (1, 3, 2, 2)
     """
 
     def __init__(

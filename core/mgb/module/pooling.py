@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import functional as F
 from ..functional.convolution import Pair, pair
 from ..tensor import Tensor
@@ -45,11 +47,38 @@ class MaxPool2d(_Pool):
     padding : int or pair of int
         Never the maximum.
     name : str, optional
+
+    Examples
+    --------
+    >>> M.MaxPool2d(2)(F.ones((1, 1, 4, 4))).shape
+    (1, 1, 2, 2)
     """
 
     def forward(self, inp: Tensor) -> Tensor:
         """Pool."""
         return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding)
+
+
+class MaxUnpool2d(_Pool):
+    """The values of a max pooling at their places in images of zeros; see `functional.max_unpool2d`.
+
+    Parameters
+    ----------
+    kernel_size, stride, padding : int or pair of int
+        Those of the pooling.
+    name : str, optional
+
+    Examples
+    --------
+    >>> x = mgb.tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
+    >>> values, indices = mgb.functional.max_pool2d_with_indices(x, 2)
+    >>> mgb.module.MaxUnpool2d(2)(values, indices).tolist()
+    [[[[0.0, 0.0], [4.0, 0.0]]]]
+    """
+
+    def forward(self, inp: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """Put `inp` at `indices`."""
+        return F.max_unpool2d(inp, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class AvgPool2d(_Pool):
@@ -64,6 +93,11 @@ class AvgPool2d(_Pool):
     mode : {"average_count_exclude_padding", "average"}
         Whether the padding's zeros do not count, or do.
     name : str, optional
+
+    Examples
+    --------
+    >>> M.AvgPool2d(2)(F.ones((1, 1, 4, 4))).shape
+    (1, 1, 2, 2)
     """
 
     def __init__(
@@ -106,15 +140,42 @@ class _RowPool(Module):
 
 
 class MaxPool1d(_RowPool):
-    """The maximum of each window along the last axis; see `functional.max_pool1d`."""
+    """The maximum of each window along the last axis; see `functional.max_pool1d`.
+
+    Examples
+    --------
+    >>> M.MaxPool1d(2)(F.ones((1, 1, 4))).shape
+    (1, 1, 2)
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
         """Pool."""
         return F.max_pool1d(inp, self.kernel_size, self.stride, self.padding)
 
 
+class MaxUnpool1d(_RowPool):
+    """`MaxUnpool2d` of rows; see `functional.max_unpool1d`.
+
+    Examples
+    --------
+    >>> values, indices = mgb.functional.max_pool1d_with_indices(mgb.tensor([[[1.0, 3.0, 2.0, 0.0]]]), 2)
+    >>> mgb.module.MaxUnpool1d(2)(values, indices).tolist()
+    [[[0.0, 3.0, 2.0, 0.0]]]
+    """
+
+    def forward(self, inp: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """Put `inp` at `indices`."""
+        return F.max_unpool1d(inp, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
 class AvgPool1d(_RowPool):
-    """The mean of each window along the last axis, without padding; see `functional.avg_pool1d`."""
+    """The mean of each window along the last axis, without padding; see `functional.avg_pool1d`.
+
+    Examples
+    --------
+    >>> M.AvgPool1d(2)(F.ones((1, 1, 4))).shape
+    (1, 1, 2)
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
         """Pool."""
@@ -129,6 +190,11 @@ class AdaptiveAvgPool2d(Module):
     oshp : int or pair of int
         Height and width of the result.
     name : str, optional
+
+    Examples
+    --------
+    >>> M.AdaptiveAvgPool2d(1)(F.ones((1, 2, 4, 4))).shape
+    (1, 2, 1, 1)
     """
 
     def __init__(self, oshp: Pair, name: str | None = None) -> None:
@@ -144,7 +210,13 @@ class AdaptiveAvgPool2d(Module):
 
 
 class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
-    """The largest element of windows chosen so that the result has a given size."""
+    """The largest element of windows chosen so that the result has a given size.
+
+    Examples
+    --------
+    >>> M.AdaptiveMaxPool2d(1)(F.ones((1, 2, 4, 4))).shape
+    (1, 2, 1, 1)
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
         """Pool."""
@@ -159,6 +231,11 @@ class PixelShuffle(Module):
     upscale_factor : int
         How many times longer height and width become.
     name : str, optional
+
+    Examples
+    --------
+    >>> M.PixelShuffle(2)(F.ones((1, 4, 2, 2))).shape
+    (1, 1, 4, 4)
     """
 
     def __init__(self, upscale_factor: int, name: str | None = None) -> None:

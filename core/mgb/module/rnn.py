@@ -10,11 +10,15 @@ import numpy as np
 
 from .. import functional as F
 from ..errors import ShapeError
+from ..loops import scan
 from ..tensor import Parameter, Tensor
 from . import init
 from .dropout import Dropout
 from .module import Module
 from .sizes import size
+
+#: From so many steps on they are one loop, compiled once; fewer are written out, and serve other lengths.
+_LONG = 16
 
 #: The tensors that a cell hands on: (hidden,), or (hidden, memory).
 State = tuple[Tensor, ...]
@@ -115,6 +119,11 @@ class RNNCell(_Cell):
     bias : bool
     nonlinearity : {"tanh", "relu"}
     name : str, optional
+
+    Examples
+    --------
+    >>> M.RNNCell(3, 5)(F.ones((2, 3))).shape
+    (2, 5)
     """
 
     def __init__(
@@ -143,7 +152,13 @@ class RNNCell(_Cell):
 
 
 class LSTMCell(_Cell):
-    """Long short-term memory (Hochreiter and Schmidhuber 1997); its gates are input, forget, cell, output."""
+    """Long short-term memory (Hochreiter and Schmidhuber 1997); its gates are input, forget, cell, output.
+
+    Examples
+    --------
+    >>> M.LSTMCell(3, 5)(F.ones((2, 3)))[0].shape
+    (2, 5)
+    """
 
     gates, states = 4, 2
 
@@ -153,13 +168,20 @@ class LSTMCell(_Cell):
         memory = F.sigmoid(kept) * memory + F.sigmoid(opened) * F.tanh(new)
         return F.sigmoid(shown) * F.tanh(memory), memory
 
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> State:
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The next hidden state and memory, each of shape (..., hidden_size)."""
-        return self._next(input, hx)
+        hidden, memory = self._next(input, hx)
+        return hidden, memory
 
 
 class GRUCell(_Cell):
-    """The gated recurrent unit (Cho et al. 2014); its gates are reset, update, new."""
+    """The gated recurrent unit (Cho et al. 2014); its gates are reset, update, new.
+
+    Examples
+    --------
+    >>> M.GRUCell(3, 5)(F.ones((2, 3))).shape
+    (2, 5)
+    """
 
     gates = 3
 
@@ -230,7 +252,16 @@ class _Recurrent(Module):
         """One layer in one direction."""
         state = given or cell.begin(inputs.shape[1:2], inputs)
         seen, hidden = cell.seen(inputs), []
-        times = range(len(inputs))
+        length = inputs.shape[0]
+        if length >= _LONG:
+
+            def step(state: State, row: State) -> tuple[State, State]:
+                new = cell.step(row[0], tuple(state))
+                return new, new[:1]
+
+            last, (rows,) = scan(step, state, (seen,), length, backwards)
+            return rows, tuple(last)
+        times = range(length)
         for time in reversed(times) if backwards else times:
             state = cell.step(seen[time], state)
             hidden.append(state[0])
@@ -262,6 +293,11 @@ class RNN(_Recurrent):
         A second cell in each layer reads backwards; the hidden states of both stand side by side.
     nonlinearity : {"tanh", "relu"}
     name : str, optional
+
+    Examples
+    --------
+    >>> M.RNN(3, 5)(F.ones((4, 2, 3)))[0].shape
+    (4, 2, 5)
     """
 
     cell = RNNCell
@@ -293,7 +329,13 @@ class RNN(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """As `RNN`, of `GRUCell`."""
+    """As `RNN`, of `GRUCell`.
+
+    Examples
+    --------
+    >>> M.GRU(3, 5)(F.ones((4, 2, 3)))[0].shape
+    (4, 2, 5)
+    """
 
     cell = GRUCell
 
@@ -304,10 +346,19 @@ class GRU(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """As `RNN`, of `LSTMCell`."""
+    """As `RNN`, of `LSTMCell`.
+
+    Examples
+    --------
+    >>> M.LSTM(3, 5)(F.ones((4, 2, 3)))[0].shape
+    (4, 2, 5)
+    """
 
     cell = LSTMCell
 
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """All hidden states of the top layer, and the last hidden states and memories of each."""
-        return self._run(input, hx)
+        out, (hidden, memory) = self._run(input, hx)
+        return out, (hidden, memory)

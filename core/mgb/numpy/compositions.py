@@ -17,7 +17,7 @@ from ml_dtypes import finfo
 from .. import dtypes
 from ..apply import literal, tensors
 from ..errors import ShapeError
-from ..functional import elemwise, math, rearrange, tensor
+from ..functional import math, rearrange, tensor
 from ..ops import elementwise as e
 from ..ops.creation import along, is_single
 from ..ops.declare import normalize_axis
@@ -27,7 +27,7 @@ from ..ops.methods import accumulated, flatten
 from ..ops.operators import product
 from ..ops.primitives import cast, eq, le, lt, maximum, minimum, round, sub, where
 from ..ops.reduce import reduce_sum
-from ..ops.sort import cumsum_
+from ..ops.sort import cumprod_, cumsum_
 from ..tensor import Tensor
 
 
@@ -130,7 +130,13 @@ def average(
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """One after the other; without an axis, flattened."""
+    """One after the other; without an axis, flattened.
+
+    Examples
+    --------
+    >>> mgb.numpy.concat([mgb.tensor([1.0, 2.0]), mgb.tensor([3.0])])
+    Tensor([1., 2., 3.], device=xpux:0)
+    """
     parts = [flatten(as_tensor(part)) for part in arrays] if axis is None else arrays
     return tensor.concat(parts, axis or 0)
 
@@ -148,7 +154,7 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     axes = normalize_axis("median", axis, a.ndim)
     kept = tuple(i for i in range(a.ndim) if i not in axes)
     rows = transpose(a, axes=(*kept, *axes))
-    length = a.size // max(1, prod([a.shape[i] for i in kept]))
+    length = prod([a.shape[i] for i in axes])
     if not length:
         raise ShapeError(f"median of nothing: {a.shape} has no elements along {axes}")
     rows = reshape(rows, shape=(*(a.shape[i] for i in kept), length))
@@ -164,7 +170,13 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """How many elements are not 0."""
+    """How many elements are not 0.
+
+    Examples
+    --------
+    >>> mgb.numpy.count_nonzero(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(2, dtype=int64, device=xpux:0)
+    """
     return math.sum(e.ne(as_tensor(a), 0), axis, keepdims)
 
 
@@ -182,11 +194,12 @@ def round_even(a: Tensor, decimals: int = 0) -> Tensor:
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Tensor:
-    """`a` within bounds; without any, `a`."""
+    """`a` within bounds; the upper one holds where they cross, and NaN among them gives NaN."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise ValueError("clip: a bound is given twice, by its place and as min= or max=")
     low, high = (a_min if min is None else min), (a_max if max is None else max)
-    return +as_tensor(a) if low is None and high is None else elemwise.clip(a, low, high)
+    raised = +as_tensor(a) if low is None else maximum(a, low)
+    return raised if high is None else minimum(raised, high)
 
 
 def nan_to_num(
@@ -234,14 +247,26 @@ def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
 def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
     """The products of all elements up to each; without `axis`, of the flattened `a`."""
     a = accumulated(flatten(a) if axis is None else a, dtype)
-    return math.running_product(a, axis or 0)
+    return cumprod_(a, axis=normalize_axis("cumprod", axis or 0, a.ndim)[0])
 
 
-def diff(a: Tensor, n: int = 1, axis: int = -1) -> Tensor:
-    """Each element less the one before, `n` times over."""
+def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Each element less the one before, `n` times over; first `a` gets what is to stand at its ends.
+
+    Examples
+    --------
+    >>> mgb.numpy.diff(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([1., 2.], device=xpux:0)
+    """
     if n < 0:
         raise ShapeError(f"diff: n = {n} is negative")
+    if n == 0:
+        return a
     (place,) = normalize_axis("diff", axis, a.ndim)
+    one = tuple(1 if i == place else d for i, d in enumerate(a.shape))
+    ends = [e if e is None or np.ndim(e) else tensor.full(one, e, device=a.device) for e in (prepend, append)]
+    parts = [part for part in (ends[0], a, ends[1]) if part is not None]
+    a = a if len(parts) == 1 else tensor.concat(parts, place)
     for _ in range(n):
         length = a.shape[place]
         later, earlier = (
@@ -399,18 +424,59 @@ def histogram(
     return Tensor(counts, device=a.device), Tensor(edges, device=a.device)
 
 
-def sort(a: Tensor, axis: int | None = -1) -> Tensor:
-    """In order; without an axis, the flattened `a`."""
+def histograms(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``np.histogram2d`` or ``np.histogramdd``, which read the values, with their results as Tensors."""
+
+    def as_tensors(value: Any) -> Any:
+        return [Tensor(v) for v in value] if isinstance(value, list | tuple) else Tensor(value)
+
+    @wraps(function)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        return tuple(map(as_tensors, on_arrays(function)(*args, **kwargs)))
+
+    return counted
+
+
+def sort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable: bool = True) -> Tensor:
+    """In order; without an axis, the flattened `a`. It is stable, whatever `kind`."""
     return math.sort(flatten(a) if axis is None else a, dim=-1 if axis is None else axis)[0]
 
 
-def argsort(a: Tensor, axis: int | None = -1) -> Tensor:
-    """What puts `a` in order, as int32."""
+def argsort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable: bool = True) -> Tensor:
+    """What puts `a` in order, as int32. It is stable, whatever `kind`."""
     return math.argsort(flatten(a) if axis is None else a, axis=-1 if axis is None else axis)
 
 
+def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Tensor:
+    """Elements by their places; those out of range are refused, or go round, or are those of the nearest end.
+
+    Examples
+    --------
+    >>> np.take(mgb.tensor([5.0, 6.0, 7.0]), [4, -1], mode="wrap").tolist()
+    [6.0, 7.0]
+    """
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"take: mode is 'raise', 'wrap' or 'clip', not {mode!r}")
+    if mode != "raise":
+        (places,) = tensors("take", (indices,))
+        a = as_tensor(a)
+        length = a.size if axis is None else a.shape[axis]
+        if not length and places.size:
+            raise IndexError(f"take: there is nothing to take from along axis {axis} of shape {a.shape}")
+        indices = places % length if mode == "wrap" else maximum(minimum(places, length - 1), 0)
+    return tensor.take(a, indices, axis)
+
+
 def take_along_axis(arr: Tensor, indices: Any, axis: int | None = -1) -> Tensor:
-    """`gather` in NumPy's order of arguments."""
+    """`gather` in NumPy's order of arguments.
+
+    Examples
+    --------
+    >>> x, indices = mgb.tensor([[5.0, 6.0], [7.0, 8.0]]), mgb.tensor([[1], [0]])
+    >>> mgb.numpy.take_along_axis(x, indices, 1)
+    Tensor([[6.],
+            [7.]], device=xpux:0)
+    """
     if axis is None:
         return gather_(flatten(arr), as_tensor(indices), axis=0)
     return tensor.take_along_axis(arr, as_tensor(indices), axis)

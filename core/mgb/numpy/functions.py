@@ -5,18 +5,47 @@ Ufuncs are found without a table: see `mgb.ops.numpy_protocol`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
 
-from ..functional import einstein, math, matrices, rearrange, tensor
+from ..functional import complex_numbers, einstein, math, matrices, rearrange, running, softmaxes, tensor
 from ..ops import methods
+from ..ops.elementwise import ne
 from ..ops.methods import reshaped
-from ..ops.numpy_protocol import FUNCTIONS
-from ..ops.primitives import add, maximum, minimum, mul
+from ..ops.numpy_protocol import FUNCTIONS, UFUNC_METHODS, UFUNCS
+from ..ops.primitives import add, eq, maximum, minimum, mul
+from . import (
+    arranging,
+    data_types,
+    fft,
+    in_place,
+    linalg,
+    manipulation,
+    polynomials,
+    ranges,
+    searching,
+    segments,
+    sequences,
+    sets,
+    special,
+    statistics,
+    ufuncs,
+    without_nan,
+)
 from . import compositions as c
-from . import linalg, sequences
 from .quantiles import nanmedian, quantiles
+
+
+def _with_equation(operands: Sequence[Any]) -> Sequence[Any]:
+    """What `einsum` is given, where each operand came with a list of its axes in place of the equation."""
+    if isinstance(operands[0], str):
+        return operands
+    xs, axes = operands[: len(operands) // 2 * 2 : 2], [*operands[1::2], *operands[len(operands) // 2 * 2 :]]
+    terms = ["".join("..." if n is ... else ascii_letters[n] for n in term) for term in axes]
+    return ["->".join([",".join(terms[: len(xs)]), *terms[len(xs) :]]), *xs]
 
 
 def _where(condition: Any, *values: Any) -> Any:
@@ -30,6 +59,8 @@ FUNCTIONS.update({
     np.prod: c.reduction_from(methods.prod, mul),
     np.min: c.extreme(math.min, minimum),
     np.max: c.extreme(math.max, maximum),
+    np.amin: c.extreme(math.min, minimum),
+    np.amax: c.extreme(math.max, maximum),
     np.mean: c.reduction(math.mean),
     np.average: c.average,
     np.median: c.median,
@@ -74,7 +105,7 @@ FUNCTIONS.update({
     np.convolve: sequences.convolve,
     np.correlate: sequences.correlate,
     np.tensordot: c.tensordot,
-    np.einsum: lambda subscripts, *operands, optimize=False: einstein.einsum(subscripts, *operands),
+    np.einsum: lambda *operands, optimize=False: einstein.einsum(*_with_equation(operands)),
     # another shape
     np.reshape: lambda a, shape: reshaped(a, shape),
     np.ravel: lambda a: tensor.flatten(a),
@@ -101,7 +132,7 @@ FUNCTIONS.update({
     np.pad: c.pad,
     np.meshgrid: lambda *xi, indexing="xy": tensor.meshgrid(*map(c.as_tensor, xi), indexing=indexing),
     # choosing
-    np.take: lambda a, indices, axis=None: tensor.take(a, indices, axis),
+    np.take: c.take,
     np.take_along_axis: c.take_along_axis,
     np.tril: lambda m, k=0: matrices.tril(m, k),
     np.triu: lambda m, k=0: matrices.triu(m, k),
@@ -116,6 +147,8 @@ FUNCTIONS.update({
     np.histogram: c.histogram,
     np.array_equal: c.on_arrays(np.array_equal),
     np.allclose: c.on_arrays(np.allclose),
+    np.may_share_memory: c.on_arrays(np.may_share_memory),
+    np.shares_memory: c.on_arrays(np.shares_memory),
     # alike
     np.zeros_like: lambda a, dtype=None: tensor.zeros_like(a, dtype),
     np.empty_like: lambda prototype, dtype=None: tensor.zeros_like(prototype, dtype),
@@ -124,14 +157,82 @@ FUNCTIONS.update({
     np.copy: lambda a: tensor.copy(a),
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,
+    np.tril_indices_from: lambda arr, k=0: np.tril_indices(arr.shape[-2], k, arr.shape[-1]),
+    np.triu_indices_from: lambda arr, k=0: np.triu_indices(arr.shape[-2], k, arr.shape[-1]),
+    np.diag_indices_from: lambda arr: np.diag_indices(arr.shape[0], arr.ndim),
+    np.histogram2d: c.histograms(np.histogram2d),
+    np.histogramdd: c.histograms(np.histogramdd),
     np.size: lambda a: a.size,
-    np.iscomplexobj: lambda x: False,
-    np.isrealobj: lambda x: True,
+    # complex numbers
+    np.real: lambda val: complex_numbers.real(val),
+    np.imag: lambda val: complex_numbers.imag(val),
+    np.angle: lambda z, deg=False: complex_numbers.angle(z, deg),
+    np.iscomplexobj: lambda x: complex_numbers.is_complex(x),
+    np.isrealobj: lambda x: not complex_numbers.is_complex(x),
+    np.iscomplex: lambda x: ne(complex_numbers.imag(x), 0),
+    np.isreal: lambda x: eq(complex_numbers.imag(x), 0),
+    np.vdot: sequences.vdot,
+    # the standard's
+    np.astype: lambda x, dtype, /, *, copy=True: data_types.astype(x, dtype, copy=copy),
+    np.can_cast: lambda from_, to: data_types.can_cast(from_, to),
+    np.result_type: data_types.result_type,
+    np.matrix_transpose: linalg.matrix_transpose,
+    np.cumulative_sum: statistics.cumulative_sum,
+    np.cumulative_prod: statistics.cumulative_prod,
+    np.unique_all: searching.unique_all,
+    np.unique_counts: searching.unique_counts,
+    np.unique_inverse: searching.unique_inverse,
+    np.unique_values: searching.unique_values,
+    np.unstack: manipulation.unstack,
+    # others
+    np.sinc: ufuncs.sinc,
+    np.min_scalar_type: lambda a: a.dtype,
+    np.histogram_bin_edges: c.on_arrays(np.histogram_bin_edges),
+    # copies, for what is no Tensor
+    np.sort_complex: c.on_arrays(np.sort_complex),
+    np.real_if_close: lambda a, tol=100: (
+        c.on_arrays(np.real_if_close)(a, tol) if c.as_tensor(a).dtype.kind == "c" else +c.as_tensor(a)
+    ),
+    np.array_equiv: c.on_arrays(np.array_equiv),
+    np.array_repr: c.on_arrays(np.array_repr),
+    np.array_str: c.on_arrays(np.array_str),
+    np.array2string: c.on_arrays(np.array2string),
+    np.save: c.on_arrays(np.save),
+    np.savez: c.on_arrays(np.savez),
+    np.savez_compressed: c.on_arrays(np.savez_compressed),
+    np.savetxt: c.on_arrays(np.savetxt),
+    np.einsum_path: c.on_arrays(np.einsum_path),
 })
 # fmt: on
 
 FUNCTIONS.update(
-    (getattr(np.linalg, name), function)
-    for name, function in vars(linalg).items()
-    if callable(function) and hasattr(np.linalg, name)
+    (getattr(np, name), getattr(room, name))
+    for room in (without_nan, arranging, sets, polynomials, in_place, ranges, special)
+    for name in room.__all__
+)
+UFUNCS.update((getattr(np, name), getattr(ufuncs, name)) for name in ufuncs.__all__)
+UFUNC_METHODS.update({
+    (np.add, "at"): in_place.at("sum"),
+    (np.subtract, "at"): in_place.at("sum", -1),
+    (np.multiply, "at"): in_place.at("prod"),
+    (np.maximum, "at"): in_place.at("amax"),
+    (np.minimum, "at"): in_place.at("amin"),
+    (np.add, "reduceat"): segments.reduceat("sum"),
+    (np.multiply, "reduceat"): segments.reduceat("prod"),
+    (np.maximum, "reduceat"): segments.reduceat("amax"),
+    (np.minimum, "reduceat"): segments.reduceat("amin"),
+    (np.maximum, "accumulate"): lambda array, axis=0: running.cummax(array, axis)[0],
+    (np.minimum, "accumulate"): lambda array, axis=0: running.cummin(array, axis)[0],
+    (np.logaddexp, "accumulate"): lambda array, axis=0: running.logcumsumexp(array, axis),
+    (np.logaddexp, "reduce"): lambda array, axis=0: softmaxes.logsumexp(array, axis),
+    (np.fmax, "reduce"): np.nanmax,
+    (np.fmin, "reduce"): np.nanmin,
+    (np.hypot, "reduce"): lambda array, axis=0, keepdims=False: linalg.norm(array, None, axis, keepdims),
+})  # fmt: skip
+
+FUNCTIONS.update(
+    (getattr(room, name), getattr(ours, name))
+    for ours, room in ((linalg, np.linalg), (fft, np.fft))
+    for name in ours.__all__
+    if hasattr(room, name) and not name.endswith("freq")  # which takes no array
 )

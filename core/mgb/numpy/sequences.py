@@ -21,11 +21,20 @@ from .linalg import cross as upright
 from .linalg import matrix_transpose
 
 
-def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
-    """Where each of `v` goes in the ascending vector `a`, before what equals it or behind, as int32."""
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+    """Where each of `v` goes in the ascending vector `a`, before what equals it or behind, as int32.
+
+    `sorter` has the places of `a` in ascending order.
+
+    Examples
+    --------
+    >>> mgb.numpy.searchsorted(mgb.tensor([1.0, 3.0]), mgb.tensor([2.0, 5.0]))
+    Tensor([1, 2], dtype=int32, device=xpux:0)
+    """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r}")
     a, v = tensors("searchsorted", (a, v))
+    a = a if sorter is None else tensor.take(a, sorter, 0)
     return searchsorted_(a, v, right=side == "right")
 
 
@@ -171,6 +180,12 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
 
 
 # how variables vary together
+
+
+def vdot(a: Any, b: Any) -> Tensor:
+    """The product of all elements with the conjugates of those in `a`."""
+    a, b = tensors("vdot", (a, b))
+    return math.sum(tensor.flatten(a).conj() * tensor.flatten(b))
 
 
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Tensor:

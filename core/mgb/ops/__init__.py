@@ -21,7 +21,7 @@ from . import rounding as rounding
 from . import sort as sort
 from . import transcendental as transcendental
 
-_WAITING = ("linear_systems", "decompositions", "order")
+_WAITING = ("linear_systems", "decompositions", "fourier", "order", "scatter", "look_up")
 
 
 def declare_all() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
-from .declare import FLOATING, NUMERIC, composite
-from .elementwise import abs, clip, expm1, log1p, square, switch_gt0
+from .declare import FLOATING, NUMERIC, PRECISE, composite
+from .elementwise import abs, clip, expm1, log1p, square
 from .exponential import GATE, VANISHING, expm1_reduced, gate, reduce_exponent, vanish, vanishing_end
 from .floats import at_least, magnitude, polynomial, widen_halves
 from .primitives import eq, fma, le, logical_and, logical_or, lt, maximum, minimum, neg, where
@@ -81,39 +81,63 @@ def _eager_gelu_grad(x: Any, d: Any) -> Any:
 # rectifiers
 
 
-@composite(NUMERIC, grad=lambda g, y, _x: (switch_gt0(y, g),), cheap=True)
+@composite(NUMERIC, grad=lambda g, y, _x: (where(le(y, 0), 0, g),), cheap=True)
 def relu(x: Tensor) -> Tensor:
+    """``max(x, 0)``; NaN stays NaN."""
     return maximum(x, 0)
 
 
 @composite(NUMERIC, grad=lambda g, _y, x: (relu6_grad(x, g),))
 def relu6(x: Tensor) -> Tensor:
+    """`x` within [0, 6].
+
+    Examples
+    --------
+    >>> F.relu6(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0., 0., 2.], device=xpux:0)
+    """
     return clip(x, 0, 6)
 
 
 @composite(NUMERIC, grad=lambda g, _y, x, _d: (None, relu6_grad(x, g)))
 def relu6_grad(x: Tensor, d: Tensor) -> Tensor:
-    return where(logical_and(lt(0, x), lt(x, 6)), d, 0)
+    """`d` where `x` is within (0, 6) or NaN, else 0."""
+    return where(logical_or(le(x, 0), le(6, x)), 0, d)
 
 
 @composite(NUMERIC, grad=lambda g, _y, x, w: (where(lt(0, x), g, g * w), where(lt(x, 0), g * x, 0)))
 def prelu(x: Tensor, w: Tensor) -> Tensor:
+    """`x` where it is positive, else ``w * x``."""
     return where(lt(0, x), x, w * x)
 
 
 @composite(NUMERIC)
 def prelu_grad(x: Tensor, d: Tensor, w: Tensor) -> Tensor:
-    """MegEngine's mode of this name, where 0 counts as positive; the gradient of `prelu` takes `w` there."""
+    """`d` where ``x >= 0``, else ``w * d``: MegEngine's mode of this name, where 0 counts as positive.
+
+    The gradient of `prelu` takes `w` there.
+    """
     return where(le(0, x), d, d * w)
 
 
 @composite(FLOATING, grad=lambda g, _y, x, negative_slope=0.01: (where(lt(0, x), g, g * negative_slope),))
 def leaky_relu(x: Tensor, *, negative_slope: float = 0.01) -> Tensor:
+    """`x` where it is positive, else ``negative_slope * x``."""
     return where(lt(0, x), x, negative_slope * x)
 
 
-@composite(FLOATING)
+@composite(
+    FLOATING,
+    grad=lambda g, _y, x, low=-1.0, high=1.0: (where(logical_or(le(x, low), le(high, x)), 0, g),),
+)
 def hardtanh(x: Tensor, *, low: float = -1.0, high: float = 1.0) -> Tensor:
+    """`x` within [`low`, `high`].
+
+    Examples
+    --------
+    >>> F.hardtanh(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-1.,  0.,  1.], device=xpux:0)
+    """
     return clip(x, low, high)
 
 
@@ -122,17 +146,38 @@ def hardtanh(x: Tensor, *, low: float = -1.0, high: float = 1.0) -> Tensor:
 
 @composite(FLOATING)
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return where(lt(0, x), x, alpha * expm1(minimum(x, 0)))
+    """`x` where it is positive, else ``alpha * (exp(x) - 1)``.
+
+    Examples
+    --------
+    >>> F.elu(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-0.63212055,  0.        ,  2.        ], device=xpux:0)
+    """
+    return where(le(x, 0), alpha * expm1(minimum(x, 0)), x)
 
 
 @composite(FLOATING)
 def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return where(lt(0, x), x, alpha * expm1(minimum(x, 0) / alpha))
+    """`x` where it is positive, else ``alpha * (exp(x / alpha) - 1)``.
+
+    Examples
+    --------
+    >>> F.celu(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-0.63212055,  0.        ,  2.        ], device=xpux:0)
+    """
+    return where(le(x, 0), alpha * expm1(minimum(x, 0) / alpha), x)
 
 
 @composite(FLOATING)
 def selu(x: Tensor) -> Tensor:
-    return where(lt(0, x), SELU_SCALE * x, SELU_SCALE * SELU_ALPHA * expm1(minimum(x, 0)))
+    """`elu` with the scale and the `alpha` of Klambauer et al. (2017).
+
+    Examples
+    --------
+    >>> F.selu(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-1.1113307,  0.       ,  2.101402 ], device=xpux:0)
+    """
+    return where(le(x, 0), SELU_SCALE * SELU_ALPHA * expm1(minimum(x, 0)), SELU_SCALE * x)
 
 
 # the sigmoid and what is made of it
@@ -147,7 +192,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 @composite(NUMERIC)
 def sigmoid_grad(y: Tensor, d: Tensor) -> Tensor:
-    """`y` is the output of `sigmoid`."""
+    """``y * (1 - y) * d``, where `y` is the output of `sigmoid`."""
     return y * (1 - y) * d
 
 
@@ -169,30 +214,51 @@ def _gated_grad(g: Tensor, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 @composite(FLOATING, eager=lambda x: _eager_gated(x, x), grad=lambda g, _y, x: (silu_grad(x, g),))
 @widen_halves
 def silu(x: Tensor) -> Tensor:
-    """``x * sigmoid(x)``, within 2 ULP."""
+    """``x * sigmoid(x)``, within 2 ULP.
+
+    Examples
+    --------
+    >>> F.silu(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-0.26894143,  0.        ,  1.7615942 ], device=xpux:0)
+    """
     shift, _, highest = GATE[x.dtype]
     return where(lt(highest, x), x, gate(x, x) * 2.0**-shift)
 
 
 @composite(FLOATING)
 def silu_grad(x: Tensor, d: Tensor) -> Tensor:
+    """`d` times the derivative of `silu` at `x`."""
     s = sigmoid(x)
     return d * s * (1 + clip(x, -FINITE, FINITE) * sigmoid(neg(x)))
 
 
-@composite(FLOATING, grad=lambda g, _y, x: (softplus_grad(x, g),))
+@composite(PRECISE, grad=lambda g, _y, x: (softplus_grad(x, g),))
 def softplus(x: Tensor) -> Tensor:
-    """``log(1 + exp(x))`` without overflow."""
+    """``log(1 + exp(x))`` without overflow.
+
+    Examples
+    --------
+    >>> F.softplus(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0.31326163, 0.6931472 , 2.126928  ], device=xpux:0)
+    """
     return log1p(exp(neg(abs(x)))) + maximum(x, 0)
 
 
 @composite(FLOATING)
 def softplus_grad(x: Tensor, d: Tensor) -> Tensor:
+    """``d * sigmoid(x)``."""
     return d * sigmoid(x)
 
 
-@composite(FLOATING, grad=lambda g, _y, x: (softplus_grad(neg(x), g),))
+@composite(PRECISE, grad=lambda g, _y, x: (softplus_grad(neg(x), g),))
 def logsigmoid(x: Tensor) -> Tensor:
+    """``log(sigmoid(x))`` without overflow.
+
+    Examples
+    --------
+    >>> F.logsigmoid(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-1.3132616, -0.6931472, -0.126928 ], device=xpux:0)
+    """
     return minimum(x, 0) - log1p(exp(neg(abs(x))))
 
 
@@ -203,6 +269,11 @@ def mish(x: Tensor) -> Tensor:
 
     It is ``x * (1 - e**2 / d)`` with ``d = e * (e + 1) + 1 / 2`` for positive `x`, and ``x * e`` times
     ``1 - e * (e + 1) / d`` with ``d = e * (e + 2) + 2`` for negative ones.
+
+    Examples
+    --------
+    >>> F.mish(mgb.tensor([0.0, 1.0]))
+    Tensor([0.       , 0.8650984], device=xpux:0)
     """
     _, lowest, highest = GATE[x.dtype]
     negative = lt(x, 0)
@@ -220,7 +291,10 @@ def mish(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def mish_grad(x: Tensor, d: Tensor) -> Tensor:
-    """In ``q = sigmoid(-x)``, as ``tanh(softplus(x))`` is ``(1 - q**2) / (1 + q**2)``: nothing cancels."""
+    """`d` times the derivative of `mish`.
+
+    In ``q = sigmoid(-x)``, as ``tanh(softplus(x))`` is ``(1 - q**2) / (1 + q**2)``: nothing cancels.
+    """
     s, q = sigmoid(x), sigmoid(neg(x))
     inverse = 1 / (1 + q * q)
     slope = square(2 * q * inverse)
@@ -230,24 +304,39 @@ def mish_grad(x: Tensor, d: Tensor) -> Tensor:
 # piecewise linear stand-ins
 
 
-@composite(FLOATING, grad=lambda g, _y, x: (hsigmoid_grad(x, g),))
+@composite(PRECISE, grad=lambda g, _y, x: (hsigmoid_grad(x, g),))
 def hsigmoid(x: Tensor) -> Tensor:
+    """``x + 3`` within [0, 6], over 6.
+
+    Examples
+    --------
+    >>> F.hsigmoid(mgb.tensor([-3.0, 0.0, 3.0]))
+    Tensor([0. , 0.5, 1. ], device=xpux:0)
+    """
     return clip(x + 3, 0, 6) / 6
 
 
 @composite(FLOATING)
 def hsigmoid_grad(x: Tensor, d: Tensor) -> Tensor:
+    """``d / 6`` where `x` is within (-3, 3), else 0."""
     return where(logical_and(lt(-3, x), lt(x, 3)), d / 6, 0)
 
 
 @composite(FLOATING, grad=lambda g, _y, x: (hswish_grad(x, g),))
 def hswish(x: Tensor) -> Tensor:
+    """``x * hsigmoid(x)``.
+
+    Examples
+    --------
+    >>> F.hswish(mgb.tensor([-3.0, 0.0, 3.0]))
+    Tensor([-0.,  0.,  3.], device=xpux:0)
+    """
     return at_least(x, -FINITE) * (clip(x + 3, 0, 6) / 6)
 
 
 @composite(FLOATING)
 def hswish_grad(x: Tensor, d: Tensor) -> Tensor:
-    """-1/2 at -3 and 3/2 at 3."""
+    """`d` times the derivative of `hswish`, which is -1/2 at -3 and 3/2 at 3."""
     return where(lt(x, -3), 0, where(lt(3, x), d, (2 * x + 3) / 6 * d))
 
 
@@ -257,7 +346,13 @@ def hswish_grad(x: Tensor, d: Tensor) -> Tensor:
 @composite(FLOATING, eager=_eager_gelu, grad=lambda g, _y, x: (gelu_grad(x, g),))
 @widen_halves
 def gelu(x: Tensor) -> Tensor:
-    """`x` times the normal distribution function of `x`; exact, not the formula with tanh. Within 2 ULP."""
+    """`x` times the normal distribution function of `x`; exact, not the formula with tanh. Within 2 ULP.
+
+    Examples
+    --------
+    >>> F.gelu(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-0.15865526,  0.        ,  1.9544997 ], device=xpux:0)
+    """
     a = normal_magnitude(x)
     part, part_low, ratio, ratio_low = normal_ratio(a)
     y = part * ratio
@@ -265,10 +360,19 @@ def gelu(x: Tensor) -> Tensor:
     return maximum(x, 0) - damped(y, low, a)
 
 
-@composite(FLOATING, eager=_eager_gelu_grad)
+def _gelu_curve(g: Tensor, _y: Any, x: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+    near = clip(x, -40, 40)  # beyond, the density is 0
+    bell = ONE_OVER_SQRT_TWO_PI * exp(-0.5 * near * near)
+    return g * d * bell * (2 - near * near), gelu_grad(x, g)
+
+
+@composite(FLOATING, eager=_eager_gelu_grad, grad=_gelu_curve)
 @widen_halves
 def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
-    """The distribution function plus `x` times its density; right to the last digits of the larger one."""
+    """`d` times the normal distribution function plus `x` times its density.
+
+    Right to the last digits of the larger one.
+    """
     a = normal_magnitude(x)
     part, _, ratio, _ = normal_ratio(a)
     below = damped(ratio * (1 - part) / NORMAL[a.dtype][0] - ONE_OVER_SQRT_TWO_PI * a, 0.0, a)
@@ -277,7 +381,13 @@ def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def gelu_tanh(x: Tensor) -> Tensor:
-    """`gelu` as ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh."""
+    """`gelu` as ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh.
+
+    Examples
+    --------
+    >>> F.gelu_tanh(mgb.tensor([0.0]))
+    Tensor([0.], device=xpux:0)
+    """
     inner = 2 * SQRT_TWO_OVER_PI * x * (1 + 0.044715 * x * x)
     return gated(x, inner)
 
@@ -287,7 +397,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 @composite(NUMERIC)
 def tanh_grad(y: Tensor, d: Tensor) -> Tensor:
-    """`y` is the output of `tanh`."""
+    """``(1 - y * y) * d``, where `y` is the output of `tanh`."""
     return (1 - y * y) * d
 
 
@@ -299,6 +409,7 @@ def fast_tanh(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def fast_tanh_grad(x: Tensor, d: Tensor) -> Tensor:
+    """`d` times the derivative of `fast_tanh` at `x`."""
     z = x * x
     return d * (-48 * z / (3 + z) + 27 + z) / (9 * (3 + z))
 
@@ -306,11 +417,24 @@ def fast_tanh_grad(x: Tensor, d: Tensor) -> Tensor:
 @composite(FLOATING, grad=lambda g, _y, x: (g * square(tanh(x)),))
 @widen_halves
 def tanhshrink(x: Tensor) -> Tensor:
-    """``x - tanh(x)``; next to 0 by a polynomial, where the difference has no digits left."""
+    """``x - tanh(x)``; next to 0 by a polynomial, where the difference has no digits left.
+
+    Examples
+    --------
+    >>> F.tanhshrink(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-0.23840582,  0.        ,  1.0359724 ], device=xpux:0)
+    """
     z = x * x
     return where(lt(abs(x), 0.625), x * z * polynomial(z, TANHSHRINK[x.dtype]), x - tanh(x))
 
 
 @composite(FLOATING, grad=lambda g, _y, x: (g / ((1 + abs(x)) * (1 + abs(x))),))
 def softsign(x: Tensor) -> Tensor:
+    """``x / (1 + |x|)``.
+
+    Examples
+    --------
+    >>> F.softsign(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-0.5      ,  0.       ,  0.6666667], device=xpux:0)
+    """
     return clip(x, -FINITE, FINITE) / (1 + abs(clip(x, -FINITE, FINITE)))

@@ -15,6 +15,7 @@ from .. import dtypes
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..libraries import Rule
+from ..precision import LOW
 from ..tensor import Tensor
 from .contract import matmul
 from .declare import FLOATING, declare, op_of
@@ -120,15 +121,21 @@ def _grad(g: Tensor, _y: Spec, q: Tensor, k: Tensor, v: Tensor, causal: bool) ->
     return tuple(parts)
 
 
-#: ``attention(q, k, v, causal=)``: ``softmax(q @ k.T) @ v`` of matrices in the last two axes; the axes before
-#: are the same. With `causal`, row i of `q` sees the rows of `k` up to the i-th.
 attention = declare(
-    Op("attention", Kind.CONTRACT, _infer, Rule("attention", _eager, _infer), _grad, _body, FLOATING.promote)
+    Op(
+        "attention",
+        Kind.CONTRACT,
+        _infer,
+        Rule("attention", _eager, _infer),
+        _grad,
+        _body,
+        FLOATING.promote,
+        precision=LOW,
+        meaning="``softmax(q @ k.T) @ v`` of matrices in the last two axes; the axes before are the same. "
+        "With `causal`, row i of `q` sees the rows of `k` up to the i-th.",
+    )
 )
 
-#: ``attention_grad(g, q, k, v, causal=)``: the gradients of q, k and v in one vector, one after the other,
-#: each row-major with the axes of heads (the third from the end) and places exchanged: as the projections
-#: before attention give them.
 attention_grad = declare(
     Op(
         "attention_grad",
@@ -138,6 +145,9 @@ attention_grad = declare(
         None,
         _gradient_body,
         FLOATING.promote,
+        meaning="The gradients of q, k and v in one vector, one after the other, each row-major with the "
+        "axes of heads (the third from the end) and places exchanged: as the projections before "
+        "attention give them.",
     )
 )
 

@@ -5,12 +5,13 @@ Polynomials are minimax fits by the Remez exchange (``docs/minimax.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes
+from ..apply import literal
 from ..tensor import Tensor
-from .floats import FORMATS, fast_two_sum, flip_sign, magnitude, polynomial, sign_bit, widen_halves
+from .floats import fast_two_sum, flip_sign, magnitude, polynomial, sign_bit, unlikely, widen_halves
 from .primitives import (
     bit_and,
     bit_or,
@@ -21,6 +22,8 @@ from .primitives import (
     floor,
     fma,
     le,
+    logical_and,
+    logical_or,
     lt,
     maximum,
     minimum,
@@ -32,10 +35,18 @@ from .primitives import (
     where,
 )
 
+Quotient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
 INF = float("inf")
 HALF_PI = 1.5707963267948966
 #: pi / 2 with 24 digits, and the rest.
 HALF_PI_HIGH, HALF_PI_LOW = 1.570796251296997, 7.549789954891882e-08
+#: pi / 2 with 32 digits, and the rest.
+HALF_PI_FIRST, HALF_PI_SECOND = 1.570796326734125614, 6.077100506506192e-11
+#: What rounds a double of up to 2**51 to a whole number, which its last digits then are.
+WHOLE = 1.5 * 2.0**52
+#: From here on a float32 is far from 0.
+FAR = 2.0**20
 #: pi / 4 with so few digits that a small multiple of it is exact, and the rest.
 QUARTER_PI_HIGH, QUARTER_PI_LOW = 0.7853981633974483, 3.061616997868383e-17
 
@@ -98,13 +109,27 @@ def _by_range(a: Tensor, column: int) -> Tensor:
 
 
 def _reduce_single(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Quadrant, and the rest of a non-negative float32 in double precision.
+    """Quadrant, modulo 4 at least, and the rest of a non-negative float32 in double precision.
+
+    Up to `FAR` by Cody and Waite (1980): pi / 2 begins with a part of few digits, whose products are exact.
+    """
+    wide = cast(a, dtype=dtypes.float64)
+    turned = wide * (1 / HALF_PI) + WHOLE
+    n = turned - WHOLE
+    rest = (wide - n * HALF_PI_FIRST) - n * HALF_PI_SECOND
+    quadrant = cast(bitcast(turned, dtype=dtypes.int64), dtype=dtypes.int32)
+    far = le(FAR, a)
+    far_quadrant, far_rest = _reduce_far(wide)
+    return unlikely(far, far_quadrant, quadrant), unlikely(far, far_rest, rest)
+
+
+def _reduce_far(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Quadrant, and the rest of a non-negative float32, which is given in double precision.
 
     Payne and Hanek (1983) in double precision: multiples of 4 in ``2 / pi * 2**k`` cannot be seen in the
     result, so each range of magnitudes has its own 111 digits of it, in parts whose products with 24 digits
     are exact.
     """
-    a = cast(a, dtype=dtypes.float64)
     x = a * _by_range(a, 1)
     first, second = x * _by_range(a, 2), x * _by_range(a, 3)
     n1, n2 = round(first), round(second)
@@ -168,56 +193,68 @@ def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _sin_cos_single(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _circular_single(a: Tensor, turn: int) -> Tensor:
+    """One polynomial, with the coefficients of sin or of cos: both are ``b + b * z * p(z)``."""
     n, r = _reduce_single(a)
-    z = r * r
-    s = r + r * z * polynomial(z, SIN[dtypes.float32])
-    c = 1 - 0.5 * z + z * z * polynomial(z, COS[dtypes.float32])
-    return n, cast(s, dtype=dtypes.float32), cast(c, dtype=dtypes.float32)
+    n = n + turn
+    even = eq(bit_and(n, 1), 0)
+    z, b = r * r, where(even, r, 1.0)
+    p = None
+    for s, c in reversed([*zip(SIN[dtypes.float32], (-0.5, *COS[dtypes.float32]), strict=True)]):
+        chosen = where(even, literal(s, dtypes.float64, a.device), c)
+        p = chosen if p is None else fma(p, z, chosen)
+    y = b + b * z * p
+    return flip_sign(cast(y, dtype=dtypes.float32), shl(bit_and(n, 2), 30))
 
 
-def _sin_cos_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _circular_double(a: Tensor, turn: int) -> Tensor:
     n, r, tail = _reduce_double(a)
     z = r * r
     half = 0.5 * z
     s = r + (r * z * polynomial(z, SIN[dtypes.float64]) + tail * (1 - half))
     w = 1 - half
     c = w + (((1 - w) - half) + (z * z * polynomial(z, COS[dtypes.float64]) - r * tail))
-    return n, s, c
+    n = n + turn
+    return flip_sign(where(eq(bit_and(n, 1), 0), s, c), shl(bit_and(n, 2), 62))
 
 
 def _circular(x: Tensor, turn: int) -> Tensor:
     """``sin(|x| + turn * pi / 2)``."""
     a = magnitude(x)
-    n, s, c = (_sin_cos_single if x.dtype == dtypes.float32 else _sin_cos_double)(a)
-    n = n + turn
-    flip = shl(bit_and(n, 2), FORMATS[x.dtype].integer.itemsize * 8 - 2)
-    y = flip_sign(where(eq(bit_and(n, 1), 0), s, c), flip)
+    y = (_circular_single if x.dtype == dtypes.float32 else _circular_double)(a, turn)
     return where(lt(a, INF), y, x - x)
 
 
 @widen_halves
 def sin(x: Tensor) -> Tensor:
-    """Within 1 ULP for every float32 and float64, however large."""
+    """``sin(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
     return flip_sign(_circular(x, 0), sign_bit(x))
 
 
 @widen_halves
 def cos(x: Tensor) -> Tensor:
-    """Within 1 ULP for every float32 and float64, however large."""
+    """``cos(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
     return _circular(x, 1)
 
 
-def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """The angle of the point (`x`, `y`) in double precision.
-
-    The quotient is folded into ``|t| <= 1/2``; from there on, ``q - 1`` is exact.
-    """
-    up, right = magnitude(y), magnitude(x)
-    small, large = minimum(up, right), maximum(up, right)
+def _quotient(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
+    """The tangent of an angle, folded into ``|t| <= 1/2``; from there on, ``q - 1`` is exact."""
     q = where(eq(large, 0), 0.0, where(eq(small, INF), 1.0, small / large))
     beyond = le(0.5, q)
-    t = where(beyond, (q - 1) / (q + 1), q)
+    return where(beyond, (q - 1) / (q + 1), q), beyond
+
+
+def _quotient_of_singles(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of doubles that hold float32, by one division: ``small - large`` is exact where it counts."""
+    beyond = logical_and(le(0.5 * large, small), lt(0, large))
+    t = where(beyond, small - large, small) / where(beyond, small + large, large)
+    return where(logical_or(eq(large, 0), eq(small, INF)), 0.0, t), beyond
+
+
+def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float], quotient: Quotient) -> Tensor:
+    """The angle of the point (`x`, `y`) in double precision."""
+    up, right = magnitude(y), magnitude(x)
+    t, beyond = quotient(minimum(up, right), maximum(up, right))
     z = t * t
     angle = fma(t * z, polynomial(z, coefficients), t)
     eighths = cast(beyond, dtype=dtypes.float64)
@@ -229,9 +266,12 @@ def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 @widen_halves
 def atan2(y: Tensor, x: Tensor) -> Tensor:
-    """Within 1 ULP in float32, 2 ULP in float64."""
+    """The angle of the point (x, y), in (-pi, pi], by the signs of zeros too (C99, annex F).
+
+    Within 1 ULP in float32, 2 ULP in float64.
+    """
     coefficients = ATAN[x.dtype]
     if x.dtype == dtypes.float64:
-        return _angle(y, x, coefficients)
-    wide = _angle(cast(y, dtype=dtypes.float64), cast(x, dtype=dtypes.float64), coefficients)
-    return cast(wide, dtype=dtypes.float32)
+        return _angle(y, x, coefficients, _quotient)
+    up, right = cast(y, dtype=dtypes.float64), cast(x, dtype=dtypes.float64)
+    return cast(_angle(up, right, coefficients, _quotient_of_singles), dtype=dtypes.float32)

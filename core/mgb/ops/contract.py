@@ -18,9 +18,10 @@ from ..errors import ShapeError
 from ..ir import Kind, Node, Op, Spec
 from ..libraries import Rule
 from ..memory import empty
+from ..precision import LOW
 from ..sizes import broadcast
 from ..tensor import Tensor
-from .declare import NUMERIC, declare
+from .declare import FIELD, NUMERIC, declare
 from .eager import windows
 from .layout import reshape
 
@@ -89,11 +90,13 @@ MATMUL = Op(
     _matmul_infer,
     Rule("matmul", _matmul_eager, _matmul_infer),
     _matmul_grad,
-    promote=NUMERIC.promote,
+    promote=FIELD.promote,
+    precision=LOW,
     cost=_matmul_cost,
+    meaning="Products of the matrices in the last two axes, each transposed if so wanted; the axes before "
+    "them broadcast. The terms of a sum are added in the order that suits; integers wrap.",
 )
 
-#: ``matmul(a, b, transpose_a=False, transpose_b=False)``: matrices in the last two axes, the rest broadcast.
 matmul = declare(MATMUL)
 
 
@@ -298,7 +301,6 @@ def _window_cost(images: Node, weights: Node) -> int:
     return 2 * images.spec.size * math.prod(weights.spec.shape[1:])
 
 
-#: ``conv2d(x, w, stride=, padding=, dilation=, groups=)``: cross-correlation of images with weights.
 conv2d = declare(
     Op(
         "conv2d",
@@ -307,11 +309,13 @@ conv2d = declare(
         Rule("conv2d", _conv2d_eager, _conv2d_infer),
         _conv2d_grad,
         promote=NUMERIC.promote,
+        precision=LOW,
         cost=lambda node: _window_cost(node, node.inputs[1]),
+        meaning="Cross-correlation of images (N, C, H, W), with `padding` zeros on both sides, and weights "
+        "(O, C / groups, kh, kw): each group of channels meets its own O / groups of these.",
     )
 )
 
-#: ``conv2d_grad_input(g, w, size=, ...)``: the transpose of `conv2d` in its images, of (H, W) = `size`.
 conv2d_grad_input = declare(
     Op(
         "conv2d_grad_input",
@@ -320,11 +324,12 @@ conv2d_grad_input = declare(
         Rule("conv2d_grad_input", _grad_input_eager, _grad_input_infer),
         _grad_input_grad,
         promote=NUMERIC.promote,
+        precision=LOW,
         cost=lambda node: _window_cost(node.inputs[0], node.inputs[1]),
+        meaning="The transpose of `conv2d` in its images, of (H, W) = `size`.",
     )
 )
 
-#: ``conv2d_grad_weight(g, x, kernel=, ...)``: its transpose in the weights, of (kh, kw) = `kernel`.
 conv2d_grad_weight = declare(
     Op(
         "conv2d_grad_weight",
@@ -334,5 +339,6 @@ conv2d_grad_weight = declare(
         _grad_weight_grad,
         promote=NUMERIC.promote,
         cost=lambda node: _window_cost(node.inputs[0], node),
+        meaning="The transpose of `conv2d` in the weights, of (kh, kw) = `kernel`.",
     )
 )

@@ -52,6 +52,12 @@ def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None)
         Of the result; None is that of ``tensor(value)``: float32, int32 or bool for a scalar.
     device : str, optional
         None is the default device.
+
+    Examples
+    --------
+    >>> F.full((2, 2), 7)
+    Tensor([[7, 7],
+            [7, 7]], dtype=int32, device=xpux:0)
     """
     if not isinstance(value, Tensor):
         value = literal(value, dtype, _device(device))
@@ -60,28 +66,58 @@ def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None)
     return broadcast_to(value, shape=as_shape(shape))
 
 
-def zeros(shape: Shape, dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """0 everywhere; see `full`."""
-    return full(shape, 0, dtypes.as_dtype(dtype), device)
+def zeros(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
+    """0 everywhere, of float32 without a `dtype`; see `full`.
+
+    Examples
+    --------
+    >>> F.zeros((2,))
+    Tensor([0., 0.], device=xpux:0)
+    """
+    return full(shape, 0, dtype or dtypes.float32, device)
 
 
-def ones(shape: Shape, dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """1 everywhere; see `full`."""
-    return full(shape, 1, dtypes.as_dtype(dtype), device)
+def ones(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
+    """1 everywhere, of float32 without a `dtype`; see `full`.
+
+    Examples
+    --------
+    >>> F.ones((2,))
+    Tensor([1., 1.], device=xpux:0)
+    """
+    return full(shape, 1, dtype or dtypes.float32, device)
 
 
 def full_like(inp: Tensor | Spec, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`value` everywhere, with the shape, dtype and device of `inp`."""
+    """`value` everywhere, with the shape, dtype and device of `inp`.
+
+    Examples
+    --------
+    >>> F.full_like(mgb.tensor([1, 2]), 7)
+    Tensor([7, 7], dtype=int32, device=xpux:0)
+    """
     return full(inp.shape, value, dtype or inp.dtype, device or inp.device)
 
 
 def zeros_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
-    """0 everywhere, with the shape, dtype and device of `inp`."""
+    """0 everywhere, with the shape, dtype and device of `inp`.
+
+    Examples
+    --------
+    >>> F.zeros_like(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0., 0., 0.], device=xpux:0)
+    """
     return full_like(inp, 0, dtype, device)
 
 
 def ones_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
-    """1 everywhere, with the shape, dtype and device of `inp`."""
+    """1 everywhere, with the shape, dtype and device of `inp`.
+
+    Examples
+    --------
+    >>> F.ones_like(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([1., 1., 1.], device=xpux:0)
+    """
     return full_like(inp, 1, dtype, device)
 
 
@@ -104,6 +140,11 @@ def arange(
     ------
     ValueError
         `step` is 0.
+
+    Examples
+    --------
+    >>> F.arange(3)
+    Tensor([0., 1., 2.], device=xpux:0)
     """
     if stop is None:
         start, stop = 0, start
@@ -138,7 +179,14 @@ def _length(name: str, length: Any) -> int:
     return count
 
 
-def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: str | None = None) -> Tensor:
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int,
+    dtype: Any = "float32",
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`, both of them included exactly.
 
     Parameters
@@ -151,16 +199,26 @@ def linspace(start: Any, stop: Any, num: int, dtype: Any = "float32", device: st
         Of the result.
     device : str, optional
         None is the default device.
+    endpoint : bool
+        False: `stop` is left out.
+
+    Examples
+    --------
+    >>> F.linspace(0, 1, 3)
+    Tensor([0. , 0.5, 1. ], device=xpux:0)
     """
     wanted = dtypes.as_dtype(dtype)
     computed = wanted if wanted in dtypes.FLOATS else dtypes.float32
     count = _length("linspace", num)
-    part = iota(shape=(count,), dtype=computed, device=_device(device)) / float(max(count - 1, 1))
+    steps = max(count - bool(endpoint), 1)
+    part = iota(shape=(count,), dtype=computed, device=_device(device)) / float(steps)
     return cast(start * (1 - part) + stop * part, dtype=wanted)
 
 
-def eye(N: Shape, M: int | None = None, dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """1 on the main diagonal of a matrix, 0 beside it.
+def eye(
+    N: Shape, M: int | None = None, dtype: Any = "float32", device: str | None = None, k: int = 0
+) -> Tensor:
+    """1 on a diagonal of a matrix, 0 beside it.
 
     Parameters
     ----------
@@ -172,6 +230,14 @@ def eye(N: Shape, M: int | None = None, dtype: Any = "float32", device: str | No
         Of the result.
     device : str, optional
         None is the default device.
+    k : int
+        Which diagonal: positive ones are above the main one.
+
+    Examples
+    --------
+    >>> F.eye(2)
+    Tensor([[1., 0.],
+            [0., 1.]], device=xpux:0)
     """
     given = as_shape(N) if M is None else (N, M)
     if len(given) not in (1, 2):
@@ -180,7 +246,8 @@ def eye(N: Shape, M: int | None = None, dtype: Any = "float32", device: str | No
     where = _device(device)
     rows = iota(shape=(height, 1), dtype=dtypes.int32, device=where)
     columns = iota(shape=(1, width), dtype=dtypes.int32, device=where)
-    return cast(eq(rows, columns), dtype=dtypes.as_dtype(dtype))
+    k = max(-height, min(k, width))
+    return cast(eq(rows + k if k else rows, columns), dtype=dtypes.as_dtype(dtype))
 
 
 def along(shape: Sequence[int], axis: Sequence[int], dtype: Any, device: str) -> Tensor:

@@ -12,8 +12,9 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import apply
-from ..errors import ConversionError, ShapeError
+from ..errors import AxisError, ConversionError, ShapeError
 from ..ir import Kind, Op, Spec
+from ..precision import HIGH
 from ..sizes import broadcast
 from ..tensor import Tensor
 
@@ -21,6 +22,7 @@ from ..tensor import Tensor
 OPS: dict[str, Op] = {}
 
 Dtypes = Sequence[np.dtype[Any]]
+Promote = Callable[[Sequence[dtypes.Operand]], Dtypes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +36,22 @@ class Typing:
         none where `primitives.of_one_sign` finds the operands.
     result : callable
         From those to the dtype of the result.
+    precision : str
+        See `Op`.
     """
 
-    promote: Callable[[Sequence[dtypes.Operand]], Dtypes]
+    promote: Promote
     result: Callable[[Dtypes], np.dtype[Any]]
+    precision: str = ""
 
 
 def _same(operands: Sequence[dtypes.Operand]) -> Dtypes:
     return (dtypes.common(operands),) * len(operands)
 
 
-def _floating(operands: Sequence[dtypes.Operand]) -> Dtypes:
+def _analytic(operands: Sequence[dtypes.Operand]) -> Dtypes:
     dtype = dtypes.common(operands)
-    return (dtype if dtype in dtypes.FLOATS else dtypes.float32,) * len(operands)
+    return (dtype if dtype in dtypes.INEXACT else dtypes.float32,) * len(operands)
 
 
 def _numeric(operands: Sequence[dtypes.Operand]) -> Dtypes:
@@ -54,13 +59,34 @@ def _numeric(operands: Sequence[dtypes.Operand]) -> Dtypes:
     return (dtypes.int32 if dtype == dtypes.bool_ else dtype,) * len(operands)
 
 
+def _complex(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    return tuple(dtypes.complex_of(dtypes.common([d])) for d in operands)
+
+
+def real(promote: Promote) -> Promote:
+    """`promote`, which refuses complex numbers: for what asks which is greater, or is of reals alone."""
+
+    def checked(operands: Sequence[dtypes.Operand]) -> Dtypes:
+        if any(dtypes.category(d) == "complex" for d in operands):
+            raise ConversionError("takes real numbers, and got complex ones: take x.real, x.imag or abs(x)")
+        return promote(operands)
+
+    return checked
+
+
+def as_they_are(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    """Each operand keeps its dtype."""
+    return [dtypes.common([d]) for d in operands]
+
+
 def _logical(operands: Sequence[dtypes.Operand]) -> Dtypes:
     return (dtypes.bool_,) * len(operands)
 
 
 def _integer(operands: Sequence[dtypes.Operand]) -> Dtypes:
-    if floats := [d for d in operands if dtypes.category(d) == "float"]:
-        raise ConversionError(f"needs integers or bools, got {getattr(floats[0], 'name', 'a Python float')}")
+    if wrong := [d for d in operands if dtypes.category(d) in ("float", "complex")]:
+        got = getattr(wrong[0], "name", f"a Python {dtypes.category(wrong[0])}")
+        raise ConversionError(f"needs integers or bools, got {got}")
     dtype = dtypes.common(operands)
     if dtype in dtypes.FLOATS:
         listed = " and ".join(d.__name__ if isinstance(d, type) else d.name for d in operands)
@@ -97,11 +123,34 @@ def _bool(_given: Dtypes) -> np.dtype[Any]:
     return dtypes.bool_
 
 
-SAME = Typing(_same, _first)  # maximum: any category
-NUMERIC = Typing(_numeric, _first)  # add: bool counts as int32
-FLOATING = Typing(_floating, _first)  # exp: integers become float32
-COMPARE = Typing(_comparable, _bool)  # lt
-PREDICATE = Typing(_numeric, _bool)  # signbit
+def _part(given: Dtypes) -> np.dtype[Any]:
+    return dtypes.real_of(given[0])
+
+
+def _halves_of_complex(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    return (dtypes.real_of(dtypes.complex_of(dtypes.common(operands))),) * len(operands)
+
+
+def _of_parts(given: Dtypes) -> np.dtype[Any]:
+    return dtypes.complex_of(given[0])
+
+
+ANY = Typing(_same, _first)  # concat: any category
+SAME = Typing(real(_same), _first)  # maximum: any category but complex
+FIELD = Typing(_numeric, _first)  # add: bool counts as int32
+NUMERIC = Typing(real(_numeric), _first)  # floor_div: as FIELD, of reals
+SMOOTH = Typing(_analytic, _first)  # tanh: integers become float32
+ANALYTIC = Typing(_analytic, _first, HIGH)  # exp: likewise; 16 bits may be too few for it
+FLOATING = Typing(real(_analytic), _first)  # floor: as SMOOTH, of reals
+PRECISE = Typing(real(_analytic), _first, HIGH)  # atan2: as ANALYTIC, of reals
+TOTAL = Typing(_numeric, _first, HIGH)  # reduce_sum: as FIELD
+EQUAL = Typing(_comparable, _bool)  # eq
+COMPARE = Typing(real(_comparable), _bool)  # lt
+ALIKE = Typing(_numeric, _bool)  # isclose
+PREDICATE = Typing(real(_numeric), _bool)  # signbit
+MAGNITUDE = Typing(_numeric, _part)  # abs
+PART = Typing(_complex, _part)  # real
+PARTS = Typing(real(_halves_of_complex), _of_parts)  # complex
 LOGICAL = Typing(_logical, _bool)  # logical_and
 INTEGER = Typing(_integer, _first)  # bit_and: bool stays
 COUNTING = Typing(_counting, _first)  # shl: bool counts as int32
@@ -114,10 +163,12 @@ def primitive(
     typing: Typing,
     grad: Callable[..., Any] | None = None,
     cheap: bool = False,
+    meaning: str = "",
 ) -> Callable[..., Tensor]:
-    """An element-wise op that every backend must print or be given a body for."""
+    """An element-wise op that has no body: a backend prints it, or the core runs it eagerly."""
     op = Op(name, Kind.ELEMENTWISE, _infer(name, typing.result), eager, grad, promote=typing.promote,
-            differentiable=grad is not None, cheap=cheap)  # fmt: skip
+            differentiable=grad is not None, cheap=cheap, precision=typing.precision,
+            meaning=meaning)  # fmt: skip
     return declare(op)
 
 
@@ -130,7 +181,10 @@ def composite(
     differentiable: bool = True,
     cheap: bool = False,
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """An element-wise op defined by the decorated body; `eager` and `grad` only for speed or stability."""
+    """An element-wise op defined by the decorated body; `eager` and `grad` only for speed or stability.
+
+    The docstring of the body is its meaning.
+    """
 
     def decorate(body: Callable[..., Tensor]) -> Callable[..., Tensor]:
         op_name = name or body.__name__
@@ -140,10 +194,15 @@ def composite(
             _check_call(body, len(specs), tuple(params))
             return plain(*specs)
 
-        op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable, cheap)
+        op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable, cheap,
+                precision=typing.precision, meaning=_without_examples(body))  # fmt: skip
         return update_wrapper(declare(op), body, updated=())
 
     return decorate
+
+
+def _without_examples(body: Callable[..., Tensor]) -> str:
+    return (inspect.getdoc(body) or "").partition("\n\nExamples\n")[0]
 
 
 @lru_cache(maxsize=4096)
@@ -152,7 +211,7 @@ def _check_call(body: Callable[..., Tensor], arrays: int, params: tuple[str, ...
     try:
         inspect.signature(body).bind(*range(arrays), **dict.fromkeys(params))
     except TypeError:
-        body(*range(arrays), **dict.fromkeys(params))  # whose error names it and says what it takes
+        inspect.unwrap(body)(*range(arrays), **dict.fromkeys(params))  # its error names it, and what it takes
         raise
 
 
@@ -177,6 +236,7 @@ def declare(op: Op) -> Callable[..., Tensor]:
         return apply(op, *args, **params)
 
     call.__name__ = call.__qualname__ = op.name
+    call.__doc__ = op.meaning or None
     call.op = op  # type: ignore[attr-defined]
     return call
 
@@ -234,7 +294,7 @@ def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
 
     Raises
     ------
-    ShapeError
+    AxisError
         An axis is out of range or stands twice.
     TypeError
         Something is not an integer.
@@ -246,5 +306,5 @@ def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
         raise TypeError(f"{name}: axis {axis!r} is not an integer, a sequence of them, or None")
     axes = sorted(int(a) + ndim if a < 0 else int(a) for a in given)
     if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
-        raise ShapeError(f"{name}: axis {axis} is not one of the {ndim} axes, or stands twice")
+        raise AxisError(f"{name}: axis {axis} is not one of the {ndim} axes, or stands twice")
     return tuple(axes)

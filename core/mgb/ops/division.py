@@ -37,16 +37,26 @@ def _quotient_eager(a: Any, b: Any) -> Any:
     return np.where((b != 0) & (rest != 0) & ((a < 0) != (b < 0)), down + a.dtype.type(1), down)
 
 
-#: Integers divided towards 0. Nothing traps: by 0 it gives 0, and the least number by -1 is itself.
-quotient = primitive("quotient", _quotient_eager, COUNTING)
+quotient = primitive(
+    "quotient",
+    _quotient_eager,
+    COUNTING,
+    meaning="``a / b`` of integers, rounded towards 0. Nothing traps: by 0 it gives 0, and the least "
+    "number by -1 is itself.",
+)
 
 
 def _fmod_eager(a: Any, b: Any) -> Any:
     return np.fmod(a, b)  # by a name of its own: the op that NumPy's function stands for is `fmod`
 
 
-#: C's ``fmod`` of float64.
-fmod_double = primitive("fmod_double", _fmod_eager, Typing(_doubles, lambda given: given[0]))
+fmod_double = primitive(
+    "fmod_double",
+    _fmod_eager,
+    Typing(_doubles, lambda given: given[0]),
+    meaning="C's ``fmod`` of float64, exact: ``a - n * b`` with the whole `n` next to ``a / b`` towards 0, "
+    "and the sign of `a`, when it is 0 too. NaN of an infinite `a` and by 0; `a` by infinity.",
+)
 
 
 @composite(FLOATING, eager=_fmod_eager, differentiable=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, memory
 from ..device import array_module
 from ..tensor import ready_to_round
 
@@ -22,13 +22,54 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     return a * b + c
 
 
+def real(x: Any) -> Any:
+    return np.real(x).copy()
+
+
+def imag(x: Any) -> Any:
+    return np.imag(x).copy()
+
+
+def complex_of_parts(a: Any, b: Any) -> Any:
+    like = (
+        b if isinstance(a, np.generic) else a
+    )  # a constant may be a number of NumPy's beside arrays of a GPU
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    parts = np.empty_like(like, order="C", shape=(*shape, 2))
+    parts[..., 0], parts[..., 1] = a, b
+    return parts.view(dtypes.complex_of(a.dtype)).reshape(shape)
+
+
 def where(condition: Any, a: Any, b: Any) -> Any:
     return np.where(condition, a, b)
 
 
 def cast(x: Any, dtype: np.dtype[Any]) -> Any:
     """Float to integer truncates; a value that does not fit, or NaN, gives what the machine gives."""
+    dtypes.check_cast(x.dtype, dtype)
     return ready_to_round(x, dtype).astype(dtype)
+
+
+def take(x: Any, index: Any, axis: int) -> Any:
+    """``x.take(index, axis)``, for large results on memory that was used before."""
+    index = index.astype(np.intp, copy=False)
+    shape, length = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.shape[axis]
+    if not _is_large(shape, x) or index.min() < -length or index.max() >= length:
+        return x.take(index, axis)  # it says which index is out of range
+    return np.take(x, index, axis, out=memory.empty(shape, x.dtype), mode="wrap")
+
+
+def concat(*xs: Any, axis: int) -> Any:
+    """``np.concatenate(xs, axis)``, for large results on memory that was used before."""
+    length = sum(x.shape[axis] for x in xs)
+    shape = (*xs[0].shape[:axis], length, *xs[0].shape[axis + 1 :])
+    out = memory.empty(shape, xs[0].dtype) if _is_large(shape, xs[0]) else None
+    return np.concatenate(xs, axis, out=out)
+
+
+def _is_large(shape: tuple[int, ...], like: Any) -> bool:
+    """Does a fresh array of `shape` cost page faults?"""
+    return isinstance(like, np.ndarray) and math.prod(shape) * like.itemsize >= memory.SMALL
 
 
 def bitcast(x: Any, dtype: np.dtype[Any]) -> Any:
@@ -79,19 +120,29 @@ def add_to_rows(x: Any, rows: Any, value: Any) -> Any:
     return x + (chosen.tocsr() @ parts).reshape(x.shape)
 
 
-def running_sum(x: Any, axis: int) -> Any:
-    """The sums of all elements up to each.
+def accumulate(ufunc: np.ufunc, x: Any, axis: int) -> Any:
+    """All elements up to each, joined by `ufunc`.
 
     By rows where these are long: NumPy goes along `axis`, through a cache line for each element.
     """
-    short = axis == x.ndim - 1 or math.prod(x.shape) < _LONG * x.shape[axis]
-    if short or type(x) is not np.ndarray:
-        return np.cumsum(x, axis=axis, dtype=x.dtype)
+    if type(x) is not np.ndarray:
+        return _doubled(ufunc, x.copy(), axis)
+    if axis == x.ndim - 1 or math.prod(x.shape) < _LONG * x.shape[axis]:
+        return ufunc.accumulate(x, axis=axis, dtype=x.dtype)
     out = np.empty(x.shape, x.dtype)
     rows, sums = np.moveaxis(x, axis, 0), np.moveaxis(out, axis, 0)
     sums[:1] = rows[:1]
     for k in range(1, len(rows)):
-        np.add(sums[k - 1], rows[k], out=sums[k])
+        ufunc(sums[k - 1], rows[k], out=sums[k])
+    return out
+
+
+def _doubled(ufunc: np.ufunc, out: Any, axis: int) -> Any:
+    """`accumulate` in place by functions that CuPy has: a step for each doubling of the length."""
+    rows, reach = np.moveaxis(out, axis, 0), 1
+    while reach < len(rows):
+        rows[reach:] = ufunc(rows[:-reach], rows[reach:])
+        reach *= 2
     return out
 
 

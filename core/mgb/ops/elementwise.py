@@ -15,13 +15,35 @@ from ..errors import ConversionError
 from ..tensor import Tensor
 from . import exponential as lower
 from . import floats
-from .declare import COMPARE, FLOATING, INTEGER, LOGICAL, NUMERIC, PREDICATE, SAME, Dtypes, Typing, composite
+from .declare import (
+    ALIKE,
+    ANALYTIC,
+    COMPARE,
+    EQUAL,
+    FIELD,
+    FLOATING,
+    INTEGER,
+    LOGICAL,
+    MAGNITUDE,
+    NUMERIC,
+    PRECISE,
+    PREDICATE,
+    SAME,
+    SMOOTH,
+    Dtypes,
+    Typing,
+    composite,
+)
 from .eager import clip as clip_eager
 from .primitives import (
+    bit_or,
     bit_xor,
+    bitcast,
     cast,
+    complex,
     eq,
     floor,
+    imag,
     le,
     logical_and,
     logical_not,
@@ -30,6 +52,7 @@ from .primitives import (
     maximum,
     minimum,
     neg,
+    real,
     shr,
     sqrt,
     where,
@@ -48,41 +71,49 @@ LN2, LN10 = 0.6931471805599453, 2.302585092994046
 
 @composite(COMPARE, eager=np.greater, differentiable=False, cheap=True)
 def gt(a: Tensor, b: Tensor) -> Tensor:
+    """``a > b``; False if one is NaN."""
     return lt(b, a)
 
 
 @composite(COMPARE, eager=np.greater_equal, differentiable=False, cheap=True)
 def ge(a: Tensor, b: Tensor) -> Tensor:
+    """``a >= b``; False if one is NaN."""
     return le(b, a)
 
 
-@composite(COMPARE, eager=np.not_equal, differentiable=False, cheap=True)
+@composite(EQUAL, eager=np.not_equal, differentiable=False, cheap=True)
 def ne(a: Tensor, b: Tensor) -> Tensor:
+    """``a != b``; True if one is NaN."""
     return logical_not(eq(a, b))
 
 
-@composite(COMPARE, eager=np.isnan, differentiable=False)
+@composite(EQUAL, eager=np.isnan, differentiable=False)
 def isnan(x: Tensor) -> Tensor:
+    """Is `x` NaN?"""
     return logical_not(eq(x, x))
 
 
-@composite(COMPARE, eager=np.isinf, differentiable=False)
+@composite(EQUAL, eager=np.isinf, differentiable=False)
 def isinf(x: Tensor) -> Tensor:
+    """Is `x` infinite?"""
     return logical_or(eq(x, INF), eq(x, -INF))
 
 
-@composite(COMPARE, eager=np.isfinite, differentiable=False)
+@composite(EQUAL, eager=np.isfinite, differentiable=False)
 def isfinite(x: Tensor) -> Tensor:
+    """Is `x` neither infinite nor NaN?"""
     return logical_and(lt(x, INF), lt(-INF, x))
 
 
 @composite(LOGICAL, eager=np.logical_xor, differentiable=False)
 def logical_xor(a: Tensor, b: Tensor) -> Tensor:
+    """``a != b`` of bools."""
     return logical_not(eq(a, b))
 
 
 @composite(INTEGER, eager=np.invert, differentiable=False)
 def bit_not(x: Tensor) -> Tensor:
+    """``~x``, bit by bit; of bools ``not x``."""
     if x.dtype == dtypes.bool_:
         return logical_not(x)
     return bit_xor(x, -1 if x.dtype in dtypes.SIGNED else int(np.iinfo(x.dtype).max))
@@ -91,31 +122,61 @@ def bit_not(x: Tensor) -> Tensor:
 # signs
 
 
-@composite(
-    NUMERIC, eager=np.abs, grad=lambda g, _y, x: (where(lt(0, x), g, where(lt(x, 0), neg(g), 0)),), cheap=True
-)
+def _abs_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:
+    if x.dtype in dtypes.COMPLEX:
+        return (conj(x) * where(eq(y, 0), 0, g / where(eq(y, 0), 1, y)),)
+    return (where(lt(0, x), g, where(lt(x, 0), neg(g), 0)),)
+
+
+@composite(SMOOTH, eager=np.conjugate, grad=lambda g, _y, _x: (conj(g),))
+def conj(x: Tensor) -> Tensor:
+    """The conjugate; a real number is its own."""
+    return complex(real(x), neg(imag(x))) if x.dtype in dtypes.COMPLEX else cast(x, dtype=x.dtype)
+
+
+def squared_magnitude(x: Tensor) -> Tensor:
+    """``abs(x)**2``."""
+    return square(real(x)) + square(imag(x)) if x.dtype in dtypes.COMPLEX else square(x)
+
+
+@composite(MAGNITUDE, eager=np.abs, grad=_abs_grad, cheap=True)
 @floats.widen_halves
 def abs(x: Tensor) -> Tensor:
+    """``|x|``; -0 gives 0, and the least integer is itself."""
+    if x.dtype in dtypes.COMPLEX:
+        return hypot(real(x), imag(x))
     return floats.magnitude(x) if x.dtype in dtypes.FLOATS else where(lt(x, 0), neg(x), x)
 
 
 @composite(NUMERIC, grad=lambda g, _y, x, _d: (None, abs_grad(x, g)))
 def abs_grad(x: Tensor, d: Tensor) -> Tensor:
-    """MegEngine's mode of this name, where 0 counts as negative; the gradient of `abs` is 0 there."""
+    """`d` where `x` is positive, else ``-d``: MegEngine's mode of this name, where 0 counts as negative.
+
+    The gradient of `abs` is 0 there.
+    """
     return where(lt(0, x), d, neg(d))
 
 
 @composite(NUMERIC, eager=np.sign, differentiable=False)
 def sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1, and NaN of NaN; of -0 a 0 of either sign."""
     if x.dtype in dtypes.UNSIGNED:
         return minimum(x, 1)
     return where(lt(x, 0), -1, where(lt(0, x), 1, x))
 
 
+def direction(x: Tensor) -> Tensor:
+    """`sign`; of complex numbers ``x / abs(x)``, and 0 of 0."""
+    if x.dtype not in dtypes.COMPLEX:
+        return sign(x)
+    size = abs(x)
+    return x / where(eq(size, 0), 1, size)
+
+
 @composite(PREDICATE, eager=np.signbit, differentiable=False)
 @floats.widen_halves
 def signbit(x: Tensor) -> Tensor:
-    """True for -0.0 too."""
+    """Has `x` a minus? -0.0 has one."""
     return lt(floats.sign_bit(x) if x.dtype in dtypes.FLOATS else x, 0)
 
 
@@ -130,16 +191,35 @@ def copysign(x: Tensor, s: Tensor) -> Tensor:
     return floats.flip_sign(floats.magnitude(x), floats.sign_bit(s))
 
 
+def _exact_floats(operands: Sequence[dtypes.Operand]) -> Dtypes:
+    given = FLOATING.promote(operands)
+    if given[0] in dtypes.HALVES:
+        raise ConversionError(f"needs float32 or float64, got {given[0]}, which is computed in float32")
+    return given
+
+
+@composite(Typing(_exact_floats, FLOATING.result), eager=np.nextafter, differentiable=False)
+def nextafter(x: Tensor, towards: Tensor) -> Tensor:
+    """The number next to `x` on the way to `towards`: the bit pattern that is greater or less by 1."""
+    away = eq(lt(x, towards), lt(0, x))
+    first = bit_or(floats.sign_bit(towards), 1)
+    moved = bitcast(where(eq(x, 0), first, floats.bits(x) + where(away, 1, -1)), dtype=x.dtype)
+    known = logical_and(eq(x, x), eq(towards, towards))
+    return where(eq(x, towards), towards, where(known, moved, x + towards))
+
+
 # rounding
 
 
 @composite(FLOATING, eager=np.ceil, differentiable=False)
 def ceil(x: Tensor) -> Tensor:
+    """The least whole number from `x` on; the sign stays."""
     return neg(floor(neg(x)))
 
 
 @composite(FLOATING, eager=np.trunc, differentiable=False)
 def trunc(x: Tensor) -> Tensor:
+    """The whole number next to `x` towards 0; the sign stays."""
     return where(lt(x, 0), ceil(x), floor(x))
 
 
@@ -168,25 +248,28 @@ def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 # powers and logarithms
 
 
-@composite(NUMERIC, eager=np.square, grad=lambda g, _y, x: (2 * g * x,), cheap=True)
+@composite(FIELD, eager=np.square, grad=lambda g, _y, x: (2 * g * x,), cheap=True)
 def square(x: Tensor) -> Tensor:
+    """``x * x``; integers wrap."""
     return x * x
 
 
-@composite(FLOATING, grad=lambda g, y, _x: (neg(g * y * y),))
+@composite(ANALYTIC, grad=lambda g, y, _x: (neg(g * y * y),))
 def reciprocal(x: Tensor) -> Tensor:
+    """``1 / x``."""
     return 1 / x
 
 
-@composite(FLOATING, grad=lambda g, y, x: (-0.5 * g * y / x,))
+@composite(ANALYTIC, grad=lambda g, y, x: (-0.5 * g * y / x,))
 def rsqrt(x: Tensor) -> Tensor:
+    """``1 / sqrt(x)``."""
     return 1 / sqrt(x)
 
 
 @composite(FLOATING, eager=np.cbrt, grad=lambda g, y, _x: (g / (3 * y * y),))
 @floats.widen_halves
 def cbrt(x: Tensor) -> Tensor:
-    """``exp(log(x) / 3)`` and one step of Newton; within 2 ULP."""
+    """The cube root: ``exp(log(x) / 3)`` and one step of Newton; within 2 ULP."""
     form = floats.FORMATS[x.dtype]
     a = floats.magnitude(x)
     tiny = lt(a, form.smallest)
@@ -197,17 +280,23 @@ def cbrt(x: Tensor) -> Tensor:
     return where(logical_or(eq(x, 0), logical_not(isfinite(x))), x, copysign(root, x))
 
 
-@composite(FLOATING, grad=lambda g, _y, a, b: (g * _share(a, b), g * _share(b, a)), eager=np.logaddexp)
+def _exp_share_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    slope = g * y * exp_share(b, a)
+    return slope, neg(slope)
+
+
+@composite(PRECISE, grad=_exp_share_grad)
+def exp_share(a: Tensor, b: Tensor) -> Tensor:
+    """``exp(a) / (exp(a) + exp(b))`` without overflow."""
+    e = exp(neg(abs(a - b)))
+    return where(lt(a, b), e, 1) / (1 + e)
+
+
+@composite(PRECISE, grad=lambda g, _y, a, b: (g * exp_share(a, b), g * exp_share(b, a)), eager=np.logaddexp)
 def logaddexp(a: Tensor, b: Tensor) -> Tensor:
     """``log(exp(a) + exp(b))`` without overflow."""
     high, low = maximum(a, b), minimum(a, b)
     return high + where(eq(high, low), LN2, log1p(exp(low - high)))
-
-
-def _share(a: Tensor, b: Tensor) -> Tensor:
-    """``exp(a) / (exp(a) + exp(b))``."""
-    e = exp(neg(abs(a - b)))
-    return where(lt(a, b), e, 1) / (1 + e)
 
 
 @composite(FLOATING, eager=np.hypot, grad=lambda g, y, a, b: (g * _part(a, y), g * _part(b, y)))
@@ -224,24 +313,26 @@ def _part(a: Tensor, whole: Tensor) -> Tensor:
 
 
 # fmt: off
-exp2  = composite(FLOATING, eager=np.exp2,  name="exp2",  grad=lambda g, y, _x: (g * y * LN2,))(lower.exp2)
-expm1 = composite(FLOATING, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),))(lower.expm1)
-log2  = composite(FLOATING, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / x / LN2,))(lower.log2)
-log10 = composite(FLOATING, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / x / LN10,))(lower.log10)
-log1p = composite(FLOATING, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),))(lower.log1p)
+exp2  = composite(ANALYTIC, eager=np.exp2,  name="exp2",  grad=lambda g, y, _x: (g * y * LN2,))(lower.exp2)
+expm1 = composite(ANALYTIC, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),))(lower.expm1)
+log2  = composite(ANALYTIC, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / x / LN2,))(lower.log2)
+log10 = composite(ANALYTIC, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / x / LN10,))(lower.log10)
+log1p = composite(ANALYTIC, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),))(lower.log1p)
 # fmt: on
 
 
 # multiply-adds and selections
 
 
-@composite(NUMERIC)
+@composite(FIELD)
 def fma3(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """``a * b + c``."""
     return a * b + c
 
 
-@composite(NUMERIC)
+@composite(FIELD)
 def fma4(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    """``a * b + c * d``."""
     return a * b + c * d
 
 
@@ -269,7 +360,7 @@ def cond_lt_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
     return where(lt(a, b), v, 0)
 
 
-@composite(PREDICATE, eager=np.isclose, differentiable=False)
+@composite(ALIKE, eager=np.isclose, differentiable=False)
 def isclose(
     a: Tensor, b: Tensor, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:

@@ -166,13 +166,13 @@ def gate(factor: Tensor | float, z: Tensor) -> Tensor:
 
 @widen_halves
 def exp(x: Tensor) -> Tensor:
-    """Within 1 ULP; underflow is gradual."""
+    """``exp(x)``; within 1 ULP, and underflow is gradual."""
     return exponential(x)
 
 
 @widen_halves
 def exp2(x: Tensor) -> Tensor:
-    """Within 1 ULP, and exact at whole numbers."""
+    """``2**x``; within 1 ULP, and exact at whole numbers."""
     lowest, highest = EXP_RANGE[x.dtype]
     vanishes = lt(x, lowest * LOG2_E)
     x = at_most(where(vanishes, 0.0, x), highest * LOG2_E)
@@ -182,7 +182,7 @@ def exp2(x: Tensor) -> Tensor:
 
 @widen_halves
 def expm1(x: Tensor) -> Tensor:
-    """Within 2 ULP; `x` itself next to 0, where its half may have no digits."""
+    """``exp(x) - 1``; within 2 ULP: `x` itself next to 0, where its half may have no digits."""
     lowest, highest = EXPM1_RANGE[x.dtype]
     r, n = reduce_exponent(at_most(at_least(x, lowest), highest), 1, -1)
     half = power(n, x.dtype)
@@ -192,7 +192,7 @@ def expm1(x: Tensor) -> Tensor:
 
 @widen_halves
 def tanh(x: Tensor) -> Tensor:
-    """``1 - 2 / (exp(2 * |x|) + 1)``, next to 0 a polynomial; within 2 ULP."""
+    """``tanh(x)``, as ``1 - 2 / (exp(2 * |x|) + 1)``, next to 0 a polynomial; within 2 ULP."""
     a = magnitude(x)
     z = a * a
     near = fma(a * z, polynomial(z, TANH[x.dtype]), a)
@@ -218,7 +218,7 @@ def _log_at_its_ends(x: Tensor, inner: Tensor) -> Tensor:
 
 @widen_halves
 def log(x: Tensor) -> Tensor:
-    """Within 1 ULP."""
+    """``log(x)``: of 0 and -0 -infinity, of less NaN; within 1 ULP."""
     high, low = LN2[x.dtype]
     n, m = decompose(x)
     f, rest = _log_reduced(m - 1)
@@ -241,20 +241,20 @@ def log_of_sum(x: Tensor, tail: Tensor) -> Tensor:
 
 @widen_halves
 def log1p(x: Tensor) -> Tensor:
-    """Within 2 ULP."""
+    """``log(1 + x)``; within 2 ULP."""
     return where(eq(x, 0), x, log_of_sum(*one_plus(x)))
 
 
 @widen_halves
 def log2(x: Tensor) -> Tensor:
-    """Within 2 ULP, and exact at powers of two."""
+    """``log(x) / log(2)``; within 2 ULP, and exact at powers of two."""
     n, m = decompose(x)
     return _log_at_its_ends(x, n + _log_in_base(m - 1, LOG2_E))
 
 
 @widen_halves
 def log10(x: Tensor) -> Tensor:
-    """Within 2 ULP: the exponent's part is exact, 0.30103 being cut in two."""
+    """``log(x) / log(10)``; within 2 ULP: the exponent's part is exact, 0.30103 being cut in two."""
     high, low = LOG10_2[x.dtype]
     n, m = decompose(x)
     return _log_at_its_ends(x, fma(n, high, fma(n, low, _log_in_base(m - 1, LOG10_E))))
@@ -323,7 +323,7 @@ def _power_double(x: Tensor, y: Tensor) -> Tensor:
 
 @widen_halves
 def pow(x: Tensor, y: Tensor) -> Tensor:
-    """Within 1 ULP, with the special cases of C99 (annex F)."""
+    """``x**y``; within 1 ULP, with the special cases of C99 (annex F)."""
     a = magnitude(x)
     power = _power_single if x.dtype == dtypes.float32 else _power_double
     inner = power(a, minimum(maximum(y, -(2.0**70)), 2.0**70))

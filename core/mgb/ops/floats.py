@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
+from .declare import SELECT, composite
 from .primitives import bit_and, bit_xor, bitcast, cast, fma, lt, shl, shr, sub, where
 
 
@@ -56,9 +58,16 @@ FORMATS = {
 Body = Callable[..., Tensor]
 
 
+@composite(SELECT, cheap=True)
+def unlikely(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """`a` where `condition` holds, else `b`. What only `a` needs may be computed where one holds, if ever."""
+    return where(condition, a, b)
+
+
 def widen_halves(body: Body) -> Body:
     """`body` knows float32 and float64; give it 16-bit floats as float32 and round its result once."""
 
+    @wraps(body)
     def widened(*xs: Tensor, **params: Any) -> Tensor:
         dtype = xs[0].dtype
         if dtype not in dtypes.HALVES:
@@ -67,8 +76,6 @@ def widen_halves(body: Body) -> Body:
         out = body(*wide, **params)
         return cast(out, dtype=dtype) if out.dtype == dtypes.float32 else out
 
-    widened.__name__, widened.__doc__ = body.__name__, body.__doc__
-    widened.__wrapped__ = body  # type: ignore[attr-defined]
     return widened
 
 

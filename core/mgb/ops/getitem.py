@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -115,7 +116,13 @@ def _written(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
 
 
 def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
-    """The indices of what is not 0, an int32 Tensor for each axis; inside a trace the values are read."""
+    """The indices of what is not 0, an int32 Tensor for each axis; inside a trace the values are read.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in F.nonzero(mgb.tensor([0.0, 5.0, 7.0]))]
+    [[1, 2]]
+    """
     if condition._session is not None:
         condition._session.shapes_follow(condition)
     found = condition._array().nonzero()
@@ -125,7 +132,7 @@ def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
 def _mask_alone(x: Tensor, key: Any, value: Tensor) -> Tensor | None:
     """A mask that can choose between `value` and `x` without a look at its values."""
     mask = None if isinstance(key, tuple) else _index_array(x, key)
-    if mask is None or mask.dtype != dtypes.bool_ or mask.shape != x.shape[: mask.ndim] or not mask.ndim:
+    if mask is None or mask.dtype != dtypes.bool_ or mask.shape != x.shape[: mask.ndim]:
         return None
     rest = x.shape[mask.ndim :]
     if value.ndim > len(rest) or broadcast_shapes("x[mask] = value", value.shape, rest) != rest:
@@ -141,13 +148,15 @@ def _fitted(value: Tensor, plan: Plan) -> Tensor:
     try:
         value = broadcast_to(value, shape=plan.shape)
     except ShapeError:
-        message = f"x[key] = value: a value of shape {value.shape} does not broadcast to {plan.shape}"
+        places = f"the {math.prod(plan.shape)} places of x[key], of shape {plan.shape}"
+        message = f"x[key] = value: a value of shape {value.shape} does not broadcast to {places}"
         raise ShapeError(message) from None
     return reshape(value, shape=plan.inner) if plan.reshapes else value
 
 
 def _plan(x: Tensor, key: Any) -> Plan:
     window: list[tuple[int, int, int]] = []
+    inner: list[int] = []  # its lengths
     arrays: dict[int, Tensor] = {}
     fixed: list[tuple[int, int]] = []  # for each integer or array: its position in the key, its axis
     lengths: list[tuple[int, int]] = []  # for each axis of the result that no array makes: position, length
@@ -164,29 +173,31 @@ def _plan(x: Tensor, key: Any) -> Plan:
         elif isinstance(item, slice):
             bounded = item.start is not None or item.stop is not None or item.step is not None
             slices = slices or bounded
-            chosen = _range(item, given[axis])
+            chosen, length = _range(item, given[axis])
             window.append(chosen)
-            lengths.append((position, count(*chosen)))
+            inner.append(length)
+            lengths.append((position, length))
         elif isinstance(item, Tensor):
             arrays[axis] = item
             window.append((0, given[axis], 1))
+            inner.append(given[axis])
             fixed.append((position, axis))
         else:
             slices = reshapes = True
             start = _checked(item, axis, given[axis])
             window.append((start, start + 1, 1))
+            inner.append(1)
             fixed.append((position, axis))
     if not arrays:
-        inner = tuple(count(*w) for w in window)
-        shape = tuple(d for _, d in lengths)
-        return Plan(wide, tuple(window), (), (), 0, inner, shape, slices, reshapes)
-    place, inner, shape = _with_arrays(tuple(window), arrays, fixed, lengths)
+        shape = tuple([d for _, d in lengths])
+        return Plan(wide, tuple(window), (), (), 0, tuple(inner), shape, slices, reshapes)
+    place, left, shape = _with_arrays(inner, arrays, fixed, lengths)
     found = tuple(arrays), tuple(arrays.values())
-    return Plan(wide, tuple(window), *found, place, inner, shape, slices, reshapes)
+    return Plan(wide, tuple(window), *found, place, left, shape, slices, reshapes)
 
 
 def _with_arrays(
-    window: Window,
+    inner: Sequence[int],
     arrays: dict[int, Tensor],
     fixed: Sequence[tuple[int, int]],
     lengths: Sequence[tuple[int, int]],
@@ -195,7 +206,6 @@ def _with_arrays(
 
     NumPy's rule: the axes of arrays side by side stand in their place, those of others in front.
     """
-    inner = tuple(count(*w) for w in window)
     together = fixed[-1][0] - fixed[0][0] + 1 == len({p for p, _ in fixed})
     place = sum(i not in arrays for i in range(fixed[0][1])) if together else 0
     before = sum(p < fixed[0][0] for p, _ in lengths) if together else 0
@@ -234,7 +244,8 @@ def _part(x: Tensor, part: Any) -> Any:
     if type(part) is int or type(part) is Size:
         return part
     if isinstance(part, Tensor):
-        return _index_array(x, part)
+        found = _index_array(x, part)
+        return bool(part) if part.dtype == dtypes.bool_ and not part.ndim else found
     if type(part) is bool or isinstance(part, np.bool_) or _is_mask_of_one(part):
         return bool(part)
     array = _index_array(x, part)
@@ -275,16 +286,16 @@ def _axes_taken(part: Any) -> int:
 def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
     """The integer arrays that a mask stands for."""
     for i, (d, length) in enumerate(zip(mask.shape, x.shape[axis:])):
-        if d != length:
+        if d != length and d != 0:  # one of no elements chooses nothing, of any axis
             raise IndexError(f"a mask of length {d} does not match axis {axis + i} of length {length}")
-    if not mask.ndim:
-        raise IndexError("a 0-d mask is no index here; use where(mask, x, y)")
     return nonzero(mask)
 
 
-def _range(item: slice, length: int) -> tuple[int, int, int]:
-    start, stop, step = indices(item, length)
-    return (start, stop, step) if count(start, stop, step) else (0, 0, 1)
+def _range(item: slice, length: int) -> tuple[tuple[int, int, int], int]:
+    """The range that a slice of so many means, and its length."""
+    chosen = indices(item, length)
+    left = count(*chosen)
+    return (chosen, left) if left else ((0, 0, 1), 0)
 
 
 def _checked(index: int, axis: int, length: int) -> int:

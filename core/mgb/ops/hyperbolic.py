@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..tensor import Tensor
 from . import floats, special
-from .declare import FLOATING, composite
+from .declare import ANALYTIC, FLOATING, SMOOTH, composite
 from .elementwise import LN2, hypot, log1p
 from .exponential import exponential, log_of_sum, one_plus
 from .primitives import fma, lt, neg, sqrt, where
@@ -55,8 +55,9 @@ def _leg(x: Tensor) -> Tensor:
     return sqrt((1 - x) * (1 + x))
 
 
-@composite(FLOATING, eager=np.tan, grad=lambda g, y, _x: (g * (1 + y * y),))
+@composite(ANALYTIC, eager=np.tan, grad=lambda g, y, _x: (g * (1 + y * y),))
 def tan(x: Tensor) -> Tensor:
+    """``tan(x)``, as ``sin(x) / cos(x)``."""
     return sin(x) / cos(x)
 
 
@@ -68,18 +69,20 @@ def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return s, s * z * floats.polynomial(z, ASIN[a.dtype]), near
 
 
-@composite(FLOATING, eager=np.arcsin, grad=lambda g, _y, x: (g / _leg(x),))
+@composite(ANALYTIC, eager=np.arcsin, grad=lambda g, _y, x: (g / _leg(x),))
 @floats.widen_halves
 def asin(x: Tensor) -> Tensor:
+    """``asin(x)``; NaN beyond 1."""
     first, rest, near = _arc(floats.magnitude(x))
     high, low = HALF_PI[x.dtype]
     far = (high - 1) + (fma(-2, first, 1) - fma(2, rest, -low))  # no term is larger than the sum
     return floats.flip_sign(where(near, first + rest, far), floats.sign_bit(x))
 
 
-@composite(FLOATING, eager=np.arccos, grad=lambda g, _y, x: (neg(g / _leg(x)),))
+@composite(ANALYTIC, eager=np.arccos, grad=lambda g, _y, x: (neg(g / _leg(x)),))
 @floats.widen_halves
 def acos(x: Tensor) -> Tensor:
+    """``acos(x)``; NaN beyond 1."""
     first, rest, near = _arc(floats.magnitude(x))
     arc = first + rest
     high, low = HALF_PI[x.dtype]
@@ -88,15 +91,16 @@ def acos(x: Tensor) -> Tensor:
     return where(near, middle, outer)
 
 
-@composite(FLOATING, eager=np.arctan, grad=lambda g, _y, x: (g / (1 + x * x),))
+@composite(ANALYTIC, eager=np.arctan, grad=lambda g, _y, x: (g / (1 + x * x),))
 def atan(x: Tensor) -> Tensor:
+    """``atan(x)``."""
     return atan2(x, 1)
 
 
-@composite(FLOATING, eager=np.sinh, grad=lambda g, _y, x: (g * cosh(x),))
+@composite(ANALYTIC, eager=np.sinh, grad=lambda g, _y, x: (g * cosh(x),))
 @floats.widen_halves
 def sinh(x: Tensor) -> Tensor:
-    """A polynomial next to 0, from exp further out; it overflows only if the result does."""
+    """``sinh(x)``: a polynomial next to 0, from exp further out; it overflows only if the result does."""
     a = floats.magnitude(x)
     z = a * a
     near = fma(a * z, floats.polynomial(z, SINH[x.dtype]), a)
@@ -104,24 +108,27 @@ def sinh(x: Tensor) -> Tensor:
     return floats.flip_sign(where(lt(a, 1), near, half - 0.25 / half), floats.sign_bit(x))
 
 
-@composite(FLOATING, eager=np.cosh, grad=lambda g, _y, x: (g * sinh(x),))
+@composite(ANALYTIC, eager=np.cosh, grad=lambda g, _y, x: (g * sinh(x),))
 @floats.widen_halves
 def cosh(x: Tensor) -> Tensor:
+    """``cosh(x)``."""
     half = exponential(floats.magnitude(x), shift=-1)
     return half + 0.25 / half
 
 
-@composite(FLOATING, eager=np.arcsinh, grad=lambda g, _y, x: (asinh_grad(x, g),))
+@composite(ANALYTIC, eager=np.arcsinh, grad=lambda g, _y, x: (asinh_grad(x, g),))
 @floats.widen_halves
 def asinh(x: Tensor) -> Tensor:
+    """``asinh(x)``."""
     a = floats.magnitude(x)
     near = log1p(a + a * a / (1 + sqrt(a * a + 1)))
     return floats.flip_sign(where(lt(a, LARGE), near, log(a) + LN2), floats.sign_bit(x))
 
 
-@composite(FLOATING, eager=np.arccosh, grad=lambda g, _y, x: (acosh_grad(x, g),))
+@composite(ANALYTIC, eager=np.arccosh, grad=lambda g, _y, x: (acosh_grad(x, g),))
 @floats.widen_halves
 def acosh(x: Tensor) -> Tensor:
+    """``acosh(x)``; NaN below 1."""
     t = x - 1
     s, s_tail = floats.fast_two_sum(sqrt(fma(t, t, 2 * t)), t)
     u, u_tail = one_plus(s)
@@ -129,26 +136,30 @@ def acosh(x: Tensor) -> Tensor:
     return where(lt(x, 1), NAN, where(lt(x, LARGE), near, log(x) + LN2))
 
 
-@composite(FLOATING, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),))
+@composite(ANALYTIC, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),))
 @floats.widen_halves
 def atanh(x: Tensor) -> Tensor:
+    """``atanh(x)``; infinite at 1 and -1, NaN beyond."""
     a = floats.magnitude(x)
     y = 0.5 * log1p(fma(2 * a, a / (1 - a), 2 * a))
     return floats.flip_sign(where(lt(1, a), NAN, y), floats.sign_bit(x))
 
 
-@composite(FLOATING)
+@composite(SMOOTH)
 def asinh_grad(x: Tensor, d: Tensor) -> Tensor:
-    return d / hypot(x, 1)
+    """``d / sqrt(x * x + 1)``."""
+    return d / (sqrt(x * x + 1) if x.dtype in dtypes.COMPLEX else hypot(x, 1))
 
 
-@composite(FLOATING)
+@composite(SMOOTH)
 def acosh_grad(x: Tensor, d: Tensor) -> Tensor:
+    """``d / sqrt(x * x - 1)``."""
     return d / (sqrt(x - 1) * sqrt(x + 1))
 
 
-@composite(FLOATING)
+@composite(SMOOTH)
 def atanh_grad(x: Tensor, d: Tensor) -> Tensor:
+    """``d / (1 - x * x)``."""
     return d / ((1 - x) * (1 + x))
 
 

@@ -20,6 +20,7 @@ from ..tensor import Tensor
 from .creation import along, zeros_like
 from .declare import broadcast_shapes, declare, normalize_axis
 from .eager import add_at, add_to_rows
+from .eager import take as eager_take
 from .layout import Window, reshape, slice_, slices
 from .primitives import cast, eq, where
 from .reduce import reduce_sum
@@ -66,7 +67,7 @@ def _moves(indices: Sequence[Any], axes: Axes, place: int) -> tuple[range, range
 
 def _get(x: Any, *indices: Any, axes: Axes, place: int) -> Any:
     if axes == (place,):  # behind the first axis 25 times as fast as by square brackets
-        return x.take(indices[0].astype(np.intp, copy=False), place)
+        return eager_take(x, indices[0], place)
     given, wanted = _moves(indices, axes, place)
     out = x[_key(x.ndim, indices, axes)]
     return out if given == wanted else np.copy(np.moveaxis(out, given, wanted), order="C")
@@ -78,10 +79,19 @@ def _get_grad(
     return (index_add(zeros_like(_x), g, *indices, axes=axes, place=place), *(None for _ in indices))
 
 
-#: ``index_get(x, *indices, axes=, place=)``: `x` indexed by integer arrays along `axes`. They broadcast
-#: against each other; their axes stand at `place` among the remaining axes of `x`.
 index_get = declare(
-    Op("index_get", Kind.OPAQUE, _get_infer, _get, _get_grad, cost=lambda _node: 0, picks=True)
+    Op(
+        "index_get",
+        Kind.OPAQUE,
+        _get_infer,
+        _get,
+        _get_grad,
+        cost=lambda _node: 0,
+        picks=True,
+        meaning="`x` indexed by integer arrays along `axes`. They broadcast against each other; their axes "
+        "stand at `place` among the remaining axes of `x`. Negative ones count from the end; one that is out "
+        "of range is an IndexError.",
+    )
 )
 
 
@@ -115,9 +125,18 @@ def _set_grad(
     return (kept, index_get(g, *indices, axes=axes, place=place), *(None for _ in indices))
 
 
-#: ``index_set(x, value, *indices, axes=, place=)``: `x` with `value` at ``index_get(x, *indices, ...)``.
 index_set = declare(
-    Op("index_set", Kind.OPAQUE, _put_infer, _set, _set_grad, promote=_like_first, cost=lambda _node: 0)
+    Op(
+        "index_set",
+        Kind.OPAQUE,
+        _put_infer,
+        _set,
+        _set_grad,
+        promote=_like_first,
+        cost=lambda _node: 0,
+        meaning="`x` with `value` at ``index_get(x, *indices, ...)``; of a place that stands several times "
+        "the last.",
+    )
 )
 
 
@@ -133,8 +152,17 @@ def _add_grad(
     return (g, index_get(g, *indices, axes=axes, place=place), *(None for _ in indices))
 
 
-#: ``index_add(x, value, *indices, axes=, place=)``: as ``index_set``, but adds.
-index_add = declare(Op("index_add", Kind.OPAQUE, _put_infer, _add, _add_grad, promote=_like_first))
+index_add = declare(
+    Op(
+        "index_add",
+        Kind.OPAQUE,
+        _put_infer,
+        _add,
+        _add_grad,
+        promote=_like_first,
+        meaning="As ``index_set``, but adds, several times where a place stands several times.",
+    )
+)
 
 
 # a window
@@ -157,7 +185,6 @@ def _slice_set_grad(g: Tensor, _y: Spec, _x: Spec, _value: Spec, window: Window)
     return slice_set(g, 0, window=window), slice_(g, window=window)
 
 
-#: ``slice_set(x, value, window=)``: `x` with `value` in a window of ranges.
 slice_set = declare(
     Op(
         "slice_set",
@@ -167,6 +194,8 @@ slice_set = declare(
         _slice_set_grad,
         promote=_like_first,
         cost=lambda _node: 0,
+        parts=lambda _x, _value, window: (None, window),
+        meaning="`x` with `value` in a window of ranges.",
     )
 )
 
@@ -206,9 +235,17 @@ def _gather_grad(g: Tensor, _y: Spec, _x: Spec, index: Tensor, axis: int) -> tup
     return scatter_add_(zeros_like(_x), g, index, axis=axis), None
 
 
-#: ``gather(x, index, axis=)``: ``out[i][j] = x[index[i][j]][j]`` for axis 0, and so on.
 gather_ = declare(
-    Op("gather", Kind.OPAQUE, _gather_infer, _gather, _gather_grad, cost=lambda _node: 0, picks=True)
+    Op(
+        "gather",
+        Kind.OPAQUE,
+        _gather_infer,
+        _gather,
+        _gather_grad,
+        cost=lambda _node: 0,
+        picks=True,
+        meaning="``out[i][j] = x[index[i][j]][j]`` for axis 0, and so on.",
+    )
 )
 
 
@@ -247,7 +284,6 @@ def _scatter_add_grad(
     return g, gather_(g, index, axis=axis), None
 
 
-#: ``scatter(x, value, index, axis=)``: `x` with `value` where ``gather(x, index, axis=)`` reads.
 scatter_ = declare(
     Op(
         "scatter",
@@ -257,11 +293,19 @@ scatter_ = declare(
         _scatter_grad,
         promote=_like_first,
         cost=lambda _node: 0,
+        meaning="`x` with `value` where ``gather(x, index, axis=)`` reads; of several the last.",
     )
 )
-#: As ``scatter``, but adds.
 scatter_add_ = declare(
-    Op("scatter_add", Kind.OPAQUE, _scatter_infer, _scatter_add, _scatter_add_grad, promote=_like_first)
+    Op(
+        "scatter_add",
+        Kind.OPAQUE,
+        _scatter_infer,
+        _scatter_add,
+        _scatter_add_grad,
+        promote=_like_first,
+        meaning="As ``scatter``, but adds, several times where a place stands several times.",
+    )
 )
 
 
@@ -277,8 +321,6 @@ def _labels(x: Any, count: int) -> Any:
     return x
 
 
-#: ``labels(x, count=)``: `x` itself, which is refused unless all its elements are from 0 to ``count - 1``. A
-#: GPU is not waited for, and a compiler that takes whole programs cannot refuse: its word is the body.
 labels = declare(
     Op(
         "labels",
@@ -287,6 +329,9 @@ labels = declare(
         _labels,
         body=lambda x, count: cast(x, dtype=x.dtype),
         differentiable=False,
+        meaning="`x` itself, which is refused unless all its elements are from 0 to ``count - 1``. A GPU "
+        "is not waited for, and a compiler that takes whole programs cannot refuse: its word is "
+        "the body.",
     )
 )
 
@@ -318,22 +363,46 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     ------
     IndexError
         An index is out of range.
+
+    Examples
+    --------
+    >>> F.gather(mgb.tensor([[1, 2], [3, 4]]), 1, mgb.tensor([[0], [1]]))
+    Tensor([[1],
+            [4]], dtype=int32, device=xpux:0)
     """
     return gather_(inp, index, axis=_one_axis("gather", axis, inp.ndim))
 
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """`inp` with the elements of `source` written where ``gather(inp, axis, index)`` reads."""
+    """`inp` with the elements of `source` written where ``gather(inp, axis, index)`` reads.
+
+    Examples
+    --------
+    >>> F.scatter(F.zeros((3,)), 0, mgb.tensor([2, 0]), mgb.tensor([5.0, 7.0]))
+    Tensor([7., 0., 5.], device=xpux:0)
+    """
     return scatter_(inp, source, index, axis=_one_axis("scatter", axis, inp.ndim))
 
 
 def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """`inp` with the elements of `source` added where ``gather(inp, axis, index)`` reads."""
+    """`inp` with the elements of `source` added where ``gather(inp, axis, index)`` reads.
+
+    Examples
+    --------
+    >>> F.scatter_add(F.zeros((2,)), 0, mgb.tensor([1, 1]), mgb.tensor([5.0, 7.0]))
+    Tensor([ 0., 12.], device=xpux:0)
+    """
     return scatter_add_(inp, source, index, axis=_one_axis("scatter_add", axis, inp.ndim))
 
 
 def take(inp: Tensor, indices: Any, axis: int | None = None) -> Tensor:
-    """The slices of `inp` along `axis` at `indices`; without `axis`, of the flattened `inp`."""
+    """The slices of `inp` along `axis` at `indices`; without `axis`, of the flattened `inp`.
+
+    Examples
+    --------
+    >>> F.take(mgb.tensor([5.0, 6.0, 7.0]), mgb.tensor([2, 0]))
+    Tensor([7., 5.], device=xpux:0)
+    """
     if axis is None:
         inp, axis = reshape(inp, shape=(inp.size,)), 0
     place = _one_axis("take", axis, inp.ndim)
@@ -353,6 +422,12 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     Returns
     -------
     int32 Tensor of shape (*S, num_classes)
+
+    Examples
+    --------
+    >>> F.one_hot(mgb.tensor([2, 0]), 3)
+    Tensor([[0, 0, 1],
+            [1, 0, 0]], dtype=int32, device=xpux:0)
     """
     if inp.dtype not in dtypes.INTEGERS:
         raise ConversionError(f"one_hot: labels are integers, got {inp.dtype}")
@@ -381,6 +456,11 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     Raises
     ------
     ShapeError
+
+    Examples
+    --------
+    >>> F.indexing_one_hot(mgb.tensor([[1.0, 2.0], [3.0, 4.0]]), mgb.tensor([1, 0]))
+    Tensor([2., 3.], device=xpux:0)
     """
     place = _one_axis("indexing_one_hot", axis, src.ndim)
     expected = _rest(src.shape, (place,))

@@ -12,7 +12,8 @@ from ..ir import Kind, Op, Spec
 from ..sizes import broadcast, count, same_shape
 from ..strides import broadcast_strides, collapse, row_major
 from ..tensor import Tensor
-from .declare import OPS, SAME, declare
+from .declare import ANY, OPS, declare
+from .eager import concat as eager_concat
 
 Shape = tuple[int, ...]
 
@@ -60,9 +61,9 @@ RESHAPE = Op(
     _reshape,
     lambda g, _y, _x, shape: (reshape(g, shape=_x.shape),),
     moves=_reshaped,
+    meaning="The elements of `x`, in row-major order, as an array of `shape`, which holds no -1.",
 )
 
-#: ``reshape(x, shape=)``; `shape` holds no -1 here.
 reshape = declare(RESHAPE)
 
 
@@ -79,9 +80,10 @@ TRANSPOSE = Op(
     lambda x, axes: np.transpose(x, axes),
     lambda g, _y, _x, axes: (transpose(g, axes=tuple(int(a) for a in np.argsort(axes))),),
     moves=lambda _shape, strides, axes: tuple(strides[a] for a in axes),
+    meaning="Axis `i` of the result is axis ``axes[i]`` of `x`; `axes` is a permutation of all, none "
+    "negative.",
 )
 
-#: ``transpose(x, axes=)``; `axes` is a full permutation of non-negative integers.
 transpose = declare(TRANSPOSE)
 
 
@@ -108,9 +110,9 @@ BROADCAST_TO = Op(
     lambda x, shape: np.broadcast_to(x, shape),
     lambda g, _y, _x, shape: (sum_to(g, _x.shape),),
     moves=lambda old, strides, shape: broadcast_strides(old, strides, shape),
+    meaning="`x` repeated along axes that it lacks in front and along those where it has length 1.",
 )
 
-#: ``broadcast_to(x, shape=)``.
 broadcast_to = declare(BROADCAST_TO)
 
 #: ``(start, stop, step)`` along each axis, already clipped; a negative step counts down, `stop` -1 there
@@ -142,9 +144,10 @@ SLICE = Op(
     lambda x, window: x[slices(window)],
     lambda g, _y, _x, window: (unslice(g, shape=_x.shape, window=window),),
     moves=_sliced,
+    meaning="The elements of `x` in `window`: ``(start, stop, step)`` for each axis, clipped already; a "
+    "negative step counts down, and `stop` -1 means to the end there.",
 )
 
-#: ``slice(x, window=)``: basic indexing with a range along each axis.
 slice_ = declare(SLICE)
 
 
@@ -169,8 +172,6 @@ def _unslice_eager(x: Any, shape: Shape, window: Window) -> Any:
     return out
 
 
-#: ``unslice(x, shape=, window=)``: zeros of `shape` with `x` in `window`; the transpose of ``slice``, and
-#: padding.
 unslice = declare(
     Op(
         "unslice",
@@ -178,6 +179,7 @@ unslice = declare(
         lambda x, shape, window: Spec(shape, x.dtype),
         _unslice_eager,
         lambda g, _y, _x, shape, window: (slice_(g, window=window),),
+        meaning="Zeros of `shape` with `x` in `window`; the transpose of ``slice``, and padding.",
     )
 )
 
@@ -190,23 +192,28 @@ def _concat_infer(*xs: Spec, axis: int) -> Spec:
     return Spec((*first[:axis], sum(x.shape[axis] for x in xs), *first[axis + 1 :]), xs[0].dtype)
 
 
-def _concat_grad(g: Tensor, _y: Spec, *_xs: Spec, axis: int) -> tuple[Tensor, ...]:
-    parts, start = [], 0
-    for x in _xs:
-        stop = start + x.shape[axis]
-        parts.append(cut_along(g, axis, start, stop))
+def _concat_parts(*shapes: Shape, axis: int) -> list[Window]:
+    windows, start = [], 0
+    for shape in shapes:
+        stop = start + shape[axis]
+        windows.append(tuple((start, stop, 1) if i == axis else (0, d, 1) for i, d in enumerate(shape)))
         start = stop
-    return tuple(parts)
+    return windows
 
 
-#: ``concat(*xs, axis=)``.
+def _concat_grad(g: Tensor, _y: Spec, *_xs: Spec, axis: int) -> tuple[Tensor, ...]:
+    return tuple(slice_(g, window=window) for window in _concat_parts(*(x.shape for x in _xs), axis=axis))
+
+
 concat = declare(
     Op(
         "concat",
         Kind.LAYOUT,
         _concat_infer,
-        lambda *xs, axis: np.concatenate(xs, axis),
+        eager_concat,
         _concat_grad,
-        promote=SAME.promote,
+        promote=ANY.promote,
+        parts=_concat_parts,
+        meaning="`xs` one after the other along `axis`.",
     )
 )

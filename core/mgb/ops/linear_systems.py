@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import forking
+from .. import dtypes, forking
 from ..errors import LinAlgError, ShapeError
 from ..ir import Kind, Node, Op, Spec
 from ..libraries import Rule
@@ -22,14 +22,25 @@ from ..sizes import broadcast
 from ..tensor import Tensor
 from .attention import below
 from .contract import matmul
-from .declare import FLOATING, declare
+from .declare import ANALYTIC, declare
+from .elementwise import conj
 from .layout import cut_along, reshape, transpose
-from .primitives import where
+from .primitives import complex, imag, real, where
 
 
 def swapped(x: Tensor) -> Tensor:
     """The matrices in the last two axes transposed."""
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def held(x: Tensor) -> Tensor:
+    """What a value is in itself: the rule of a gradient is given the conjugates of complex ones."""
+    return conj(x) if x.dtype in dtypes.COMPLEX else x
+
+
+def adjoint(x: Tensor) -> Tensor:
+    """The matrices transposed, and the conjugates of complex ones."""
+    return held(swapped(x))
 
 
 def product(*factors: Tensor) -> Tensor:
@@ -86,12 +97,15 @@ def declare_library(
     name: str,
     infer: Callable[..., Spec],
     rule: Callable[..., Any],
-    grad: Callable[..., Any],
+    grad: Callable[..., Any] | None,
+    *,
+    meaning: str,
     body: Callable[..., Tensor] | None = None,
 ) -> Callable[..., Tensor]:
-    """An op on matrices of floats that NumPy, SciPy or another library computes."""
+    """An op on matrices, also complex ones, that NumPy, SciPy or another library computes."""
     eager = by_library(name, infer, rule)
-    return declare(Op(name, Kind.OPAQUE, infer, eager, grad, body, promote=FLOATING.promote, cost=cubic))
+    op = Op(name, Kind.OPAQUE, infer, eager, grad, body, ANALYTIC.promote, cost=cubic, meaning=meaning)
+    return declare(op)
 
 
 def _each(function: Callable[..., Any], out: Any, *stacks: Any) -> Any:
@@ -128,8 +142,13 @@ def _solve_grad(g: Tensor, y: Tensor, a: Tensor, _b: Spec) -> tuple[Tensor, Tens
     return -matmul(db, y, transpose_b=True), db
 
 
-#: ``solve(a, b)``: the `x` with ``a @ x == b``, of square matrices `a` and columns `b`.
-solve_ = declare_library("solve", _solve_infer, np.linalg.solve, _solve_grad)
+solve_ = declare_library(
+    "solve",
+    _solve_infer,
+    np.linalg.solve,
+    _solve_grad,
+    meaning="The `x` with ``a @ x == b``, of square matrices `a` and columns `b`.",
+)
 
 
 def _triangular_infer(a: Spec, b: Spec, lower: bool, unit_diagonal: bool) -> Spec:
@@ -162,8 +181,13 @@ def _triangular_grad(
     return (where(below(da, -skipped), da, 0) if lower else where(below(da, skipped - 1), 0, da)), db
 
 
-#: ``solve_triangular(a, b, lower=, unit_diagonal=)``: as `solve`; of `a` one triangle counts.
-solve_triangular_ = declare_library("solve_triangular", _triangular_infer, _triangular, _triangular_grad)
+solve_triangular_ = declare_library(
+    "solve_triangular",
+    _triangular_infer,
+    _triangular,
+    _triangular_grad,
+    meaning="As `solve`; of `a` one triangle counts.",
+)
 
 
 def _lstsq_infer(a: Spec, b: Spec, rcond: float | None) -> Spec:
@@ -178,16 +202,22 @@ def _lstsq(a: Any, b: Any, rcond: float | None) -> Any:
 
 def _lstsq_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor, rcond: float | None) -> tuple[Tensor, Tensor]:
     """Golub and Pereyra, "The differentiation of pseudo-inverses ..." (1973), with each inverse solved."""
-    transposed = swapped(a)
-    db = lstsq_(transposed, g, rcond=rcond)
+    y, a, b = held(y), held(a), held(b)
+    turned = adjoint(a)
+    db = lstsq_(turned, g, rcond=rcond)
     left = b - matmul(a, y)
-    da = -matmul(db, y, transpose_b=True) + matmul(left, lstsq_(a, db, rcond=rcond), transpose_b=True)
-    rest = g - matmul(transposed, db)
-    return da + matmul(lstsq_(transposed, y, rcond=rcond), rest, transpose_b=True), db
+    da = matmul(left, adjoint(lstsq_(a, db, rcond=rcond))) - matmul(db, adjoint(y))
+    rest = g - matmul(turned, db)
+    return da + matmul(lstsq_(turned, y, rcond=rcond), adjoint(rest)), db
 
 
-#: ``lstsq(a, b, rcond=)``: the shortest `x` that makes the squares of ``a @ x - b`` least.
-lstsq_ = declare_library("lstsq", _lstsq_infer, _lstsq, _lstsq_grad)
+lstsq_ = declare_library(
+    "lstsq",
+    _lstsq_infer,
+    _lstsq,
+    _lstsq_grad,
+    meaning="The shortest `x` that makes the squares of ``a @ x - b`` least.",
+)
 
 
 # inverses
@@ -206,8 +236,13 @@ def _inv_grad(g: Tensor, y: Tensor, _a: Spec) -> tuple[Tensor]:
     return (-product(transposed, g, transposed),)
 
 
-#: ``inv(a)``: the inverses of square matrices.
-inv_ = declare_library("inv", _square_infer("inv"), np.linalg.inv, _inv_grad)
+inv_ = declare_library(
+    "inv",
+    _square_infer("inv"),
+    np.linalg.inv,
+    _inv_grad,
+    meaning="The inverses of square matrices.",
+)
 
 
 def _pinv_infer(a: Spec, rcond: float | None) -> Spec:
@@ -222,14 +257,20 @@ def _pinv(a: Any, rcond: float | None) -> Any:
 
 def _pinv_grad(g: Tensor, y: Tensor, a: Tensor, rcond: float | None) -> tuple[Tensor]:
     """Golub and Pereyra (1973), equation 4.12, transposed."""
-    inverse, gradient = swapped(y), swapped(g)
+    y, a = held(y), held(a)
+    inverse, gradient = adjoint(y), adjoint(g)
     right = gradient - product(a, y, gradient)
     left = gradient - product(gradient, y, a)
     return (product(right, y, inverse) + product(inverse, y, left) - product(inverse, g, inverse),)
 
 
-#: ``pinv(a, rcond=)``: the pseudo-inverses; singular values up to `rcond` times the greatest count as 0.
-pinv_ = declare_library("pinv", _pinv_infer, _pinv, _pinv_grad)
+pinv_ = declare_library(
+    "pinv",
+    _pinv_infer,
+    _pinv,
+    _pinv_grad,
+    meaning="The pseudo-inverses; singular values up to `rcond` times the greatest count as 0.",
+)
 
 
 # Cholesky
@@ -237,16 +278,23 @@ pinv_ = declare_library("pinv", _pinv_infer, _pinv, _pinv_grad)
 
 def _cholesky_grad(g: Tensor, y: Tensor, _a: Spec) -> tuple[Tensor]:
     """Murray, "Differentiation of the Cholesky decomposition" (2016): of a symmetric matrix, symmetric."""
-    inner = matmul(y, g, transpose_a=True)
-    inner = where(below(inner, 0), where(below(inner, -1), inner, inner * 0.5), 0)
-    upper = swapped(y)
+    upper = swapped(y)  # the adjoint of the factor
+    inner = matmul(upper, g)
+    diagonal = where(on_diagonal(inner), inner + held(inner), 0) * 0.25  # of which only what is real counts
+    inner = where(below(inner, -1), inner, 0) + diagonal
     half = solve_triangular_(upper, inner, lower=False, unit_diagonal=False)
-    whole = solve_triangular_(upper, swapped(half), lower=False, unit_diagonal=False)
-    return ((whole + swapped(whole)) * 0.5,)
+    whole = solve_triangular_(upper, adjoint(half), lower=False, unit_diagonal=False)
+    return ((whole + adjoint(whole)) * 0.5,)
 
 
-#: ``cholesky(a)``: the lower triangle `L` with ``L @ L.T == a``; of `a` the lower triangle is read.
-cholesky_ = declare_library("cholesky", _square_infer("cholesky"), np.linalg.cholesky, _cholesky_grad)
+cholesky_ = declare_library(
+    "cholesky",
+    _square_infer("cholesky"),
+    np.linalg.cholesky,
+    _cholesky_grad,
+    meaning="The lower triangle `L` with ``L @ L.T == a``, of complex numbers with the adjoint of `L`; of "
+    "`a` the lower triangle is read.",
+)
 
 
 # determinants
@@ -266,8 +314,13 @@ def _det_grad(g: Tensor, _y: Spec, a: Tensor) -> tuple[Tensor]:
     return (as_matrix(g) * cofactor_(a),)
 
 
-#: ``det(a)``: the determinants of square matrices.
-det_ = declare_library("det", _det_infer, np.linalg.det, _det_grad)
+det_ = declare_library(
+    "det",
+    _det_infer,
+    np.linalg.det,
+    _det_grad,
+    meaning="The determinants of square matrices.",
+)
 
 
 def _cofactor(a: Any) -> Any:
@@ -277,18 +330,18 @@ def _cofactor(a: Any) -> Any:
     before = np.cumprod(np.concatenate((one, s[..., :-1]), -1), -1)
     after = np.cumprod(np.concatenate((one, s[..., :0:-1]), -1), -1)[..., ::-1]
     others = before * after * np.linalg.det(u)[..., None] * np.linalg.det(vh)[..., None]
-    return np.matmul(u * others[..., None, :], vh)
+    return np.conj(np.matmul(u * np.conj(others)[..., None, :], vh))
 
 
 def _cofactor_body(a: Tensor) -> Tensor:
     return as_matrix(det_(a)) * swapped(inv_(a))
 
 
-#: ``cofactor(a)``: the gradient of the determinant; its own gradient is that of regular matrices.
 cofactor_ = declare(
     Op("cofactor", Kind.OPAQUE, _square_infer("cofactor"),
        by_library("cofactor", _square_infer("cofactor"), _cofactor), None, _cofactor_body,
-       promote=FLOATING.promote, cost=cubic)
+       promote=ANALYTIC.promote, cost=cubic, meaning="The gradient of the determinant; its own gradient is "
+                                                     "that of regular matrices.")
 )  # fmt: skip
 
 
@@ -302,10 +355,21 @@ def _slogdet(a: Any) -> Any:
     return np.stack((sign, magnitude), -1)
 
 
-def _slogdet_grad(g: Tensor, _y: Spec, a: Tensor) -> tuple[Tensor]:
-    magnitude = reshape(cut_along(g, g.ndim - 1, 1, 2), shape=(*g.shape[:-1], 1, 1))
+def _slogdet_grad(g: Tensor, y: Tensor, a: Tensor) -> tuple[Tensor]:
+    """The sign of a complex determinant turns with the imaginary part of its logarithm."""
+    turn, magnitude = (
+        reshape(cut_along(g, g.ndim - 1, i, i + 1), shape=(*g.shape[:-1], 1, 1)) for i in (0, 1)
+    )
+    if a.dtype in dtypes.COMPLEX:
+        sign = reshape(cut_along(y, y.ndim - 1, 0, 1), shape=(*g.shape[:-1], 1, 1))
+        magnitude = complex(real(magnitude), imag(turn * sign))
     return (magnitude * swapped(inv_(a)),)
 
 
-#: ``slogdet(a)``: the sign of the determinant and the logarithm of its magnitude, side by side.
-slogdet_ = declare_library("slogdet", _slogdet_infer, _slogdet, _slogdet_grad)
+slogdet_ = declare_library(
+    "slogdet",
+    _slogdet_infer,
+    _slogdet,
+    _slogdet_grad,
+    meaning="The sign of the determinant and the logarithm of its magnitude, side by side.",
+)

@@ -6,16 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import device as devices
 from .. import dtypes
-from ..errors import ShapeError
+from ..apply import autocasted, tensors
+from ..errors import ConversionError, DeviceError, ShapeError
 from ..ir import Kind, Op, Spec
+from ..precision import HIGH
 from ..tensor import Tensor
-from .creation import as_shape
+from .creation import as_shape, zeros_like
 from .declare import declare, normalize_axis
+from .elementwise import conj
 from .getitem import getitem, updated
 from .layout import reshape, transpose
-from .primitives import cast
+from .primitives import cast, imag, real
 from .reduce import (
     extent,
     integer_product,
@@ -41,7 +46,6 @@ def _transfer_grad(g: Tensor, _y: Spec, _x: Spec, device: str) -> tuple[Tensor]:
     return (transfer(g, device=_x.device),)
 
 
-#: ``transfer(x, device=)``: `x` in the memory of another device.
 transfer = declare(
     Op(
         "transfer",
@@ -51,13 +55,57 @@ transfer = declare(
         _transfer_grad,
         cost=lambda _node: 0,
         crosses=True,
+        meaning="`x` in the memory of another device.",
     )
 )
 
 
-def to(self: Tensor, device: str) -> Tensor:
-    """The same value on `device`."""
-    return transfer(self, device=devices.canonical(device))
+def to(self: Tensor, device: Any, dtype: Any = None) -> Tensor:
+    """The same value on another device, as another dtype, or both.
+
+    Parameters
+    ----------
+    self : Tensor
+        The value.
+    device : str or dtype
+        A device, ``"gpu0"``; or a dtype, ``"float16"``.
+    dtype : dtype, optional
+        Beside a device.
+
+    Raises
+    ------
+    DeviceError
+        `device` is the name of neither.
+    """
+    where, wanted = destination(device, dtype)
+    out = self if wanted is None or wanted == self.dtype else cast(self, dtype=wanted)
+    return out if where is None else transfer(out, device=where)
+
+
+def destination(device: Any, dtype: Any = None) -> tuple[str | None, np.dtype[Any] | None]:
+    """The canonical name of the device and the dtype that the arguments of `to` mean; None: as it is."""
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    try:
+        return devices.canonical(device), wanted
+    except (DeviceError, TypeError):
+        try:
+            return None, dtypes.as_dtype(device)
+        except ConversionError:
+            known = "a device, such as 'xpux' or 'gpu0', nor a dtype, such as 'float16'"
+            raise DeviceError(f"to({device!r}): that is neither {known}") from None
+
+
+def to_device(self: Tensor, device: str, /, *, stream: None = None) -> Tensor:
+    """The same value on `device`; its name has the stream.
+
+    Raises
+    ------
+    ValueError
+        A `stream` is given.
+    """
+    if stream is not None:
+        raise ValueError("to_device: a device is named with its stream, as in 'gpu0:1': leave stream= away")
+    return to(self, device)
 
 
 def astype(self: Tensor, dtype: Any) -> Tensor:
@@ -110,7 +158,13 @@ def transposed(self: Tensor, *axes: Any) -> Tensor:
 
 
 def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """The axes from `start_axis` to `end_axis`, both included, as one."""
+    """The axes from `start_axis` to `end_axis`, both included, as one.
+
+    Examples
+    --------
+    >>> F.flatten(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor([-1.,  0.,  2.], device=xpux:0)
+    """
     shape = self.shape or (1,)
     (start,) = normalize_axis("flatten", start_axis, len(shape))
     (end,) = normalize_axis("flatten", end_axis, len(shape))
@@ -130,7 +184,8 @@ def reduced(name: str, reduction: Callable[..., Tensor], x: Tensor, axis: Axis, 
 
 def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:
     """The mean over `axis`, which stays with length 1. 16-bit floats are rounded once, at the end."""
-    if x.dtype == dtypes.float32 or x.dtype == dtypes.float64:
+    (x,) = autocasted(HIGH, (x,))
+    if x.dtype in dtypes.INEXACT and x.dtype not in dtypes.HALVES:
         return reduce_sum(x, axis=axis) / extent(x, axis=axis)
     mean = average(cast(x, dtype=dtypes.float32), axis)
     return cast(mean, dtype=x.dtype) if x.dtype in dtypes.HALVES else mean
@@ -143,15 +198,27 @@ def accumulated(x: Tensor, dtype: Any = None) -> Tensor:
 
 
 def sum(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `axis`, computed in `dtype`: without one, that of integers has 64 bits."""
-    if dtype is None and self.dtype not in dtypes.FLOATS:
+    """The sum over `axis`, computed in `dtype`: without one, that of integers has 64 bits.
+
+    Examples
+    --------
+    >>> mgb.numpy.sum(mgb.tensor([-1.0, 0.0, 2.0]))
+    Tensor(1., device=xpux:0)
+    """
+    if dtype is None and self.dtype not in dtypes.INEXACT:
         return reduced("sum", integer_sum, self, axis, keepdims)
     return reduced("sum", reduce_sum, self if dtype is None else astype(self, dtype), axis, keepdims)
 
 
 def prod(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over `axis`, computed in `dtype`: without one, that of integers has 64 bits."""
-    if dtype is None and self.dtype not in dtypes.FLOATS:
+    """The product over `axis`, computed in `dtype`: without one, that of integers has 64 bits.
+
+    Examples
+    --------
+    >>> mgb.numpy.prod(mgb.tensor([2.0, 3.0]))
+    Tensor(6., device=xpux:0)
+    """
+    if dtype is None and self.dtype not in dtypes.INEXACT:
         return reduced("prod", integer_product, self, axis, keepdims)
     return reduced("prod", reduce_prod, self if dtype is None else astype(self, dtype), axis, keepdims)
 
@@ -189,10 +256,42 @@ def _reversed_axes(self: Tensor) -> Tensor:
     return transposed(self)
 
 
+def _real(self: Tensor) -> Tensor:
+    """The real parts."""
+    return real(self) if self.dtype in dtypes.COMPLEX else +self
+
+
+def _imag(self: Tensor) -> Tensor:
+    """The imaginary parts; of real numbers 0."""
+    return imag(self) if self.dtype in dtypes.COMPLEX else zeros_like(self)
+
+
+def _conj(self: Tensor) -> Tensor:
+    """The conjugates; real numbers are their own."""
+    return conj(self) if self.dtype in dtypes.COMPLEX else +self
+
+
+def matrix_transpose(x: Any, /) -> Tensor:
+    """The matrices in the last two axes transposed.
+
+    Examples
+    --------
+    >>> mgb.numpy.matrix_transpose(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([[1., 4.],
+            [2., 3.]], device=xpux:0)
+    """
+    (x,) = tensors("matrix_transpose", (x,))
+    if x.ndim < 2:
+        raise ShapeError(f"matrix_transpose: matrices stand in the last two axes, got shape {x.shape}")
+    return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
 # fmt: off
 METHODS: dict[str, Any] = {
-    "astype": astype, "to": to,
-    "reshape": reshaped, "transpose": transposed, "flatten": flatten, "T": property(_reversed_axes),
+    "real": property(_real), "imag": property(_imag), "conj": _conj, "conjugate": _conj,
+    "astype": astype, "to": to, "to_device": to_device,
+    "reshape": reshaped, "transpose": transposed, "flatten": flatten,
+    "T": property(_reversed_axes), "mT": property(matrix_transpose),
     "sum": sum, "prod": prod, "min": min, "max": max, "mean": mean,
     "__getitem__": getitem, "__setitem__": _setitem,
 }

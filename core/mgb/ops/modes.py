@@ -51,16 +51,19 @@ def _whole(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 @composite(SAME, differentiable=False)
 def less_as_number(a: Tensor, b: Tensor) -> Tensor:
+    """1 where ``a < b``, else 0, in the dtype of both."""
     return p.cast(p.lt(a, b), dtype=a.dtype)
 
 
 @composite(SAME, differentiable=False)
 def less_equal_as_number(a: Tensor, b: Tensor) -> Tensor:
+    """1 where ``a <= b``, else 0, in the dtype of both."""
     return p.cast(p.le(a, b), dtype=a.dtype)
 
 
 @composite(SAME, differentiable=False)
 def equal_as_number(a: Tensor, b: Tensor) -> Tensor:
+    """1 where ``a == b``, else 0, in the dtype of both."""
     return p.cast(p.eq(a, b), dtype=a.dtype)
 
 
@@ -72,21 +75,25 @@ def sign_or_zero(x: Tensor) -> Tensor:
 
 @composite(NUMERIC, grad=lambda g, y, _a, _b: (el.switch_gt0(y, g),) * 2)
 def fuse_add_relu(a: Tensor, b: Tensor) -> Tensor:
+    """``relu(a + b)``."""
     return act.relu(a + b)
 
 
 @composite(FLOATING, grad=lambda g, y, _a, _b: (act.sigmoid_grad(y, g),) * 2)
 def fuse_add_sigmoid(a: Tensor, b: Tensor) -> Tensor:
+    """``sigmoid(a + b)``."""
     return act.sigmoid(a + b)
 
 
 @composite(FLOATING, grad=lambda g, y, _a, _b: (act.tanh_grad(y, g),) * 2)
 def fuse_add_tanh(a: Tensor, b: Tensor) -> Tensor:
+    """``tanh(a + b)``."""
     return tr.tanh(a + b)
 
 
 @composite(FLOATING, grad=lambda g, _y, a, b: (act.hswish_grad(a + b, g),) * 2)
 def fuse_add_hswish(a: Tensor, b: Tensor) -> Tensor:
+    """``hswish(a + b)``."""
     return act.hswish(a + b)
 
 
@@ -218,6 +225,11 @@ class Elemwise:
     Examples
     --------
     ``Elemwise(mode="FUSE_ADD_RELU")(x, y)`` is ``relu(x + y)``.
+
+    Examples
+    --------
+    >>> F.Elemwise(mode="FUSE_ADD_RELU")(mgb.tensor([1.0, -3.0]), mgb.tensor([1.0, 1.0]))
+    Tensor([2., 0.], device=xpux:0)
     """
 
     __slots__ = ("_mode",)

@@ -16,7 +16,7 @@ from ..apply import apply, tensors
 from ..tensor import Tensor
 from .declare import OPS
 from .division import floor_div, mod
-from .elementwise import reciprocal
+from .elementwise import direction, reciprocal
 from .integers import left_shift, right_shift
 from .layout import reshape
 from .operators import fitted, power, product
@@ -36,13 +36,15 @@ def functions() -> Mapping[Callable[..., Any], Callable[..., Any]]:
     return FUNCTIONS
 
 
-#: Ufuncs whose op computes with something else than the ufunc itself.
-_UFUNCS: dict[Any, Callable[..., Any]] = {
+#: Ufuncs whose op computes with something else than the ufunc itself, or that are several ops: these come
+#: with `functions`.
+UFUNCS: dict[Any, Callable[..., Any]] = {
     np.left_shift: left_shift,
     np.right_shift: right_shift,
     np.power: power,
     np.matmul: product,
     np.reciprocal: reciprocal,
+    np.sign: direction,
     np.positive: lambda x: +x,
     np.divmod: lambda a, b: (floor_div(a, b), mod(a, b)),
 }
@@ -50,13 +52,14 @@ _UFUNCS: dict[Any, Callable[..., Any]] = {
 
 def ufunc_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
     """The function for `ufunc`: that of the op whose eager rule it is."""
-    if ufunc in _UFUNCS:
-        return _UFUNCS[ufunc]
+    if ufunc in UFUNCS:
+        return UFUNCS[ufunc]
     op = next((op for op in OPS.values() if op.eager is ufunc), None)
     if op is None:
-        return None
-    _UFUNCS[ufunc] = lambda *xs: apply(op, *xs)
-    return _UFUNCS[ufunc]
+        functions()
+        return UFUNCS.get(ufunc)
+    UFUNCS[ufunc] = lambda *xs: apply(op, *xs)
+    return UFUNCS[ufunc]
 
 
 def _array_ufunc(
@@ -76,8 +79,9 @@ def _array_ufunc(
     return target
 
 
-#: The methods of ufuncs that are functions by themselves; `reduce` and `accumulate` begin with axis 0.
-_DERIVED: dict[tuple[Any, str], Callable[..., Any]] = {
+#: The methods of ufuncs by the functions that serve them, NumPy's or ours; `reduce` and `accumulate` begin
+#: with axis 0.
+UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {
     (np.add, "reduce"): np.sum,
     (np.multiply, "reduce"): np.prod,
     (np.maximum, "reduce"): np.max,
@@ -95,11 +99,13 @@ def _derived(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[
     if method == "outer" and function is not None and not options:
         a, b = tensors(called, inputs)
         return function(reshape(a, shape=(*a.shape, *(1,) * b.ndim)), b)
-    if (ufunc, method) not in _DERIVED:
+    served = functions()
+    if (ufunc, method) not in UFUNC_METHODS:
         raise TypeError(_refusal(called, options))
-    same = _DERIVED[ufunc, method]
+    same = UFUNC_METHODS[ufunc, method]
     given = {name: value for name, value in options.items() if value is not None or name == "axis"}
-    return _serve(called, same, functions()[same], inputs, {"axis": 0, **given})
+    first = {} if method == "at" else {"axis": 0}
+    return _serve(called, same, served.get(same, same), inputs, {**first, **given})
 
 
 def _array_function(

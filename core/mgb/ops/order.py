@@ -22,7 +22,14 @@ def _searchsorted(a: Any, v: Any, right: bool) -> Any:
     return np.searchsorted(a, v, side="right" if right else "left").astype(np.int32)
 
 
-#: ``searchsorted(a, v, right=)``: how many elements of the ascending `a` are less than each of `v`, or equal.
 searchsorted_ = declare(
-    Op("searchsorted", Kind.OPAQUE, _infer, _searchsorted, promote=SAME.promote, differentiable=False)
+    Op(
+        "searchsorted",
+        Kind.OPAQUE,
+        _infer,
+        _searchsorted,
+        promote=SAME.promote,
+        differentiable=False,
+        meaning="How many elements of the ascending `a` are less than each of `v`, or equal.",
+    )
 )

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..libraries import Rule
 from ..tensor import Tensor
 from .contract import Pair, pad, taps, window_counts
-from .declare import FLOATING, declare
+from .declare import FLOATING, as_they_are, declare, real
 from .reduce import lowest
 
 
@@ -66,6 +67,38 @@ def _winners(x: Any, y: Any, kernel: Pair, stride: Pair, padding: Pair) -> list[
     return winners
 
 
+def _places_infer(x: Spec, **window: Any) -> Spec:
+    return Spec(_pool_infer(x, **window).shape, dtypes.int32)
+
+
+def _places_eager(x: Any, kernel: Pair, stride: Pair, padding: Pair) -> Any:
+    y = _max_eager(x, kernel, stride, padding)
+    counts, width = y.shape[2:], x.shape[3]
+    out = np.zeros_like(y, dtype=np.int32)
+    rows, cols = (
+        np.asarray(np.arange(n, dtype=np.int32) * s - p, like=y) for n, s, p in zip(counts, stride, padding)
+    )
+    first = rows[:, None] * np.int32(width) + cols  # of each window, the place of its first pixel
+    winners = iter(_winners(x, y, kernel, stride, padding))
+    for i, j, *_ in taps(kernel, stride, (1, 1), counts):
+        np.copyto(out, first + np.int32(i * width + j), where=next(winners))
+    return out
+
+
+max_pool2d_places = declare(
+    Op(
+        "max_pool2d_places",
+        Kind.OPAQUE,
+        _places_infer,
+        _places_eager,
+        promote=real(as_they_are),
+        differentiable=False,
+        meaning="The place, in int32, of the first maximum of each window, or its first NaN, counted "
+        "row-major in the image (H, W).",
+    )
+)
+
+
 def _max_grad_eager(g: Any, x: Any, y: Any, kernel: Pair, stride: Pair, padding: Pair) -> Any:
     framed = pad(np.zeros_like(x, dtype=g.dtype), padding)
     views = _tap_views(framed, kernel, stride)
@@ -102,12 +135,18 @@ def _max_pick_grad(
     return max_pool2d_grad(g, x, y, **window), None, None
 
 
-#: ``max_pool2d(x, kernel=, stride=, padding=)``: the largest of each window; a window with NaN gives NaN.
 max_pool2d = declare(
-    Op("max_pool2d", Kind.OPAQUE, _pool_infer, Rule("max_pool2d", _max_eager, _pool_infer), _max_grad)
+    Op(
+        "max_pool2d",
+        Kind.OPAQUE,
+        _pool_infer,
+        Rule("max_pool2d", _max_eager, _pool_infer),
+        _max_grad,
+        meaning="The largest of each window of images (N, C, H, W); a window with NaN gives NaN, and what "
+        "`padding` adds counts as less than everything.",
+    )
 )
 
-#: ``max_pool2d_grad(g, x, y, ...)``: `g` carried back to the first maximum of each window, zeros elsewhere.
 max_pool2d_grad = declare(
     Op(
         "max_pool2d_grad",
@@ -115,10 +154,10 @@ max_pool2d_grad = declare(
         _max_grad_infer,
         Rule("max_pool2d_grad", _max_grad_eager, _max_grad_infer),
         _max_grad_grad,
+        meaning="`g` carried back to the first maximum of each window, zeros elsewhere.",
     )
 )
 
-#: ``max_pool2d_pick(h, x, y, ...)``: of `h`, what stands where each window of `x` has its first maximum.
 max_pool2d_pick = declare(
     Op(
         "max_pool2d_pick",
@@ -126,6 +165,7 @@ max_pool2d_pick = declare(
         lambda h, x, y, **_w: Spec(y.shape, h.dtype),
         _max_pick_eager,
         _max_pick_grad,
+        meaning="Of `h`, what stands where each window of `x` has its first maximum.",
     )
 )
 
@@ -179,7 +219,6 @@ def _avg_grad_grad(h: Tensor, _y: Spec, _g: Spec, size: Pair, **window: Any) -> 
     return (avg_pool2d(h, **window),)
 
 
-#: ``avg_pool2d(x, kernel=, stride=, padding=, count_padding=)``: the mean of each window.
 avg_pool2d = declare(
     Op(
         "avg_pool2d",
@@ -188,10 +227,10 @@ avg_pool2d = declare(
         Rule("avg_pool2d", _avg_eager, _avg_infer),
         _avg_grad,
         promote=FLOATING.promote,
+        meaning="The mean of each window, with or without the zeros that `padding` adds.",
     )
 )
 
-#: ``avg_pool2d_grad(g, size=, ...)``: the transpose of `avg_pool2d`, for images of (H, W) = `size`.
 avg_pool2d_grad = declare(
     Op(
         "avg_pool2d_grad",
@@ -199,6 +238,7 @@ avg_pool2d_grad = declare(
         _avg_grad_infer,
         Rule("avg_pool2d_grad", _avg_grad_eager, _avg_grad_infer),
         _avg_grad_grad,
+        meaning="The transpose of `avg_pool2d`, for images of (H, W) = `size`.",
     )
 )
 
@@ -244,7 +284,6 @@ def _adaptive_grad_eager(g: Any, size: Pair) -> Any:
     return rows.T @ (g @ cols)
 
 
-#: ``adaptive_avg_pool2d(x, size=)``: means over `size` windows that cover the image.
 adaptive_avg_pool2d = declare(
     Op(
         "adaptive_avg_pool2d",
@@ -253,10 +292,11 @@ adaptive_avg_pool2d = declare(
         _adaptive_eager,
         _adaptive_grad,
         promote=FLOATING.promote,
+        meaning="Means over `size` windows: window i of n along H is from floor(i * H / n) to "
+        "ceil((i + 1) * H / n).",
     )
 )
 
-#: ``adaptive_avg_pool2d_grad(g, size=)``: its transpose, for images of (H, W) = `size`.
 adaptive_avg_pool2d_grad = declare(
     Op(
         "adaptive_avg_pool2d_grad",
@@ -264,5 +304,6 @@ adaptive_avg_pool2d_grad = declare(
         lambda g, size: Spec((*g.shape[:2], *size), g.dtype),
         _adaptive_grad_eager,
         _adaptive_grad_grad,
+        meaning="The transpose of `adaptive_avg_pool2d`, for images of (H, W) = `size`.",
     )
 )

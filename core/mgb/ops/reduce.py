@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..ir import Kind, Op, Reduction, Spec
 from ..tensor import Tensor
-from .declare import INTEGER, NUMERIC, SAME, Typing, declare, op_of
+from .declare import INTEGER, SAME, TOTAL, Typing, declare, op_of
 from .layout import broadcast_to
 from .primitives import add, cast, eq, maximum, minimum, mul, where
 
@@ -24,7 +24,12 @@ def reduced_shape(shape: tuple[int, ...], axis: Axes) -> tuple[int, ...]:
 
 
 def _reduction(
-    name: str, function: Callable[..., Any], typing: Typing, grad: Callable[..., Any], reduction: Reduction
+    name: str,
+    function: Callable[..., Any],
+    typing: Typing,
+    grad: Callable[..., Any],
+    reduction: Reduction,
+    meaning: str,
 ) -> Callable[..., Tensor]:
     def infer(x: Spec, axis: Axes) -> Spec:
         return Spec(reduced_shape(x.shape, axis), x.dtype)
@@ -32,7 +37,19 @@ def _reduction(
     def eager(x: Any, axis: Axes) -> Any:
         return function(x, axis) if axis else x.copy()
 
-    return declare(Op(name, Kind.REDUCE, infer, eager, grad, promote=typing.promote, reduction=reduction))
+    return declare(
+        Op(
+            name,
+            Kind.REDUCE,
+            infer,
+            eager,
+            grad,
+            promote=typing.promote,
+            reduction=reduction,
+            meaning=meaning,
+            precision=typing.precision,
+        )
+    )
 
 
 def _extreme(function: Callable[..., Any], x: Any, axis: Axes, of_nothing: Any) -> Any:
@@ -81,14 +98,22 @@ def _as_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 # fmt: off
-reduce_sum  = _reduction("reduce_sum",  _sum,  NUMERIC, lambda g, _y, _x, axis: (_spread(g, _x),),
-                         Reduction(op_of(add), lambda _dtype: 0, _wider))
-reduce_prod = _reduction("reduce_prod", _prod, NUMERIC, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),),
-                         Reduction(op_of(mul), lambda _dtype: 1, _wider))
+reduce_sum  = _reduction("reduce_sum",  _sum,  TOTAL, lambda g, _y, _x, axis: (_spread(g, _x),),
+                         Reduction(op_of(add), lambda _dtype: 0, _wider),
+                         "The sum along `axis`, in the order that suits, and of nothing 0. Integers wrap. "
+                         "A sum that is 0 may have either sign.")
+reduce_prod = _reduction("reduce_prod", _prod, TOTAL, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),),
+                         Reduction(op_of(mul), lambda _dtype: 1, _wider),
+                         "The product along `axis`, in the order that suits, and of nothing 1. Integers "
+                         "wrap.")
 reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),),
-                         Reduction(op_of(maximum), lowest, _as_is))
+                         Reduction(op_of(maximum), lowest, _as_is),
+                         "The greatest along `axis`; NaN if one is NaN. Of nothing -infinity, the least "
+                         "integer or False.")
 reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),),
-                         Reduction(op_of(minimum), highest, _as_is))
+                         Reduction(op_of(minimum), highest, _as_is),
+                         "The least along `axis`; NaN if one is NaN. Of nothing infinity, the greatest "
+                         "integer or True.")
 # fmt: on
 
 
@@ -107,7 +132,8 @@ def _of_integers(
     def body(x: Tensor, axis: Axes) -> Tensor:
         return reduction(cast(x, dtype=dtypes.summed(x.dtype)), axis=axis)
 
-    return declare(Op(name, Kind.REDUCE, infer, eager, None, body, INTEGER.promote, False))
+    meaning = f"``{op_of(reduction).name}`` in 64 bits: int64 of bools and signed integers, else uint64."
+    return declare(Op(name, Kind.REDUCE, infer, eager, None, body, INTEGER.promote, False, meaning=meaning))
 
 
 integer_sum = _of_integers("integer_sum", np.sum, reduce_sum)
@@ -115,7 +141,8 @@ integer_product = _of_integers("integer_product", np.prod, reduce_prod)
 
 
 def _extent_infer(x: Spec, axis: Axes) -> Spec:
-    return Spec(reduced_shape(x.shape, axis), x.dtype if x.dtype in dtypes.FLOATS else dtypes.float32)
+    dtype = dtypes.real_of(x.dtype)
+    return Spec(reduced_shape(x.shape, axis), dtype if dtype in dtypes.FLOATS else dtypes.float32)
 
 
 def _extent_eager(x: Any, axis: Axes) -> Any:
@@ -123,10 +150,19 @@ def _extent_eager(x: Any, axis: Axes) -> Any:
     return np.full_like(x, math.prod(x.shape[a] for a in axis), spec.dtype, shape=spec.shape)
 
 
-EXTENT = Op("extent", Kind.REDUCE, _extent_infer, _extent_eager, differentiable=False, cost=lambda _node: 0)
+#: An op, so that a kernel for ``mean`` serves every batch size.
+EXTENT = Op(
+    "extent",
+    Kind.REDUCE,
+    _extent_infer,
+    _extent_eager,
+    common=True,
+    differentiable=False,
+    cost=lambda _node: 0,
+    meaning="How many elements of `x` stand along `axis`: the product of these lengths, as a number of the "
+    "dtype of `x` if that is a float, else as float32. It reads no data.",
+)
 
-#: ``extent(x, axis=)``: how many elements a reduction over `axis` folds, as a float. It reads no data; it
-#: is an op so that a kernel for ``mean`` serves every batch size.
 extent = declare(EXTENT)
 
 

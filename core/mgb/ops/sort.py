@@ -18,13 +18,13 @@ from ..ir import Kind, Op, Spec
 from ..tensor import Tensor
 from . import ordering
 from .creation import along
-from .declare import declare, normalize_axis
-from .eager import running_sum
+from .declare import as_they_are, declare, normalize_axis, op_of, real
+from .eager import accumulate
 from .index import gather_, scatter_
-from .layout import cut_along, reshape, reverse
+from .layout import concat, cut_along, reshape, reverse
 from .methods import accumulated
-from .primitives import eq, logical_not, logical_or, where
-from .reduce import Axes, highest, reduce_max, reduce_min, reduced_shape
+from .primitives import eq, logical_not, logical_or, maximum, minimum, mul, where
+from .reduce import Axes, highest, reduce_max, reduce_min, reduce_prod, reduce_sum, reduced_shape
 
 Shape = tuple[int, ...]
 
@@ -36,7 +36,21 @@ def _order_infer(x: Spec, axis: int, descending: bool) -> Spec:
     return Spec(x.shape, dtypes.int32)
 
 
-argsort_ = declare(Op("argsort", Kind.OPAQUE, _order_infer, ordering.order, differentiable=False))
+#: The promotion of what asks which number is greater.
+_ordered = real(as_they_are)
+
+argsort_ = declare(
+    Op(
+        "argsort",
+        Kind.OPAQUE,
+        _order_infer,
+        ordering.order,
+        promote=_ordered,
+        differentiable=False,
+        meaning="The places, in int32, of the elements of `x` in order along `axis`: equal ones keep "
+        "theirs, in both directions. NaN is greater than any number.",
+    )
+)
 
 
 def _sorted_body(x: Tensor, axis: int, descending: bool) -> Tensor:
@@ -47,7 +61,6 @@ def _sorted_grad(g: Tensor, _y: Spec, x: Tensor, axis: int, descending: bool) ->
     return (scatter_(g, g, argsort_(x, axis=axis, descending=descending), axis=axis),)
 
 
-#: ``sort(x, axis=, descending=)``: the elements in order.
 sort_ = declare(
     Op(
         "sort",
@@ -56,6 +69,8 @@ sort_ = declare(
         ordering.sort,
         _sorted_grad,
         _sorted_body,
+        promote=_ordered,
+        meaning="The elements of `x` in order along `axis`, as ``argsort`` has it.",
     )
 )
 
@@ -75,12 +90,27 @@ def _first_infer(x: Spec, k: int, axis: int, descending: bool) -> Spec:
     return Spec((*x.shape[:axis], k, *x.shape[axis + 1 :]), dtypes.int32)
 
 
-#: ``argtopk(x, k=, axis=, descending=)``: where the first `k` elements in order stand.
-argtopk = declare(Op("argtopk", Kind.OPAQUE, _first_infer, _first, differentiable=False))
+argtopk = declare(
+    Op(
+        "argtopk",
+        Kind.OPAQUE,
+        _first_infer,
+        _first,
+        promote=_ordered,
+        differentiable=False,
+        meaning="The first `k` of the places that ``argsort`` gives.",
+    )
+)
 
 
 def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
-    """The int32 indices that put `inp` in order along `axis`; the order is stable."""
+    """The int32 indices that put `inp` in order along `axis`; the order is stable.
+
+    Examples
+    --------
+    >>> F.argsort(mgb.tensor([2.0, -1.0, 0.0]))
+    Tensor([1, 2, 0], dtype=int32, device=xpux:0)
+    """
     return argsort_(inp, axis=normalize_axis("argsort", axis, inp.ndim)[0], descending=bool(descending))
 
 
@@ -92,6 +122,14 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
     values, indices : Tensor
         ``values = gather(inp, dim, indices)``; the indices are int32. The two zeros are equal: among the
         values they may stand in another order than the indices say.
+
+    Examples
+    --------
+    >>> values, places = F.sort(mgb.tensor([2.0, -1.0, 0.0]))
+    >>> values
+    Tensor([-1.,  0.,  2.], device=xpux:0)
+    >>> places
+    Tensor([1, 2, 0], dtype=int32, device=xpux:0)
     """
     place = normalize_axis("sort", operator.index(dim), inp.ndim)[0]
     values = sort_(inp, axis=place, descending=bool(descending))
@@ -125,6 +163,14 @@ def topk(
     ------
     ShapeError
         `k` is negative, or with `kth_only` there is no element that it counts to.
+
+    Examples
+    --------
+    >>> values, places = F.topk(mgb.tensor([2.0, -1.0, 5.0]), 2)
+    >>> values
+    Tensor([5., 2.], device=xpux:0)
+    >>> places
+    Tensor([2, 0], dtype=int32, device=xpux:0)
     """
     axis = normalize_axis("topk", -1, inp.ndim)[0]
     k = min(int(k), inp.shape[axis])
@@ -171,32 +217,98 @@ def _place_of(name: str, function: Any, reduction: Callable[..., Tensor]) -> Cal
     def body(x: Tensor, axis: Axes) -> Tensor:
         return _place_body(x, reduction(x, axis=axis), axis)
 
-    return declare(Op(name, Kind.REDUCE, _place_infer, eager, body=body, differentiable=False))
+    meaning = (
+        f"The place, in int32, of the first {'greatest' if function is np.argmax else 'least'} element, or "
+        "of the first NaN, counted row-major among the axes `axis`."
+    )
+    return declare(
+        Op(
+            name,
+            Kind.REDUCE,
+            _place_infer,
+            eager,
+            body=body,
+            promote=_ordered,
+            differentiable=False,
+            meaning=meaning,
+        )
+    )
 
 
-#: ``argmax(x, axis=)`` and ``argmin(x, axis=)``: the row-major place among the axes that are folded.
 argmax_ = _place_of("argmax", np.argmax, reduce_max)
 argmin_ = _place_of("argmin", np.argmin, reduce_min)
 
 
-# running sums
+# what is folded up to each element
+
+
+def running(join: Callable[[Tensor, Tensor], Tensor], inp: Tensor, axis: int) -> Tensor:
+    """All elements up to each, joined by `join`, along the axis `axis`.
+
+    After `k` steps each element is made of ``2**k``: a step for each doubling of the length.
+    """
+    out, length, reach = +inp, inp.shape[axis], 1
+    while reach < length:
+        far, near = cut_along(out, axis, 0, length - reach), cut_along(out, axis, 0, reach)
+        out = concat(near, join(far, cut_along(out, axis, reach, length)), axis=axis)
+        reach *= 2
+    return out
 
 
 def _cumsum_grad(g: Tensor, _y: Spec, _x: Spec, axis: int) -> tuple[Tensor]:
     return (reverse(cumsum_(reverse(g, (axis,)), axis=axis), (axis,)),)
 
 
-cumsum_ = declare(
-    Op(
-        "cumsum",
-        Kind.OPAQUE,
-        lambda x, axis: Spec(x.shape, x.dtype),
-        running_sum,
-        _cumsum_grad,
+def _running(
+    name: str, fold: Callable[..., Tensor], ufunc: np.ufunc, meaning: str, **fields: Any
+) -> Callable[..., Tensor]:
+    def eager(x: Any, axis: int) -> Any:
+        return accumulate(ufunc, x, axis)
+
+    def infer(x: Spec, axis: int) -> Spec:
+        return Spec(x.shape, x.dtype)
+
+    row = op_of(fold)
+    return declare(
+        Op(
+            name,
+            Kind.SCAN,
+            infer,
+            eager,
+            promote=row.promote,
+            reduction=row.reduction,
+            meaning=meaning,
+            **fields,
+        )
     )
-)
+
+
+def _doubling(join: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    return lambda x, axis: running(join, x, axis)
+
+
+# fmt: off
+cumsum_  = _running("cumsum", reduce_sum, np.add,
+                    "The sums of all elements up to each along `axis`; integers wrap.", grad=_cumsum_grad)
+cumprod_ = _running("cumprod", reduce_prod, np.multiply,
+                    "The products of all elements up to each along `axis`; integers wrap.",
+                    body=_doubling(mul))
+cummax_  = _running("cummax", reduce_max, np.maximum,
+                    "The greatest of all elements up to each along `axis`; NaN from the first NaN on.",
+                    body=_doubling(maximum))
+cummin_  = _running("cummin", reduce_min, np.minimum,
+                    "The least of all elements up to each along `axis`; NaN from the first NaN on.",
+                    body=_doubling(minimum))
+# fmt: on
 
 
 def cumsum(inp: Tensor, axis: int) -> Tensor:
-    """The sums of all elements up to each, along `axis`; those of integers have 64 bits, as in NumPy."""
+    """The sums of all elements up to each, along `axis`; those of integers have 64 bits, as in NumPy.
+
+    Examples
+    --------
+    >>> F.cumsum(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), axis=1)
+    Tensor([[1., 3.],
+            [4., 7.]], device=xpux:0)
+    """
     return cumsum_(accumulated(inp), axis=normalize_axis("cumsum", axis, inp.ndim)[0])

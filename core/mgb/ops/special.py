@@ -5,6 +5,7 @@ Polynomials are minimax fits by the Remez exchange (``docs/minimax.py``).
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 from .. import dtypes
@@ -251,7 +252,10 @@ def _erfc_single(x: Tensor) -> Tensor:
 
 @widen_halves
 def erfc(x: Tensor) -> Tensor:
-    """Within 1 ULP in float32, 2 in float64, in the tail too, where ``1 - erf(x)`` has no digits left."""
+    """``1 - erf(x)``.
+
+    Within 1 ULP in float32, 2 in float64, in the tail too, where ``1 - erf(x)`` has no digits left.
+    """
     if x.dtype == dtypes.float32:
         return _erfc_single(x)
     a = magnitude(x)
@@ -261,7 +265,10 @@ def erfc(x: Tensor) -> Tensor:
 
 @widen_halves
 def erf(x: Tensor) -> Tensor:
-    """Within 2 ULP: a polynomial up to 1, then another one in float32, ``1 - erfc`` in float64."""
+    """The error function.
+
+    Within 2 ULP: a polynomial up to 1, then another one in float32, ``1 - erfc`` in float64.
+    """
     a = magnitude(x)
     return flip_sign(where(lt(a, 1), _erf_near_zero(a), _erf_far(a)), sign_bit(x))
 
@@ -291,16 +298,16 @@ def _times_erfinv_ratio(x: Tensor, low: Tensor | float, w: Tensor, pieces: tuple
 def in_double(function: Body) -> Body:
     """`function` knows float64 only; give it other floats as that."""
 
+    @wraps(function)
     def widened(x: Tensor) -> Tensor:
         return cast(function(cast(x, dtype=dtypes.float64)), dtype=x.dtype)
 
-    widened.__name__, widened.__doc__ = function.__name__, function.__doc__
     return widened
 
 
 @widen_halves
 def erfinv(x: Tensor) -> Tensor:
-    """Within 2 ULP."""
+    """The `x` with ``erf(x) == y``; within 2 ULP."""
     a = magnitude(x)
     inverse = _times_erfinv_ratio(a, 0.0, neg(log((1 - a) * (1 + a))), ERFINV[x.dtype])
     return flip_sign(inverse, sign_bit(x))
@@ -308,7 +315,7 @@ def erfinv(x: Tensor) -> Tensor:
 
 @in_double
 def erfcinv(y: Tensor) -> Tensor:
-    """Within 1 ULP in float32, 2 in float64, down to the smallest `y`."""
+    """The `x` with ``erfc(x) == y``; within 1 ULP in float32, 2 in float64, down to the smallest `y`."""
     near, far = ERFINV[dtypes.float64]
     x = 1 - y
     return _times_erfinv_ratio(x, (1 - x) - y, neg(log(y * (2 - y))), (near, far + ERFINV_FAR))

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from .. import dtypes
 from ..tensor import Tensor
 from . import circular as turn
 from . import exponential as lower
 from . import special
-from .declare import FLOATING, composite
+from .declare import ANALYTIC, FLOATING, PRECISE, SMOOTH, composite
 from .eager import erf as eager_erf
-from .primitives import eq, le, logical_and, lt, neg, where
+from .primitives import eq, le, logical_and, lt, neg, real, where
 
 TWO_OVER_SQRT_PI = 1.1283791670955126
 
 # fmt: off
-exp  = composite(FLOATING, eager=np.exp,    name="exp",  grad=lambda g, y, _x: (g * y,))(lower.exp)
-log  = composite(FLOATING, eager=np.log,    name="log",  grad=lambda g, _y, x: (g / x,))(lower.log)
-sin  = composite(FLOATING, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (sin_grad(g, x),))(turn.sin)
-cos  = composite(FLOATING, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (cos_grad(g, x),))(turn.cos)
-tanh = composite(FLOATING, eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),))(lower.tanh)
+exp  = composite(ANALYTIC, eager=np.exp,    name="exp",  grad=lambda g, y, _x: (g * y,))(lower.exp)
+log  = composite(ANALYTIC, eager=np.log,    name="log",  grad=lambda g, _y, x: (g / x,))(lower.log)
+sin  = composite(ANALYTIC, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (sin_grad(g, x),))(turn.sin)
+cos  = composite(ANALYTIC, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (cos_grad(g, x),))(turn.cos)
+tanh = composite(SMOOTH,   eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),))(lower.tanh)
 erf  = composite(FLOATING, eager=eager_erf, name="erf",  grad=lambda g, _y, x: (erf_grad(g, x),))(special.erf)
 
-atan2 = composite(FLOATING, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b))(
+atan2 = composite(PRECISE, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b))(
     turn.atan2)
-pow   = composite(FLOATING, eager=np.power,   name="pow",   grad=lambda g, y, a, b: pow_grad(g, y, a, b))(
+pow   = composite(ANALYTIC, eager=np.power,   name="pow",   grad=lambda g, y, a, b: pow_grad(g, y, a, b))(
     lower.pow)
 # fmt: on
 
@@ -59,5 +60,8 @@ def atan2_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def pow_grad(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """``y * x**(y - 1)``, 0 for ``y == 0``, and ``z * log(x)``, 0 where the power is a flat 0."""
-    flat = logical_and(eq(x, 0), le(0, y))
-    return where(eq(y, 0), 0, g * y * pow(x, y - 1)), where(flat, 0, g * z * log(x))
+    flat = logical_and(eq(x, 0), le(0, real(y) if y.dtype in dtypes.COMPLEX else y))
+    level = eq(y, 0)
+    # What is not chosen has slopes, too, and these are finite.
+    by_base = where(level, 0, g * y * pow(x, where(level, 1, y) - 1))
+    return by_base, where(flat, 0, g * z * log(where(flat, 1, x)))

@@ -7,6 +7,7 @@ from .adagrad import Adagrad
 from .adam import Adam, AdamW
 from .clip_grad import clip_grad_norm, clip_grad_value
 from .lamb import LAMB
+from .lbfgs import LBFGS
 from .lr_scheduler import LRScheduler, MultiStepLR
 from .nadam import Adamax, NAdam
 from .optimizer import Optimizer
@@ -29,6 +30,7 @@ from .sgd import SGD
 
 __all__ = [
     "LAMB",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",
@@ -55,3 +57,7 @@ __all__ = [
     "clip_grad_norm",
     "clip_grad_value",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,6 +22,17 @@ class Adagrad(Optimizer):
         Added to the sum under the root.
     weight_decay : float
         ``weight_decay * p`` is added to the gradient.
+
+    Examples
+    --------
+    >>> x = mgb.Parameter([3.0])
+    >>> manager, optimizer = mgb.autodiff.GradManager().attach([x]), mgb.optimizer.Adagrad([x], lr=0.5)
+    >>> for _ in range(50):
+    ...     with manager:
+    ...         manager.backward(F.sum(x * x))
+    ...     _ = optimizer.step().clear_grad()
+    >>> abs(x.item()) < 3
+    True
     """
 
     def __init__(

@@ -23,6 +23,17 @@ class Adam(Optimizer):
         Added to the root of the mean square.
     weight_decay : float
         ``weight_decay * p`` is added to the gradient.
+
+    Examples
+    --------
+    >>> x = mgb.Parameter([3.0])
+    >>> manager, optimizer = mgb.autodiff.GradManager().attach([x]), mgb.optimizer.Adam([x], lr=0.5)
+    >>> for _ in range(50):
+    ...     with manager:
+    ...         manager.backward(F.sum(x * x))
+    ...     _ = optimizer.step().clear_grad()
+    >>> abs(x.item()) < 3
+    True
     """
 
     def __init__(
@@ -62,6 +73,17 @@ class AdamW(Adam):
         Added to the root of the mean square.
     weight_decay : float
         Each step takes ``lr * weight_decay * p`` from `p`.
+
+    Examples
+    --------
+    >>> x = mgb.Parameter([3.0])
+    >>> manager, optimizer = mgb.autodiff.GradManager().attach([x]), mgb.optimizer.AdamW([x], lr=0.5)
+    >>> for _ in range(50):
+    ...     with manager:
+    ...         manager.backward(F.sum(x * x))
+    ...     _ = optimizer.step().clear_grad()
+    >>> abs(x.item()) < 3
+    True
     """
 
     def __init__(

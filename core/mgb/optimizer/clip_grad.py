@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import reduce
 
 from .. import functional as F
+from ..ops.elementwise import squared_magnitude
 from ..tensor import Tensor
 from .optimizer import assign
 
@@ -29,6 +30,13 @@ def clip_grad_norm(tensors: Tensors, max_norm: float, ord: float = 2.0) -> Tenso
     -------
     Tensor of shape ()
         The length before.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter([0.0, 0.0])
+    >>> w.grad = mgb.tensor([3.0, 4.0])
+    >>> clip_grad_norm([w], 1.0), w.grad
+    (Tensor(5., device=xpux:0), Tensor([0.5999999 , 0.79999983], device=xpux:0))
     """
     grads = _grads(tensors)
     if not grads:
@@ -55,6 +63,14 @@ def clip_grad_value(tensors: Tensors, lower: float, upper: float) -> None:
         No element is below it.
     upper : float
         No element is above it.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter([0.0, 0.0])
+    >>> w.grad = mgb.tensor([3.0, -4.0])
+    >>> clip_grad_value([w], -1, 1)
+    >>> w.grad
+    Tensor([ 1., -1.], device=xpux:0)
     """
     for grad in _grads(tensors):
         assign(grad, F.minimum(F.maximum(grad, lower), upper))
@@ -66,4 +82,4 @@ def _grads(tensors: Tensors) -> list[Tensor]:
 
 
 def _power(grad: Tensor, ord: float) -> Tensor:
-    return grad * grad if ord == 2.0 else F.pow(F.abs(grad), ord)
+    return squared_magnitude(grad) if ord == 2.0 else F.pow(F.abs(grad), ord)

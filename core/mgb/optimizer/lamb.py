@@ -32,6 +32,14 @@ class LAMB(Optimizer):
         ``weight_decay * p`` is added to the direction before its length is measured.
     always_adapt : bool
         Without it, a group without weight decay takes Adam's steps.
+
+    Examples
+    --------
+    >>> w = mgb.Parameter([3.0, 4.0])
+    >>> w.grad = mgb.tensor([1.0, 1.0])
+    >>> _ = LAMB([w], lr=0.1, always_adapt=True).step()  # by 0.1 times the length of w, which is 5
+    >>> np.allclose(np.linalg.norm(w.numpy() - [3, 4]), 0.5)
+    True
     """
 
     _decisions = (adapts,)

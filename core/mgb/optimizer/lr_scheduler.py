@@ -28,6 +28,17 @@ class LRScheduler(ABC):
     ------
     StateKeyError
         A group does not know its ``"initial_lr"``.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, StepLR
+    >>> step = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = StepLR(step, step_size=2, gamma=0.1), []
+    >>> for _ in range(4):
+    ...     rates.append(round(step.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 1.0, 0.1, 0.1]
     """
 
     def __init__(self, optimizer: Optimizer, current_epoch: int = -1) -> None:
@@ -84,6 +95,17 @@ class MultiStepLR(LRScheduler):
     ------
     ValueError
         The milestones do not increase.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, MultiStepLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.5, 0.25]
     """
 
     def __init__(

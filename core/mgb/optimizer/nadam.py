@@ -24,6 +24,17 @@ class Adamax(Adam):
         Added to magnitudes.
     weight_decay : float
         ``weight_decay * p`` is added to the gradient.
+
+    Examples
+    --------
+    >>> x = mgb.Parameter([3.0])
+    >>> manager, optimizer = mgb.autodiff.GradManager().attach([x]), mgb.optimizer.Adamax([x], lr=0.5)
+    >>> for _ in range(50):
+    ...     with manager:
+    ...         manager.backward(F.sum(x * x))
+    ...     _ = optimizer.step().clear_grad()
+    >>> abs(x.item()) < 3
+    True
     """
 
     def __init__(
@@ -68,6 +79,17 @@ class NAdam(Adam):
         ``weight_decay * p`` is added to the gradient.
     momentum_decay : float
         How fast the momentum comes near its full size.
+
+    Examples
+    --------
+    >>> x = mgb.Parameter([3.0])
+    >>> manager, optimizer = mgb.autodiff.GradManager().attach([x]), mgb.optimizer.NAdam([x], lr=0.5)
+    >>> for _ in range(50):
+    ...     with manager:
+    ...         manager.backward(F.sum(x * x))
+    ...     _ = optimizer.step().clear_grad()
+    >>> abs(x.item()) < 3
+    True
     """
 
     def __init__(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -12,8 +14,11 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ParameterError, ShapeError, StateKeyError
-from ..holding import Holder, inside
+from ..holding import SETTINGS, Holder, inside
+from ..ops.elementwise import isnan
+from ..ops.layout import reshape
 from ..ops.primitives import cast
+from ..ops.primitives import where as select
 from ..tensor import ACTIVE, Parameter, Tensor
 from ..tracing import live
 
@@ -28,6 +33,28 @@ Self = TypeVar("Self", bound="Optimizer")
 Params = Parameter | Mapping[str, Any] | Iterable[Parameter] | Iterable[Mapping[str, Any]]
 Group = dict[str, Any]
 State = dict[str, Tensor]
+
+
+#: Parameters, by their ids, that stay as they are where their gradient is NaN, and how often some were added.
+_skipping: dict[int, weakref.ref[Parameter]] = {}
+_additions = 0
+SETTINGS.append((sys.modules[__name__], "_additions"))
+
+
+def skip_nan(params: Iterable[Parameter]) -> None:
+    """Have steps leave these parameters and their states as they are where the gradient is NaN.
+
+    It is all NaN or finite, as `amp.GradScaler` leaves it.
+    """
+    global _additions
+    new = [param for param in params if id(param) not in _skipping]
+    for param in new:
+        _skipping[id(param)] = weakref.ref(param, partial(_gone, id(param)))
+    _additions += bool(new)
+
+
+def _gone(place: int, _reference: object) -> None:
+    _skipping.pop(place, None)
 
 
 class _Watched(dict[str, Any]):
@@ -63,6 +90,14 @@ class Optimizer(Holder):
         No parameters, one of them twice, or a hyper-parameter is out of range; a `ValueError`.
     TypeError
         Something is not a Parameter, or parameters stand in a set, which has no order.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD
+    >>> w = mgb.Parameter([1.0])
+    >>> w.grad = mgb.tensor([0.5])
+    >>> isinstance(SGD([w], lr=0.1).step(), Optimizer), w.numpy()
+    (True, array([0.95], dtype=float32))
     """
 
     #: Another number after each change of the groups.
@@ -84,6 +119,11 @@ class Optimizer(Holder):
         if len({id(param) for param in every}) < len(every):
             raise ParameterError("some parameters appear in more than one parameter group")
         self._check(group)
+        if any(p.dtype in dtypes.COMPLEX for p in group["params"]) and not self._takes_complex:
+            raise ParameterError(
+                f"{type(self).__name__} divides by squares of gradients, which say nothing where they are "
+                "complex: make F.view_as_real(x) the Parameter, and use F.view_as_complex of it"
+            )
         self.param_groups.append(group)
         self.__revision__ += bool(group["params"])
         for param in group["params"]:
@@ -106,8 +146,20 @@ class Optimizer(Holder):
                     where = param._device, wide(param)
                     if where not in numbers:
                         numbers[where] = {n: live(s, where[1], where[0]) for n, s in sources.items()}
+                    before = self._before(param)
                     self._update(param, param.grad, self._state[param], group, numbers[where])
+                    for tensor, old, stays in before:
+                        tensor._reset(select(stays, old, tensor))
         return self
+
+    def _before(self, param: Parameter) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """What the step may change of a parameter that `skip_nan` knows, its value, and where it stays."""
+        grad = param.grad
+        if id(param) not in _skipping or grad is None or not grad.size:
+            return []
+        stays, first = isnan(grad), isnan(reshape(grad, shape=(grad.size,))[0])
+        changing = (param, *self._state[param].values())
+        return [(t, t.detach(), stays if t.shape == grad.shape else first) for t in changing]
 
     def clear_grad(self) -> None:
         """Set the ``grad`` of every parameter to None."""
@@ -147,6 +199,9 @@ class Optimizer(Holder):
         return watched.seen
 
     # what an optimizer defines
+
+    #: Whether the step is one where parameters and gradients are complex.
+    _takes_complex = False
 
     #: Functions of a group that decide which ops `_update` does by numbers that are asked for anew.
     _decisions: tuple[Callable[[Group], bool], ...] = ()
@@ -198,6 +253,11 @@ class Optimizer(Holder):
             for param, tensors in self._state.items()
         }
         return {"param_groups": groups, "state": state}
+
+    def __repr__(self) -> str:
+        groups = [_described(group) for group in self.param_groups]
+        inside = groups[0] if len(groups) == 1 else "\n  " + "\n  ".join(groups) + "\n"
+        return f"{type(self).__name__}({inside})"
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned; nothing changes when an error is raised.
@@ -252,6 +312,12 @@ def decays(group: Group) -> bool:
 def named(group: Group, *names: str) -> dict[str, Callable[[], float]]:
     """What looks up each of `names` in `group`, whenever it is asked."""
     return {name: partial(group.__getitem__, name) for name in names}
+
+
+def _described(group: Group) -> str:
+    params = group["params"]
+    numbers = "".join(f", {name}={value}" for name, value in group.items() if name != "params")
+    return f"{len(params)} parameters of {sum(p.size for p in params):,} numbers{numbers}"
 
 
 def _check_grad(param: Parameter, grad: Tensor) -> None:

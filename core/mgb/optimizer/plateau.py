@@ -32,6 +32,16 @@ class ReduceLROnPlateau:
     min_lr : float, or one for each group
     eps : float
         A smaller change is left out.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, ReduceLROnPlateau
+    >>> step = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule = ReduceLROnPlateau(step, patience=1)
+    >>> for loss in (0.9, 0.9, 0.9):
+    ...     schedule.step(loss)
+    >>> step.param_groups[0]["lr"]
+    0.1
     """
 
     def __init__(

@@ -26,6 +26,17 @@ class RMSprop(Optimizer):
         How much of the last step is added to the next.
     centered : bool
         Divide by the deviation from the running mean of the gradients (Graves 2013).
+
+    Examples
+    --------
+    >>> x = mgb.Parameter([3.0])
+    >>> manager, optimizer = mgb.autodiff.GradManager().attach([x]), mgb.optimizer.RMSprop([x], lr=0.5)
+    >>> for _ in range(50):
+    ...     with manager:
+    ...         manager.backward(F.sum(x * x))
+    ...     _ = optimizer.step().clear_grad()
+    >>> abs(x.item()) < 3
+    True
     """
 
     def __init__(

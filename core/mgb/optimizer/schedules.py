@@ -23,6 +23,17 @@ class LambdaLR(LRScheduler):
     lr_lambda : callable, or one for each group
     current_epoch : int
         The last finished epoch; -1 before the first.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, LambdaLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch)), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.3333, 0.25]
     """
 
     def __init__(
@@ -57,7 +68,19 @@ class _Factor(LRScheduler):
 
 
 class StepLR(_Factor):
-    """Multiply the learning rate by `gamma` every `step_size` epochs."""
+    """Multiply the learning rate by `gamma` every `step_size` epochs.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, StepLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = StepLR(optimizer, step_size=2, gamma=0.5), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 1.0, 0.5, 0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, current_epoch: int = -1
@@ -71,7 +94,19 @@ class StepLR(_Factor):
 
 
 class ExponentialLR(_Factor):
-    """Multiply the learning rate by `gamma` every epoch."""
+    """Multiply the learning rate by `gamma` every epoch.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, ExponentialLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = ExponentialLR(optimizer, gamma=0.5), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, current_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -83,7 +118,19 @@ class ExponentialLR(_Factor):
 
 
 class LinearLR(_Factor):
-    """From `start_factor` times the learning rate to `end_factor` times it in `total_iters` equal steps."""
+    """From `start_factor` times the learning rate to `end_factor` times it in `total_iters` equal steps.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, LinearLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = LinearLR(optimizer, start_factor=0.5, total_iters=2), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.75, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -104,7 +151,19 @@ class LinearLR(_Factor):
 
 
 class ConstantLR(_Factor):
-    """`factor` times the learning rate for `total_iters` epochs, then all of it."""
+    """`factor` times the learning rate for `total_iters` epochs, then all of it.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, ConstantLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = ConstantLR(optimizer, factor=0.5, total_iters=2), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, current_epoch: int = -1
@@ -118,7 +177,19 @@ class ConstantLR(_Factor):
 
 
 class PolynomialLR(_Factor):
-    """The learning rate times ``(1 - epoch / total_iters) ** power``, 0 at the end."""
+    """The learning rate times ``(1 - epoch / total_iters) ** power``, 0 at the end.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, PolynomialLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = PolynomialLR(optimizer, total_iters=4), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.75, 0.5, 0.25]
+    """
 
     def __init__(
         self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, current_epoch: int = -1
@@ -141,7 +212,19 @@ def _linear(start: float, end: float, part: float) -> float:
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a wave down to `eta_min` in `T_max` epochs, and up again (Loshchilov and Hutter 2017)."""
+    """Half a wave down to `eta_min` in `T_max` epochs, and up again (Loshchilov and Hutter 2017).
+
+    Examples
+    --------
+    >>> from mgb.optimizer import SGD, CosineAnnealingLR
+    >>> optimizer = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = CosineAnnealingLR(optimizer, T_max=2), []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.0, 0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, current_epoch: int = -1
@@ -168,6 +251,17 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     eta_min : float
     current_epoch : int
         The last finished epoch; -1 before the first.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import CosineAnnealingWarmRestarts, SGD
+    >>> step = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = CosineAnnealingWarmRestarts(step, T_0=2), []
+    >>> for _ in range(4):
+    ...     rates.append(round(step.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 1.0, 0.5]
     """
 
     def __init__(
@@ -205,6 +299,17 @@ class OneCycleLR(LRScheduler):
         Come down to the first learning rate in as many steps as went up, and then to the last.
     current_epoch : int
         The last finished step; -1 before the first.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import OneCycleLR, SGD
+    >>> step = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = OneCycleLR(step, max_lr=1.0, total_steps=5), []
+    >>> for _ in range(4):
+    ...     rates.append(round(step.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [0.04, 0.9505, 0.6113, 0.1883]
     """
 
     def __init__(
@@ -278,6 +383,17 @@ class ChainedScheduler(_Several):
     ----------
     schedulers : sequence of LRScheduler
         Of one optimizer.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import ChainedScheduler, ConstantLR, ExponentialLR, SGD
+    >>> step = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> schedule, rates = ChainedScheduler([ConstantLR(step, 0.5, 2), ExponentialLR(step, 0.9)]), []
+    >>> for _ in range(4):
+    ...     rates.append(round(step.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.45, 0.81, 0.729]
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler]) -> None:
@@ -304,6 +420,18 @@ class SequentialLR(_Several):
     schedulers : sequence of LRScheduler
     milestones : sequence of int
         The epochs at which the second, third, ... begin, each with its own epoch 0.
+
+    Examples
+    --------
+    >>> from mgb.optimizer import ConstantLR, ExponentialLR, SGD, SequentialLR
+    >>> step = SGD([mgb.Parameter([1.0])], lr=1.0)
+    >>> parts, rates = [ConstantLR(step, 0.1, 2), ExponentialLR(step, 0.9)], []
+    >>> schedule = SequentialLR(step, parts, milestones=[2])
+    >>> for _ in range(4):
+    ...     rates.append(round(step.param_groups[0]["lr"], 4))
+    ...     schedule.step()
+    >>> rates
+    [0.1, 0.1, 1.0, 0.9]
     """
 
     def __init__(

@@ -21,7 +21,20 @@ class SGD(Optimizer):
         Look ahead by one step of the momentum (Sutskever et al. 2013).
     weight_decay : float
         ``weight_decay * p`` is added to the gradient.
+
+    Examples
+    --------
+    >>> x = mgb.Parameter([3.0])
+    >>> manager, optimizer = mgb.autodiff.GradManager().attach([x]), mgb.optimizer.SGD([x], lr=0.5)
+    >>> for _ in range(50):
+    ...     with manager:
+    ...         manager.backward(F.sum(x * x))
+    ...     _ = optimizer.step().clear_grad()
+    >>> abs(x.item()) < 3
+    True
     """
+
+    _takes_complex = True
 
     def __init__(
         self,

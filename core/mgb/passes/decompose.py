@@ -16,14 +16,20 @@ ALWAYS = frozenset({CONST, IOTA, CAST})
 
 
 def decompose(graph: Graph, vocabulary: Container[str]) -> Graph:
-    """Replace every op outside `vocabulary` by its body, until none is left.
+    """Replace every op outside `vocabulary` by its body, until none is left; those over a mesh stay.
 
     Raises
     ------
     GraphError
         An op is neither in the vocabulary nor has a body.
     """
-    return spell_out(graph, lambda n: n.op.name in vocabulary or (n.op in ALWAYS and not rounds_twice(n)))
+
+    def stays(node: Node) -> bool:
+        if node.op.name in vocabulary or node.op.over_mesh:
+            return True
+        return node.op in ALWAYS and not rounds_twice(node)
+
+    return spell_out(graph, stays)
 
 
 def spell_out(graph: Graph, stays: Callable[[Node], bool]) -> Graph:
@@ -33,6 +39,15 @@ def spell_out(graph: Graph, stays: Callable[[Node], bool]) -> Graph:
     ------
     GraphError
         An op that does not stay has no body.
+
+    Examples
+    --------
+    >>> from mgb.codegen import spell_out
+    >>> from mgb.ir import Spec
+    >>> from mgb.tracing import graph_of
+    >>> graph = graph_of(F.tanh, Spec((4,), np.dtype("float64")))
+    >>> "tanh" in {node.op.name for node in spell_out(graph, lambda node: node.op.body is None).nodes}
+    False
     """
 
     def spell(node: Node, *values: Tensor) -> Tensor:

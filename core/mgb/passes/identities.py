@@ -1,16 +1,18 @@
 """Level 1: identities of arithmetic, and formulas that have an op of their own.
 
-Those of `identities` hold for every number, NaN and infinities too, up to the sign of a zero;
-``log(exp(x))`` and its kin do not overflow any more. Those of `finite_identities`, such as ``x - x == 0``,
-hold only for finite numbers; MegEngine applies them always, we when the user asks for fast math.
+Those of `identities` hold for every number, NaN, infinities and signed zeros too; ``log(exp(x))`` and its
+kin do not overflow any more. Those of `finite_identities`, such as ``x - x == 0`` and ``x + 0 == x``, which
+is 0 for x = -0, hold only for some; MegEngine applies them always, we when the user asks for fast math.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
+
 from ..apply import apply
-from ..dtypes import FLOATS
+from ..dtypes import COMPLEX, FLOATS
 from ..ir import INPUT, Graph, Kind, Node
 from ..ops.declare import OPS
 from ..ops.primitives import CAST
@@ -25,13 +27,23 @@ def identities(graph: Graph) -> Graph:
 
 
 def finite_identities(graph: Graph) -> Graph:
-    """Apply the identities that hold for finite numbers once to every node."""
+    """Apply the identities that hold for finite numbers, up to the sign of a zero, once to every node."""
     return rewrite(graph, _FINITE_RULE)
 
 
 def _is(value: Tensor, number: float) -> bool:
     known = constant_of(node_of(value))
     return known is not None and bool(known == number)
+
+
+def _has_sign(value: Tensor, negative: bool) -> bool:
+    """Is it a constant zero of this sign, or one of a dtype without signed zeros?"""
+    known = constant_of(node_of(value))
+    if known is None or not _is(value, 0):
+        return False
+    if value.dtype in COMPLEX:
+        return bool(np.signbit(known.real) == negative and np.signbit(known.imag) == negative)
+    return value.dtype not in FLOATS or bool(np.signbit(np.float64(known)) == negative)
 
 
 def _named(name: str, *args: Tensor) -> Tensor:
@@ -56,6 +68,18 @@ def _right(number: float) -> Rule:
     return lambda node, a, b: shaped(a, node.spec.shape) if _is(b, number) else None
 
 
+def _add_zero(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+    """Only -0 changes nothing: -0 + 0 is 0."""
+    if _has_sign(a, negative=True):
+        return shaped(b, node.spec.shape)
+    return shaped(a, node.spec.shape) if _has_sign(b, negative=True) else None
+
+
+def _subtract_zero(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+    """Only 0 changes nothing: -0 - (-0) is 0."""
+    return shaped(a, node.spec.shape) if _has_sign(b, negative=False) else None
+
+
 def _absorbing(number: float) -> Rule:
     """`number` on either side is the result."""
     return lambda node, a, b: full(number, node.spec) if _is(a, number) or _is(b, number) else None
@@ -74,6 +98,11 @@ def _undoes(name: str) -> Rule:
 def _integer(rule: Rule) -> Rule:
     """`rule`, for integers only: there it always holds."""
     return lambda node, *values: rule(node, *values) if node.spec.dtype.kind in "iu" else None
+
+
+def _real(rule: Rule) -> Rule:
+    """`rule`, where no complex number has several logarithms."""
+    return lambda node, *values: None if node.spec.dtype in COMPLEX else rule(node, *values)
 
 
 # rules for one op
@@ -131,8 +160,8 @@ def _log_of_quotient(_node: Node, x: Tensor) -> Tensor | None:
 
 # fmt: off
 _TABLE: dict[str, tuple[Rule, ...]] = {
-    "add":         (_left(0), _right(0)),
-    "sub":         (_integer(_same(0)), _right(0), _expm1),
+    "add":         (_add_zero,),
+    "sub":         (_integer(_same(0)), _subtract_zero, _expm1),
     "mul":         (_left(1), _right(1), _integer(_absorbing(0))),
     "div":         (_right(1),),
     "floor_div":   (_whole,),
@@ -142,10 +171,11 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
     "maximum":     (_either,),
     "minimum":     (_either,),
     "where":       (_branches,),
-    "log":         (_undoes("exp"), _log_of_sum, _log_of_product, _log_of_quotient),
+    "log":         tuple(map(_real, (_undoes("exp"), _log_of_sum, _log_of_product, _log_of_quotient))),
 }
 _FINITE: dict[str, tuple[Rule, ...]] = {
-    "sub":         (_same(0),),
+    "add":         (_left(0), _right(0)),
+    "sub":         (_same(0), _right(0)),
     "mul":         (_absorbing(0),),
     "div":         (_same(1),),
     "floor_div":   (_same(1),),

@@ -15,11 +15,12 @@ from .merge import merge
 from .reductions import merge_reductions
 from .reshapes import delay_reshapes
 from .transposes import hoist_transposes, merge_transposes
+from .turns import take_several_turns
 from .verify import verify
 
 Pass = Callable[[Graph], Graph]
 
-#: What each level adds to the one below. Level 3 adds fusion, which is no pass over a graph.
+#: What each level adds to the one below. Level 3 adds fusion too, which is no pass over a graph.
 PASSES: dict[int, tuple[Pass, ...]] = {
     0: (fold_constants, merge),
     1: (identities, finite_identities, fold_constants, merge),
@@ -38,7 +39,7 @@ PASSES: dict[int, tuple[Pass, ...]] = {
         identities,
         merge,
     ),
-    3: (),
+    3: (take_several_turns,),
 }
 
 

@@ -68,6 +68,9 @@ def _visit(node: Node, *inputs: Wide) -> Wide:
         return Wide(copy_node(node, *(i.value for i in inputs)))
     if node.op.kind is Kind.CONTRACT:
         return _contract(node, inputs)
+    if node.op.kind is Kind.GATHER:  # what is looked up stays as it lies
+        read = inputs[0].rounded(node.inputs[0].spec.dtype)
+        return _carry(apply(node.op, read, *(i.value for i in inputs[1:]), **node.params))
     out = apply(node.op, *(i.value for i in inputs), **node.params)
     return _carry(out)
 

@@ -14,6 +14,7 @@ from .lengths import (
     is_sized,
     key,
     same_shape,
+    unmet,
     whole,
 )
 from .size import Sizes
@@ -39,5 +40,6 @@ __all__ = [
     "same_shape",
     "settled",
     "tuple_like",
+    "unmet",
     "whole",
 ]

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..scalars import Scalar, Size, fixed, mapped
+from ..scalars import HOLDING, Scalar, Size, fixed, mapped
 from .size import Sizes, Terms, text
 
 #: What gives values without sizes: `plain`, or a `Lengths`.
@@ -27,10 +27,11 @@ class Lengths:
     def __init__(self, sizes: Sizes, values: Sequence[Any]) -> None:
         self._sizes, self.values = sizes, list(values)
         for whole, part, function in sizes.quotients:
-            self.values.append(function(self._of(whole), self._of(part)))
+            self.values.append(function(self.of(whole), self.of(part)))
         self._known: dict[int, Any] = {}  # by the ids of sizes, of which there is one for each polynomial
 
-    def _of(self, terms: Terms) -> Any:
+    def of(self, terms: Terms) -> Any:
+        """What a polynomial is with them."""
         return sum(c * math.prod([self.values[i] for i in m]) for m, c in terms)
 
     def __call__(self, value: Any) -> Any:
@@ -42,7 +43,7 @@ class Lengths:
             return size.value  # of another recording, which is over
         known = self._known.get(id(size))
         if known is None:
-            known = self._known[id(size)] = self._of(size.path)
+            known = self._known[id(size)] = self.of(size.path)
         return known
 
 
@@ -67,12 +68,27 @@ def checker(sizes: Sizes) -> Callable[[Sequence[int]], bool]:
     return safely
 
 
+_RELATIONS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, ">=": operator.ge}
+
+
+def unmet(sizes: Sizes, values: Sequence[int]) -> str | None:
+    """The line of the first guard that other values for the letters of `sizes` do not meet."""
+    try:
+        at = Lengths(sizes, values)
+    except ZeroDivisionError:
+        return None
+    lines = (
+        line for (terms, relation), line in sizes.guards.items() if not _RELATIONS[relation](at.of(terms), 0)
+    )
+    return next(lines, None)
+
+
 def is_sized(value: Any) -> bool:
-    """Is it a size, or a tuple or mapping that holds one?"""
+    """Is it a size, or something that holds one?"""
     kind = type(value)
     if kind is tuple or kind is dict:
         return any(map(is_sized, value if kind is tuple else value.values()))
-    return kind is Size
+    return kind is Size or (kind in HOLDING and any(map(is_sized, value.numbers)))
 
 
 def but_lengths(number: Scalar) -> Any:
@@ -87,7 +103,7 @@ def about(number: Any) -> Any:
 
 def count(start: Any, stop: Any, step: Any) -> Any:
     """``len(range(start, stop, step))``."""
-    if not is_sized((start, stop, step)):
+    if Size not in map(type, (start, stop, step)):
         return len(range(start, stop, step))
     if step < 0:
         start, stop, step = stop, start, -step
@@ -96,26 +112,28 @@ def count(start: Any, stop: Any, step: Any) -> Any:
 
 def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
     """``chosen.indices(length)``."""
-    if not is_sized((chosen.start, chosen.stop, chosen.step, length)):
+    if Size not in map(type, (chosen.start, chosen.stop, chosen.step, length)):
         return chosen.indices(length)
     step, start, stop = map(_place, (chosen.step, chosen.start, chosen.stop))  # Python asks in this order
     step = 1 if step is None else fixed(step)
-    if step <= 0:
-        return slice(fixed(start), fixed(stop), step).indices(fixed(length))
-    return _clipped(start, 0, length), _clipped(stop, length, length), step
+    if step == 0:
+        return chosen.indices(fixed(length))  # which raises
+    low, high = (0, length) if step > 0 else (-1, length - 1)
+    first, last = (low, high) if step > 0 else (high, low)
+    return _clipped(start, first, low, high, length), _clipped(stop, last, low, high, length), step
 
 
 def _place(given: Any) -> Any:
     return given if given is None or type(given) is Size else operator.index(given)
 
 
-def _clipped(place: Any, default: Any, length: Any) -> Any:
+def _clipped(place: Any, default: Any, low: Any, high: Any, length: Any) -> Any:
     if place is None:
         return default
     if place < 0:
         place = place + length
-        return 0 if place < 0 else place
-    return length if place > length else place
+        return low if place < low else place
+    return high if place > high else place
 
 
 def key(shape: Sequence[Any]) -> tuple[Any, ...]:

@@ -41,22 +41,25 @@ class Sizes:
         The value of each letter.
     prints : bool
         May a size be printed, as its polynomial, without being fixed? So where texts decide nothing.
+    line : callable
+        Gives the line that a guard is noted for.
 
     Attributes
     ----------
     letters : tuple of Size
         One for each of `values`.
     guards : dict
-        In the order in which they were noted; its values say nothing.
+        In the order in which they were noted, with the line of each.
     """
 
-    def __init__(self, values: Sequence[int], prints: bool = False) -> None:
-        self.prints = prints
-        self.guards: dict[Guard, None] = {}
+    def __init__(self, values: Sequence[int], prints: bool = False, line: Callable[[], str] = str) -> None:
+        self.prints, self._line = prints, line
+        self.guards: dict[Guard, str] = {}
         self.quotients: list[Quotient] = []
         self.count = len(values)
         self._values = list(values)
         self._made: dict[Terms, Size] = {}
+        self._answers: dict[tuple[Any, ...], Any] = {}
         self._numbers: dict[Quotient, int] = {}
         self.open = True
         self.letters: tuple[Size, ...] = tuple([self.of((((n,), 1),)) for n in range(len(values))])
@@ -77,8 +80,13 @@ class Sizes:
     def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
         """``function(*given)``, a size where that is a polynomial or a quotient: see `scalars.Follower`."""
         rule, terms = _ALGEBRA.get(function), [self._terms_of(number) for number in given]
+        asked = (function, *terms)
+        found = self._answers.get(asked)  # the shapes of a program are few, and compared again and again
+        if found is not None:
+            return found
         found = NotImplemented if rule is None or None in terms else rule(self, *terms)
         if found is not NotImplemented:
+            self._answers[asked] = found
             return found
         return function(*[fixed(g) if t is not None else g for g, t in zip(given, terms, strict=True)])
 
@@ -129,17 +137,19 @@ class Sizes:
         terms = _reduced(terms) if relation == "==" else terms
         value = self.value(terms)
         holds = value == 0 if relation == "==" else value < 0
-        if self.open:
-            self.guards[terms, relation if holds else _OPPOSITE[relation]] = None
+        self._note(terms, relation if holds else _OPPOSITE[relation])
         return holds
+
+    def _note(self, terms: Terms, relation: str) -> None:
+        if self.open and (terms, relation) not in self.guards:
+            self.guards[terms, relation] = self._line()
 
     def judge(self, terms: Terms) -> int:
         """About how much it is: for what either answer is right, and lengths near these get the same one."""
-        if self.open:
-            for letter in {i for m, _ in terms for i in m}:
-                value = max(self._values[letter], 1)
-                lower, upper = ((_ONE, value), ((letter,), -NEAR)), ((_ONE, -NEAR * value), ((letter,), 1))
-                self.guards[lower, "<"] = self.guards[upper, "<"] = None
+        for letter in {i for m, _ in terms for i in m}:
+            value = max(self._values[letter], 1)
+            self._note(((_ONE, value), ((letter,), -NEAR)), "<")
+            self._note(((_ONE, -NEAR * value), ((letter,), 1)), "<")
         return self.value(terms)
 
     def _is_zero(self, terms: Terms) -> bool | None:

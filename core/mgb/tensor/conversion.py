@@ -13,7 +13,7 @@ from ..errors import ConversionError
 from .float_errors import quietly
 from .rounding import ready_to_round
 
-_KNOWN = frozenset(dtypes.DTYPES)
+_KNOWN = frozenset(dtypes.BY_NAME.values())
 
 
 def as_given(data: Any) -> Any:
@@ -64,6 +64,7 @@ def _cast(array: Any, dtype: np.dtype[Any], own: bool) -> Any:
             return array.astype(dtype, order="C", copy=True)
     if array.dtype == dtype:
         return array if own else _copied(array, dtype)
+    dtypes.check_cast(array.dtype, dtype)
     array = quietly(ready_to_round, (array, dtype), {})
     return quietly(array.astype if own else partial(_copied, array), (dtype,), {})
 

@@ -25,6 +25,9 @@ class Session(Generic[Value]):
     #: Are shapes Tensors in the body?
     symbolic_shape = False
 
+    #: How many devices the mesh has for which a program is recorded; 0: there is none.
+    mesh = 0
+
     #: Is it a trace, of which what Python sees now may be taken for what it would see later?
     replays = False
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import device as devices
 from .. import dtypes
-from ..errors import ConversionError
+from ..errors import ConversionError, TransformError
 from ..ir import Spec
+from ..shown import pre
 from .conversion import as_array, exportable
 from .session import ACTIVE, Session
 
@@ -49,6 +50,12 @@ class Tensor:
         `data` is a Tensor of another dtype than `dtype`, or on another device than `device`.
     ValueError
         `format` is none.
+
+    Examples
+    --------
+    >>> x = mgb.Tensor([[1, 2], [3, 4]], dtype="float32")
+    >>> (x @ x.T).sum(axis=0)
+    Tensor([16., 36.], device=xpux:0)
     """
 
     __slots__ = (
@@ -218,6 +225,9 @@ class Tensor:
     def __float__(self) -> float:
         return float(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.ndim:
             raise TypeError("only a 0-d integer Tensor can be used as an index")
@@ -232,11 +242,20 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._tape and any(tape.of_transform and tape.recording for tape in self._tape):
+            raise TransformError(
+                "what a transform differentiates would become a NumPy array here, through which no gradient "
+                "comes: join Tensors by mgb.numpy.stack or concatenate; x.numpy() says that none is wanted"
+            )
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         array = devices.place(self._array(), self._device)
-        return array.copy().__dlpack__(**kwargs) if not exportable(array) else array.__dlpack__(**kwargs)
+        if not exportable(array):
+            array = array.copy()
+        return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         device: tuple[int, int] = devices.place(self._array(), self._device).__dlpack_device__()
@@ -255,6 +274,12 @@ class Tensor:
         text = np.array2string(self.numpy(), separator=", ", prefix=f"{type(self).__name__}(")
         dtype = "" if self.dtype == np.float32 else f", dtype={self.dtype.name}"
         return f"{type(self).__name__}({text}{dtype}, device={self._device})"
+
+    def _repr_html_(self) -> str:
+        return pre(
+            f"{type(self).__name__} of shape {self._tuple_shape}, {self.dtype.name} on {self.device}\n"
+            f"{np.array2string(self.numpy(), separator=', ', threshold=200)}"
+        )
 
     def __format__(self, spec: str) -> str:
         """A 0-d Tensor takes the format of a number, as in ``f"{loss:.3f}"``."""
@@ -302,10 +327,21 @@ class Tensor:
 
         @property
         def T(self) -> Tensor: ...
+        @property
+        def real(self) -> Tensor: ...
+        @property
+        def imag(self) -> Tensor: ...
+        def conj(self) -> Tensor: ...
+
+        conjugate = conj
+
+        @property
+        def mT(self) -> Tensor: ...
         def __getitem__(self, key: Any) -> Tensor: ...
         def __setitem__(self, key: Any, value: Any) -> None: ...
         def astype(self, dtype: Any) -> Tensor: ...
-        def to(self, device: str) -> Tensor: ...
+        def to(self, device: Any, dtype: Any = None) -> Tensor: ...
+        def to_device(self, device: str, /, *, stream: None = None) -> Tensor: ...
         def reshape(self, *shape: Any) -> Tensor: ...
         def transpose(self, *axes: Any) -> Tensor: ...
         def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor: ...
@@ -364,7 +400,15 @@ class Tensor:
 
 
 class Parameter(Tensor):
-    """A Tensor that a Module trains; results of ops are plain Tensors. It takes attributes of any name."""
+    """A Tensor that a Module trains; results of ops are plain Tensors. It takes attributes of any name.
+
+    Examples
+    --------
+    >>> layer = M.Linear(2, 1)
+    >>> layer.bias = mgb.Parameter([3.0])
+    >>> sorted(name for name, _ in layer.named_parameters())
+    ['bias', 'weight']
+    """
 
 
 def _called_by_mgb() -> bool:
@@ -406,6 +450,11 @@ def from_dlpack(data: Any) -> Tensor:
     ------
     ConversionError
         Its dtype is none that mgb knows.
+
+    Examples
+    --------
+    >>> mgb.from_dlpack(np.arange(3.0, dtype="float32"))
+    Tensor([0., 1., 2.], device=xpux:0)
     """
     array = devices.adopt(data) if hasattr(data, "__cuda_array_interface__") else devices.from_dlpack(data)
     try:

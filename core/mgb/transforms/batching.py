@@ -1,7 +1,7 @@
 """`vmap`: a function is noted once as a Graph, and folded with a rule that gives each op one more axis.
 
-A batched value has its batch along axis 0. An op of which a rule of `_RULES` knows what the axis does is
-applied once; any other is applied to each element of the batch.
+A batched value has its batch along axis 0. An op of which a rule of `RULES` knows what the axis does is
+applied once; of others the body is batched, and what has none is applied to each element of the batch.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
-from ..apply import apply
+from ..apply import apply, constant
 from ..errors import TransformError
 from ..ir import CONST, Graph, Kind, Node, Spec, input_node
 from ..jit.tree import LEAF, Structure, flatten
+from ..loops import Noting
 from ..ops.layout import broadcast_to, concat, reshape, slice_, transpose
-from ..tensor import Tensor, as_given, run_in, wrap
-from ..tracing import Builder
+from ..precision import exactly
+from ..tensor import Tensor, as_given
+from ..tracing import rebuild
 
 
 class Value(NamedTuple):
@@ -26,42 +28,17 @@ class Value(NamedTuple):
     batched: bool
 
 
-class _Noting(Builder):
-    """What the function finds outside is an input of the graph, so that tapes and traces outside see it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.outside: dict[int, tuple[Tensor, Node]] = {}
-        self._made: list[Any] = []
-
-    def node(self, tensor: Tensor) -> Node:
-        if tensor._session is self:
-            return self._nodes[tensor._index]
-        if id(tensor) not in self.outside:
-            self.outside[id(tensor)] = tensor, input_node(plain_spec(tensor))
-        return self.outside[id(tensor)][1]
-
-    def read(self, tensor: Tensor) -> Any:
-        raise TransformError(
-            "the function reads a value that differs along the axis of vmap, as `if x > 0` does: choose "
-            "elements with functional.where, or call the function for each of them in a loop"
+def _refused(what: str) -> TransformError:
+    """The error for a function that does `what`."""
+    if "changes" in what:
+        return TransformError(
+            f"the function {what} under vmap, as drawing random numbers or the statistics of a layer do: "
+            "draw before vmap and give the numbers as an argument, or return the new value"
         )
-
-    def created(self, tensor: Tensor, data: Any) -> None:
-        self._made.append(tensor)
-
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
-        if tensor._session is not self and not any(tensor is made for made in self._made):
-            raise TransformError(
-                "the function changes a Tensor from outside under vmap, as drawing random numbers or "
-                "the statistics of a layer do: draw before vmap and give the numbers as an argument, or "
-                "return the new value"
-            )
-
-
-def plain_spec(tensor: Tensor) -> Spec:
-    """The type of `tensor`, whose lengths count from here on as they are."""
-    return Spec(tuple(map(int, tensor.shape)), tensor.dtype, tensor._device)
+    return TransformError(
+        f"the function {what} that differs along the axis of vmap, as `if x > 0` does: choose elements with "
+        "functional.where, or call the function for each of them in a loop"
+    )
 
 
 def as_tensor(value: Any) -> Tensor:
@@ -91,6 +68,11 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
     ------
     TransformError
         The lengths of the axes differ, or the function reads or changes values outside of the graph.
+
+    Examples
+    --------
+    >>> mgb.vmap(lambda row: F.sum(row))(mgb.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    Tensor([3., 7.], device=xpux:0)
     """
 
     @wraps(function)
@@ -99,10 +81,11 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
         axes = list(_spread(in_axes, flatten(args)[1])) + [0] * len(flatten(kwargs)[0])
         values = [Value(a, False) if axis is None else Value(_to_front(as_tensor(a), axis), True)
                   for a, axis in zip(leaves, axes, strict=True)]  # fmt: skip
-        sizes = {int(v.tensor.shape[0]) for v in values if v.batched}
-        if len(sizes) != 1:
-            raise TransformError(f"vmap: the mapped axes have the lengths {sorted(sizes)}, not one length")
-        (size,) = sizes
+        lengths = [v.tensor.spec.shape[0] for v in values if v.batched]
+        if not lengths or any(length != lengths[0] for length in lengths):
+            known = sorted(set(map(int, lengths)))
+            raise TransformError(f"vmap: the mapped axes have the lengths {known}, not one length")
+        size = lengths[0]
         outs, made = _mapped(function, structure, values, size)
         places = _spread(out_axes, made)
         return made.build(_placed(v, axis, size) for v, axis in zip(outs, places, strict=True))
@@ -114,20 +97,21 @@ def _mapped(
     function: Callable[..., Any], structure: Structure, values: Sequence[Value], size: int
 ) -> tuple[list[Value], Structure]:
     """The results of `function` on the batch, and how they are nested."""
-    noting = _Noting()
+    noting = Noting(_refused)
     inputs = [input_node(_element(v)) if v.batched else None for v in values]
     leaves = [v.tensor if n is None else noting.tensor(n) for v, n in zip(values, inputs, strict=True)]
     given = structure.build(iter(leaves))
-    outs, made = flatten(run_in(noting, lambda: function(*given[0], **given[1])))
+    outs, made = flatten(noting.run(lambda: function(*given[0], **given[1])))
     nodes = [noting.node(t) for t in map(as_tensor, outs)]
     outside = noting.outside.values()
     graph = Graph((*filter(None, inputs), *(n for _, n in outside)), tuple(nodes))
     args = [v for v in values if v.batched] + [Value(t, False) for t, _ in outside]
-    return list(graph.fold(lambda node, *xs: _batch(node, size, xs), args)), made
+    return list(exactly(graph.fold, lambda node, *xs: batch(node, size, xs), args)), made
 
 
 def _element(value: Value) -> Spec:
-    spec = plain_spec(value.tensor)
+    """The type of one."""
+    spec = value.tensor.spec
     return Spec(spec.shape[1:], spec.dtype, spec.device)
 
 
@@ -151,7 +135,7 @@ def _leaves(structure: Structure) -> Iterator[Structure]:
 
 
 def _to_front(tensor: Tensor, axis: int) -> Tensor:
-    return _moved(tensor, _axis(axis, tensor.ndim), 0)
+    return moved(tensor, _axis(axis, tensor.ndim), 0)
 
 
 def _axis(axis: int, ndim: int) -> int:
@@ -160,7 +144,7 @@ def _axis(axis: int, ndim: int) -> int:
     return axis % ndim
 
 
-def _moved(tensor: Tensor, start: int, end: int) -> Tensor:
+def moved(tensor: Tensor, start: int, end: int) -> Tensor:
     order = [a for a in range(tensor.ndim) if a != start]
     order.insert(end, start)
     return transpose(tensor, axes=tuple(order))
@@ -171,13 +155,13 @@ def _placed(value: Value, axis: int | None, size: int) -> Tensor:
         if value.batched:
             raise TransformError("vmap: out_axes is None for a result that differs along the axis")
         return value.tensor
-    tensor = _full(value, size)
-    return _moved(tensor, 0, _axis(axis, tensor.ndim))
+    tensor = full(value, size)
+    return moved(tensor, 0, _axis(axis, tensor.ndim))
 
 
-def _full(value: Value, size: int) -> Tensor:
+def full(value: Value, size: int) -> Tensor:
     """The value with its batch written out."""
-    shape = plain_spec(value.tensor).shape
+    shape = value.tensor.spec.shape
     return value.tensor if value.batched else broadcast_to(value.tensor, shape=(size, *shape))
 
 
@@ -187,42 +171,42 @@ def _full(value: Value, size: int) -> Tensor:
 Rule = Callable[[Node, int, Sequence[Value]], Tensor]
 
 
-def _batch(node: Node, size: int, values: Sequence[Value]) -> Value:
+def batch(node: Node, size: int, values: Sequence[Value]) -> Value:
     """The fold's rule."""
     if node.op is CONST:
-        return Value(wrap(node.params["value"], node.spec.device), False)
+        return Value(constant(node.params["value"], node.spec.device), False)
     if not any(v.batched for v in values):
         return Value(apply(node.op, *(v.tensor for v in values), **node.params), False)
-    rule = _RULES.get(node.op.name) or _KINDS.get(node.op.kind, _one_by_one)
+    rule = RULES.get(node.op.name) or _KINDS.get(node.op.kind, _otherwise)
     return Value(rule(node, size, values), True)
 
 
-def _aligned(value: Value, ndim: int) -> Tensor:
+def aligned(value: Value, ndim: int) -> Tensor:
     """The value with axes of length 1 behind its batch: it broadcasts with elements of `ndim` axes."""
     tensor = value.tensor
     if not value.batched or tensor.ndim > ndim:
         return tensor
-    size, *rest = plain_spec(tensor).shape
+    size, *rest = tensor.spec.shape
     return reshape(tensor, shape=(size, *(1,) * (ndim - len(rest)), *rest))
 
 
 def _by_element(node: Node, _size: int, values: Sequence[Value]) -> Tensor:
-    return apply(node.op, *(_aligned(v, node.spec.ndim) for v in values), **node.params)
+    return apply(node.op, *(aligned(v, node.spec.ndim) for v in values), **node.params)
 
 
 def _shifted(node: Node, size: int, values: Sequence[Value]) -> Tensor:
     """Of an op that works along the axes in its parameter ``axis``: they stand one further."""
     axis = node.params["axis"]
     further = axis + 1 if isinstance(axis, int) else tuple(a + 1 for a in axis)
-    return apply(node.op, *(_full(v, size) for v in values), **{**node.params, "axis": further})
+    return apply(node.op, *(full(v, size) for v in values), **{**node.params, "axis": further})
 
 
 def _to_shape(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    return apply(node.op, _aligned(values[0], 0), shape=(size, *node.params["shape"]))
+    return apply(node.op, aligned(values[0], 0), shape=(size, *node.params["shape"]))
 
 
 def _broadcast(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    return broadcast_to(_aligned(values[0], node.spec.ndim), shape=(size, *node.params["shape"]))
+    return broadcast_to(aligned(values[0], node.spec.ndim), shape=(size, *node.params["shape"]))
 
 
 def _transposed(node: Node, _size: int, values: Sequence[Value]) -> Tensor:
@@ -236,11 +220,15 @@ def _windowed(node: Node, size: int, values: Sequence[Value]) -> Tensor:
     return apply(node.op, values[0].tensor, **params)
 
 
-def _product(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """Products of stacks broadcast their leading axes; one of a vector is left to the loop."""
-    if any(i.spec.ndim < 2 for i in node.inputs):
+def _otherwise(node: Node, size: int, values: Sequence[Value]) -> Tensor:
+    """Of an op without a rule: its body, batched, or one element after the other."""
+    body = node.op.body
+    if body is None:
         return _one_by_one(node, size, values)
-    return _by_element(node, size, values)
+    inputs = [input_node(i.spec) for i in node.inputs]
+    graph = rebuild(lambda *xs: [body(*xs, **node.params)], inputs)
+    (out,) = graph.fold(lambda inner, *xs: batch(inner, size, xs), values)
+    return full(out, size)
 
 
 def _one_by_one(node: Node, size: int, values: Sequence[Value]) -> Tensor:
@@ -254,18 +242,18 @@ def _one_by_one(node: Node, size: int, values: Sequence[Value]) -> Tensor:
 def _at(value: Value, i: int) -> Tensor:
     if not value.batched:
         return value.tensor
-    shape = plain_spec(value.tensor).shape[1:]
+    shape = value.tensor.spec.shape[1:]
     row = slice_(value.tensor, window=((i, i + 1, 1), *((0, d, 1) for d in shape)))
     return reshape(row, shape=shape)
 
 
 _KINDS: dict[Kind, Rule] = {Kind.ELEMENTWISE: _by_element, Kind.REDUCE: _shifted}
-_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     "reshape": _to_shape,
     "broadcast_to": _broadcast,
     "transpose": _transposed,
     "slice": _windowed,
     "unslice": _windowed,
-    "matmul": _product,
-    **dict.fromkeys("concat gather scatter scatter_add cumsum sort argsort argtopk".split(), _shifted),
+    **dict.fromkeys("concat gather scatter scatter_add scatter_fold".split(), _shifted),
+    **dict.fromkeys("cumsum cumprod cummax cummin sort argsort argtopk fft rfft irfft".split(), _shifted),
 }

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..apply import literal
-from ..autodiff.tape import Tape, next_level
-from ..dtypes import FLOATS
+from ..autodiff.tape import Tape, forward_mode, next_level
+from ..dtypes import COMPLEX, INEXACT
 from ..errors import TransformError
+from ..ir import Spec
 from ..jit.tree import LEAF, Structure, flatten
+from ..ops.creation import zeros_like
 from ..ops.layout import reshape
 from ..tensor import Tensor
-from .batching import as_tensor, plain_spec, vmap
+from .batching import as_tensor, vmap
 
 Argnums = int | Sequence[int]
 
@@ -25,7 +27,7 @@ class _Linearized:
 
     def __init__(self, function: Callable[..., Any], primals: Sequence[Tensor], has_aux: bool,
                  level: int | None = None) -> None:  # fmt: skip
-        self._tape = Tape(next_level() if level is None else level)
+        self._tape = Tape(next_level() if level is None else level, of_transform=True)
         self.primals = [x._alias(x._tape) for x in primals]
         for x in self.primals:
             self._tape.watch(x, lambda _g: None)
@@ -46,21 +48,16 @@ class _Linearized:
     def pull(self, cotangents: Sequence[Tensor]) -> list[Tensor]:
         """The gradients of the primals; it may be called again."""
         for y, dy in zip(self.outs, cotangents, strict=True):
-            if plain_spec(y).shape != plain_spec(dy).shape:
+            if y.spec.shape != dy.spec.shape:
                 raise TransformError(f"a cotangent of shape {dy.shape} for a result of shape {y.shape}")
         arrived = self._tape.pull(self.outs, cotangents, set(self._leaves), keep=True)
-        return [arrived[leaf] if leaf in arrived else _zeros(x)
+        return [arrived[leaf] if leaf in arrived else zeros_like(x.spec)
                 for leaf, x in zip(self._leaves, self.primals, strict=True)]  # fmt: skip
 
     def results(self) -> Any:
         """What the function returned, without this tape's marks."""
         return self.structure.build(y._alias({t: n for t, n in (y._tape or {}).items() if t is not self._tape}
                                              or None) for y in self.outs)  # fmt: skip
-
-
-def _zeros(x: Tensor) -> Tensor:
-    spec = plain_spec(x)
-    return literal(np.zeros(spec.shape, spec.dtype), spec.dtype, spec.device)
 
 
 def _of_parts(
@@ -74,7 +71,7 @@ def _of_parts(
     chosen = args[numbers[0]] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
     leaves, structure = flatten(chosen)
     primals = [as_tensor(leaf) for leaf in leaves]
-    if wrong := [x.dtype for x in primals if x.dtype not in FLOATS]:
+    if wrong := [x.dtype for x in primals if x.dtype not in INEXACT]:
         raise TransformError(f"gradients are of floats, and an argument has the dtype {wrong[0]}")
 
     def of_leaves(*values: Tensor) -> Any:
@@ -104,15 +101,21 @@ def value_and_grad(
     -------
     callable
         It returns ``value, gradient``, or ``(value, aux), gradient``.
+
+    Examples
+    --------
+    >>> value, slope = mgb.value_and_grad(lambda x: F.sum(x * x))(mgb.tensor([1.0, 3.0]))
+    >>> value.item(), slope.tolist()
+    (10.0, [2.0, 6.0])
     """
 
     @wraps(function)
     def both(*args: Any, **kwargs: Any) -> Any:
         of_leaves, primals, structure = _of_parts(function, args, kwargs, argnums)
         linear = _Linearized(of_leaves, primals, has_aux)
-        if linear.structure != LEAF or plain_spec(linear.outs[0]).shape:
+        if linear.structure != LEAF or linear.outs[0].ndim:
             raise TransformError("grad is of functions that return one number, of shape (): use jacobian")
-        y = plain_spec(linear.outs[0])
+        y = linear.outs[0].spec
         seed = literal(np.ones((), y.dtype), y.dtype, y.device)
         grads = structure.build(iter(linear.pull([seed])))
         value = linear.results()
@@ -122,7 +125,13 @@ def value_and_grad(
 
 
 def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns the gradient of `function`, as `value_and_grad` says; with aux, a pair."""
+    """A function that returns the gradient of `function`, as `value_and_grad` says; with aux, a pair.
+
+    Examples
+    --------
+    >>> mgb.grad(lambda x: F.sum(x * x))(mgb.tensor([1.0, 3.0]))
+    Tensor([2., 6.], device=xpux:0)
+    """
     both = value_and_grad(function, argnums, has_aux)
 
     @wraps(function)
@@ -134,7 +143,14 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fal
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``function(*primals)``, and the function from its cotangents to a tuple of gradients; then aux."""
+    """``function(*primals)``, and the function from its cotangents to a tuple of gradients; then aux.
+
+    Examples
+    --------
+    >>> y, pull = mgb.vjp(lambda x: x * x, mgb.tensor([1.0, 3.0]))
+    >>> pull(mgb.tensor([1.0, 10.0]))[0].tolist()
+    [2.0, 60.0]
+    """
     of_leaves, leaves, structure = _of_parts(function, primals, {}, range(len(primals)))
     linear = _Linearized(of_leaves, leaves, has_aux)
 
@@ -148,6 +164,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     """``function(*primals)`` and its derivative in the direction of `tangents`.
 
     The pullback is linear in the cotangents, and its own pullback is the derivative.
+
+    Examples
+    --------
+    >>> y, slope = mgb.jvp(lambda x: x * x, (mgb.tensor([1.0, 3.0]),), (mgb.tensor([1.0, 10.0]),))
+    >>> slope.tolist()
+    [2.0, 60.0]
     """
     of_leaves, leaves, structure = _of_parts(function, tuple(primals), {}, range(len(primals)))
     directions, given = flatten(tuple(tangents))
@@ -155,9 +177,18 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         raise TransformError("the tangents are not nested as the primals are")
     outer = next_level()  # it has to see the way back of the tape of `linear`
     linear = _Linearized(of_leaves, leaves, False)
-    dummies = [_zeros(y) for y in linear.outs]
-    twice = _Linearized(lambda *us: tuple(linear.pull(us)), dummies, False, outer)
+    dummies = [zeros_like(y.spec) for y in linear.outs]
+    token = forward_mode.set(True)
+    try:
+        twice = _Linearized(lambda *us: tuple(linear.pull(us)), dummies, False, outer)
+    finally:
+        forward_mode.reset(token)
     return linear.results(), linear.structure.build(iter(twice.pull([as_tensor(d) for d in directions])))
+
+
+def plain_spec(tensor: Tensor) -> Spec:
+    """The type of `tensor`, whose lengths count from here on as they are."""
+    return Spec(tuple(map(int, tensor._tuple_shape)), tensor.dtype, tensor._device)
 
 
 def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -172,7 +203,14 @@ def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:
 def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """A function that returns the Jacobian of `function`, a row for each element of the result at once.
 
+    Of an analytic function of complex numbers it has the complex derivatives.
+
     The result is nested as that of `function`, and in each place as the arguments `argnums`.
+
+    Examples
+    --------
+    >>> mgb.jacrev(lambda x: x * x)(mgb.tensor([1.0, 3.0])).tolist()
+    [[2.0, 0.0], [0.0, 6.0]]
     """
 
     @wraps(function)
@@ -180,6 +218,8 @@ def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
         of_leaves, primals, structure = _of_parts(function, args, kwargs, argnums)
         linear = _Linearized(of_leaves, primals, False)
         rows = vmap(lambda us: linear.pull(us))(_basis(linear.outs))
+        if any(plain_spec(y).dtype in COMPLEX for y in linear.outs):
+            rows = [r.conj() for r in rows]  # a gradient is the conjugate of a derivative
         shapes = [plain_spec(y).shape for y in linear.outs]
         blocks, start = [], 0
         for shape in shapes:
@@ -193,7 +233,13 @@ def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
 
 
 def jacfwd(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """As `jacrev`, a column for each element of the arguments at once."""
+    """As `jacrev`, a column for each element of the arguments at once.
+
+    Examples
+    --------
+    >>> mgb.jacfwd(lambda x: x * x)(mgb.tensor([1.0, 3.0])).tolist()
+    [[2.0, 0.0], [0.0, 6.0]]
+    """
 
     @wraps(function)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
@@ -221,10 +267,23 @@ def jacfwd(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
 
 
 def jacobian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """`jacrev`, which is best where the result is smaller than the arguments."""
+    """`jacrev`, which is best where the result is smaller than the arguments.
+
+    Examples
+    --------
+    >>> mgb.jacobian(lambda x: x * x)(mgb.tensor([1.0, 3.0]))
+    Tensor([[2., 0.],
+            [0., 6.]], device=xpux:0)
+    """
     return jacrev(function, argnums)
 
 
 def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The Jacobian of the Jacobian: forward over reverse."""
+    """The Jacobian of the Jacobian: forward over reverse.
+
+    Examples
+    --------
+    >>> mgb.hessian(lambda x: F.sum(x * x * x))(mgb.tensor([1.0, 3.0])).tolist()
+    [[6.0, 0.0], [0.0, 18.0]]
+    """
     return jacfwd(jacrev(function, argnums), argnums)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mgb_native import NativeBackend, loop_traits
 from mgb_native.code import Code, place
 from mgb_native.frame import Frame
@@ -20,7 +22,7 @@ class CpuLlvm(NativeBackend):
 
     name = "cpu_llvm"
     distribution = "mgb-cpu-llvm"
-    traits = loop_traits(VOCABULARY, priority=100)
+    traits = replace(loop_traits(VOCABULARY, priority=100), strided_outputs=True)
 
     def probe(self) -> str | None:
         return self.machine_problem()

@@ -110,6 +110,14 @@ class LlvmBuilder(Builder):
     def first(self, vector: str, type_: Type) -> str:
         return self.op(f"extractelement {spelt(type_)} {vector}, i64 0")
 
+    def last(self, vector: str, type_: Type) -> str:
+        return self.op(f"extractelement {spelt(type_)} {vector}, i64 {type_.lanes - 1}")
+
+    def slide(self, vector: str, before: str, by: int, type_: Type) -> str:
+        lanes, name = type_.lanes, spelt(type_)
+        places = ", ".join(f"i32 {k}" for k in range(lanes - by, 2 * lanes - by))
+        return self.op(f"shufflevector {name} {before}, {name} {vector}, <{lanes} x i32> <{places}>")
+
     def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
         element = spelt(Type(type_.element))
         begin = f"{element} {_BEGINS[operation]}, " if operation in _BEGINS else ""
@@ -155,11 +163,21 @@ class LlvmBuilder(Builder):
         function = self._masked("store", "void", type_, f"{whole}, ptr, i32, {bits}")
         self.line(f"call void @{function}({whole} {value}, ptr {pointer}, i32 {size}, {bits} {mask})")
 
-    def _masked(self, what: str, result: str, type_: Type, given: str) -> str:
+    def _masked(self, what: str, result: str, type_: Type, given: str, pointers: str = "p0") -> str:
         """The name of an intrinsic, declared, for LLVM to mend: its operands differ among releases."""
-        name = f"llvm.masked.{what}.{_suffix(type_)}.p0"
+        name = f"llvm.masked.{what}.{_suffix(type_)}.{pointers}"
         self._declared[name] = f"declare {result} @{name}({given})"
         return name
+
+    def gather(self, addresses: str, type_: Type, mask: str) -> str:
+        whole, size, bits = spelt(type_), _bytes(type_), spelt(Type("i1", type_.lanes))
+        words, pointers = spelt(Type("i64", type_.lanes)), f"<{type_.lanes} x ptr>"
+        at = self.op(f"inttoptr {words} {addresses} to {pointers}")
+        kind = f"{pointers}, i32, {bits}, {whole}"
+        function = self._masked("gather", whole, type_, kind, f"v{type_.lanes}p0")
+        used = mask or self.number(True, Type("i1", type_.lanes))
+        given = f"{pointers} {at}, i32 {size}, {bits} {used}, {whole} zeroinitializer"
+        return self.op(f"call {whole} @{function}({given})")
 
     def call(self, function: str, *operands: str) -> None:
         self._declared[function] = f"declare void @{function}({', '.join(['i64'] * len(operands))})"

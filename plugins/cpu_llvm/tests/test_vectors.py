@@ -137,8 +137,22 @@ def test_the_width_is_that_of_the_machine() -> None:
     assert f"<{widest // 4} x float>" in text
 
 
+def test_a_kernel_that_is_loaded_is_printed_when_somebody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, (_, arrays, truth) = CpuLlvm(), CASES["broadcast"]
+    made = graph("broadcast")
+    kernel = backend.compile(made)
+    with monkeypatch.context() as patch:
+        patch.setattr(CpuLlvm, "print", lambda *_: pytest.fail("it is printed"))
+        loaded = backend.load(made, backend.save(kernel))
+        found = np.empty(made.outputs[0].spec.shape, made.outputs[0].spec.dtype)
+        loaded.run(*arrays, out=(found,))
+    np.testing.assert_allclose(found, truth(*arrays), rtol=1e-6)
+    assert loaded.text == kernel.text
+
+
 def test_no_compiler_of_python_is_imported() -> None:
     """Numba, whose import takes longer than a kernel, is not needed."""
+    import os
     import subprocess
     import sys
 
@@ -149,4 +163,5 @@ def test_no_compiler_of_python_is_imported() -> None:
         "f(x); f(x)\n"
         "assert 'llvmlite' in sys.modules and 'numba' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    environment = {**os.environ, "MGB_CACHE": "0"}  # it is compiled, not loaded
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)

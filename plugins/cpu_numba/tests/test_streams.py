@@ -96,14 +96,14 @@ def test_gathered_inputs_and_broadcast_ones() -> None:
 def test_large_results_are_streamed_and_small_ones_are_not() -> None:
     frame = Frame(traced(lambda x: x + 1.0, [np.ones(9, np.float32)]))
     large = plan.STREAM // 8
-    streams = [plan.Planner(frame, [(n,), (n,)], [(4,)]).streams for n in (1000, large - 1, large)]
+    streams = [plan.Planner(frame, [(n,), (n,)], [(4,), (4,)]).streams for n in (1000, large - 1, large)]
     assert streams == [False, False, True]
 
 
 def test_threads_are_woken_for_work_and_not_for_elements() -> None:
     def wakes(function: Any, length: int) -> bool:
         frame = Frame(traced(function, [np.ones(9, np.float32)]))
-        return plan.Planner(frame, [(length,), (length,)], [(4,)]).plan().parallel
+        return plan.Planner(frame, [(length,), (length,)], [(4,), (4,)]).plan().parallel
 
     assert not wakes(lambda x: x + 1.0, 1000)
     assert wakes(lambda x: x + 1.0, 1 << 20)

@@ -93,7 +93,7 @@ def test_pieces_of_a_line_follow_each_other() -> None:
     (first, *_) = frame.strides_at(x, "folded")
     shapes = [a.shape for a in (*arrays, arrays[0])]
     for array, step in [(arrays[0], plan.PIECE * 4), (np.asfortranarray(arrays[0]), 4)]:
-        planner = plan.Planner(frame, shapes, [a.strides for a in (array, arrays[1])])
+        planner = plan.Planner(frame, shapes, [a.strides for a in (array, arrays[1], arrays[0])])
         planner.piece, planner.pieces = plan.PIECE, 2
         planner.plan()
         assert planner.words[first] == step
@@ -132,9 +132,8 @@ def test_tiles_are_shared_among_threads() -> None:
 def test_only_transposed_rows_are_tiled() -> None:
     x = np.ones((64, 640), np.float32)
     frame = Frame(traced(lambda x: reduce_sum(x * 2.0, axis=(1,)), [x]))
-    tiled = {
-        layout: plan.Planner(frame, [x.shape, (64, 1)], [view(x, layout).strides]).tiled for layout in VIEWS
-    }
+    shapes = [x.shape, (64, 1)]
+    tiled = {layout: plan.Planner(frame, shapes, [view(x, layout).strides, (4, 4)]).tiled for layout in VIEWS}
     assert tiled == {"plain": (), "transposed": (0,), "reversed": (), "strided": ()}
 
 
@@ -199,7 +198,7 @@ def test_only_short_rows_far_from_cache_ask_ahead() -> None:
     def ahead(rows: int, length: int, layout: str = "plain") -> int:
         shapes = [(rows, length), (rows, 1)]
         strides = view(np.ones((2, length), np.float32), layout).strides
-        return plan.Planner(frame, shapes, [strides]).ahead()
+        return plan.Planner(frame, shapes, [strides, (4, 4)]).ahead()
 
     assert ahead(1 << 16, 64) == plan.AHEAD // 256
     assert ahead(100, 64) == ahead(1 << 10, 4096) == ahead(1 << 16, 64, "strided") == 0
@@ -241,6 +240,7 @@ def test_only_rows_that_fit_in_cache_ask_for_the_next() -> None:
     def asks(rows: int, length: int, layout: str = "plain") -> bool:
         shapes = [(8, rows, length), (1, rows, length), (8, rows, length), (8, rows, length)]
         strides = [view(np.ones(shape, np.float32), layout).strides for shape in shapes[:2]]
+        strides += [np.empty(shape, np.float32).strides for shape in shapes[2:]]
         return plan.Planner(frame, shapes, strides).asks_for_next()
 
     assert asks(1 << 7, 1 << 12) and asks(1 << 9, 1 << 10)

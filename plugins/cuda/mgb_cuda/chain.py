@@ -55,7 +55,7 @@ class Links:
         launch_graph: bool | None,
     ) -> None:
         self._device, self._steps, self._launch_graph = device, tuple(steps), launch_graph
-        self._fixed = list(fixed)
+        self._fixed, self._stream = list(fixed), device.stream
         self._places, self._scratch = tuple(places[:-1]), places[-1]
         self._free: list[Packets] = []
 
@@ -72,7 +72,7 @@ class Links:
             packets = self._free.pop()  # threads share none
         except IndexError:
             packets = Packets(self._device, self._steps, self._launch_graph)
-        packets.run(addresses, self._device.stream())
+        packets.run(addresses, self._stream())
         self._free.append(packets)
 
 
@@ -101,6 +101,7 @@ class Packets:
         self._start_each = device.sequence(self._starts, self._tables)
         self._refused = launch_graph is False or len(self._starts) < 2
         self._graph: LaunchGraph | None = None
+        self._ready: LaunchGraph | None = None  # the same while it knows all parameters
         self._addresses: list[Any] = [None] * len(self._layout.readers)
         self._stale = 0  # launches, as bits, whose parameters the graph has not been told
         self._settled = 0
@@ -108,14 +109,18 @@ class Packets:
     def run(self, addresses: list[int], stream: int) -> None:
         """Launch all on these addresses."""
         if self._refused:
-            if addresses != self._addresses:
+            if addresses is not self._addresses and addresses != self._addresses:
                 self._fill(addresses)
             self._start_each(stream)
             return
         changed = 0
-        if addresses != self._addresses:
+        if addresses is not self._addresses and addresses != self._addresses:
             changed = self._layout.changed(addresses, self._addresses)
             self._fill(addresses)
+        elif self._ready is not None:
+            if not self._ready.run(stream):
+                self._start_each(stream)
+            return
         if not self._started_as_graph(changed, stream):
             self._start_each(stream)
 
@@ -126,6 +131,7 @@ class Packets:
     def _started_as_graph(self, changed: int, stream: int) -> bool:
         """Start all as a graph, where that pays."""
         self._stale |= changed
+        self._ready = None
         if not self._demanded:
             if changed.bit_count() + FEWEST > len(self._starts):
                 self._settled = 0
@@ -145,7 +151,7 @@ class Packets:
             self._graph, self._refused = None, True
         if self._graph is None:
             return False
-        self._stale = 0
+        self._stale, self._ready = 0, self._graph
         return self._graph.run(stream)
 
 
@@ -223,23 +229,42 @@ class Chain:
         self._units: Sequence[Unit] = ()
         self._hazards: tuple[tuple[int, int], ...] = ()
         self._known: dict[Any, Links | None] = {}
+        self._last: tuple[Any, Links | None] = None, None  # the strides of the last call, and its launches
+        several = len(self._varying) > 1
+        self._pick: Any = itemgetter(*varying) if several else None if self._varying else lambda arrays: ()
+        self._address: Callable[[Any], int] | None = None
         self._usable: list[int] = []  # the addresses of the last call for which `_are_usable` held
         self._lock = forking.lock()
 
     def run(self, arrays: Sequence[Any]) -> None:
         """Launch all kernels."""
-        units = self._units or self._begin(arrays)
-        device = units[0].device
-        addresses = list(map(device.address, arrays))
-        key = tuple([arrays[i].strides for i in self._varying]) if self._varying else ()
+        addresses = list(map(self._address or self._begin(arrays), arrays))
+        pick = self._pick
+        strides = [a.strides for a in pick(arrays)] if pick else arrays[self._varying[0]].strides
+        before, found = self._last
+        if strides != before:
+            found = self._look_up(strides, arrays, addresses)
+        usable = self._usable
+        if addresses == usable:
+            addresses = usable  # the very list: who compares it once more is done at once
+        elif found is not None and not self._are_usable(addresses):
+            found = None
+        if found is None:
+            self._one_by_one(arrays)
+        else:
+            found.run(addresses)
+
+    def _look_up(self, strides: list[Any], arrays: Sequence[Any], addresses: Sequence[int]) -> Links | None:
+        """The launches for strides that are not those of the last call."""
+        key = tuple(strides)
         try:
             found = self._known[key]
         except KeyError:
             found = self._learn(key, arrays, addresses)
-        if found is None or not (addresses == self._usable or self._are_usable(addresses)):
-            self._one_by_one(arrays)
-        else:
-            found.run(addresses)
+            if key not in self._known:  # it is about these addresses alone
+                return found
+        self._last = strides, found
+        return found
 
     def _are_usable(self, addresses: list[int]) -> bool:
         """Do arrays at these addresses begin at multiples of `VECTOR`, and need none of them a copy?"""
@@ -251,12 +276,13 @@ class Chain:
         self._usable = addresses
         return True
 
-    def _begin(self, arrays: Sequence[Any]) -> Sequence[Unit]:
+    def _begin(self, arrays: Sequence[Any]) -> Callable[[Any], int]:
+        """What tells addresses, with all that comes of the device of `arrays`."""
         units = self._find(arrays)
         pairs = zip(units, self._wiring, strict=True)
         self._hazards = tuple((reads[i], writes[j]) for u, (reads, writes) in pairs for i, j in u.hazards)
-        self._units = units
-        return units
+        self._units, self._address = units, units[0].device.address
+        return self._address
 
     def _one_by_one(self, arrays: Sequence[Any]) -> None:
         for unit, (reads, writes) in zip(self._units, self._wiring, strict=True):

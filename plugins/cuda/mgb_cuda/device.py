@@ -39,6 +39,8 @@ class Properties:
         What it may have when the kernel asks.
     parameter_bytes : int
         What the parameters of a kernel may take.
+    clock, bandwidth : float
+        Cycles a second, and bytes a second that its memory could move; 0: not known.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Properties:
     shared_bytes: int = 48 << 10
     most_shared_bytes: int = 48 << 10
     parameter_bytes: int = 32_764
+    clock: float = 0
+    bandwidth: float = 0
 
     @property
     def architecture(self) -> str:
@@ -129,6 +133,10 @@ class Device(ABC):
     @abstractmethod
     def stream(self) -> int:
         """The stream that the caller works on."""
+
+    def is_capturing(self) -> bool:
+        """Does the caller's stream note what it is given, for a graph, so that nothing can be timed?"""
+        return False
 
     @abstractmethod
     def scratch(self, nbytes: int) -> tuple[int, object]:

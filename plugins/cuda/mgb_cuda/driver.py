@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
@@ -98,11 +99,7 @@ class CudaDevice(Device):
         return self._compiler.compile(source, self.properties)
 
     def load(self, image: bytes, names: Sequence[str]) -> tuple[Any, ...]:
-        driver = bindings()
-        # Loaded without a context: the driver puts it on each GPU that launches one of its kernels.
-        library = check(driver, driver.cuLibraryLoadData(image, [], [], 0, [], [], 0))
-        kernels = [check(driver, driver.cuLibraryGetKernel(library, name.encode())) for name in names]
-        return tuple(driver.CUfunction(int(kernel)) for kernel in kernels)
+        return loaded(hashlib.sha256(image).digest(), tuple(names), image)
 
     def parts(self, function: Any) -> tuple[Any, int]:
         """The driver's handle of a function, and the shared memory that its launches ask for."""
@@ -172,6 +169,15 @@ class CudaDevice(Device):
     def stream(self) -> int:
         return self.arrays.stream()
 
+    def is_capturing(self) -> bool:
+        stream = self.stream()
+        if not stream:  # the default one cannot capture
+            return False
+        self.context.ensure()
+        driver = bindings()
+        found = check(driver, driver.cuStreamIsCapturing(stream_handle(stream)))
+        return bool(found != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
     def scratch(self, nbytes: int) -> tuple[int, object]:
         return self.arrays.scratch(nbytes)
 
@@ -185,6 +191,26 @@ class CudaDevice(Device):
         return self.arrays.contiguous(array)
 
 
+#: By digest and names: what is loaded, for as long as the process lives.
+_loaded: dict[tuple[bytes, tuple[str, ...]], tuple[Any, ...]] = {}
+
+
+def loaded(digest: bytes, names: tuple[str, ...], image: bytes) -> tuple[Any, ...]:
+    """The kernels of an image, which is loaded once, however often it is made.
+
+    It is never unloaded: graphs that a user has captured may launch its kernels when all else is forgotten.
+    """
+    found = _loaded.get((digest, names))
+    if found is None:
+        driver = bindings()
+        # Loaded without a context: the driver puts it on each GPU that launches one of its kernels.
+        library = check(driver, driver.cuLibraryLoadData(image, [], [], 0, [], [], 0))
+        kernels = [check(driver, driver.cuLibraryGetKernel(library, name.encode())) for name in names]
+        made = tuple(driver.CUfunction(int(kernel)) for kernel in kernels)
+        found = _loaded.setdefault((digest, names), made)
+    return found
+
+
 @cache
 def properties(ordinal: int) -> Properties:
     """Of the GPU with this number."""
@@ -196,6 +222,12 @@ def properties(ordinal: int) -> Properties:
         kind = getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(check(driver, driver.cuDeviceGetAttribute(kind, device)))
 
+    def told(name: str) -> int:
+        """The same, where the driver tells it."""
+        kind = getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}", None)
+        status, found = (1, 0) if kind is None else driver.cuDeviceGetAttribute(kind, device)
+        return 0 if status else int(found)
+
     name = check(driver, driver.cuDeviceGetName(256, device))
     return Properties(
         name=name.split(b"\0")[0].decode(),
@@ -203,6 +235,8 @@ def properties(ordinal: int) -> Properties:
         multiprocessors=get("MULTIPROCESSOR_COUNT"),
         shared_bytes=get("MAX_SHARED_MEMORY_PER_BLOCK"),
         most_shared_bytes=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        clock=1e3 * told("CLOCK_RATE"),
+        bandwidth=1e3 * told("MEMORY_CLOCK_RATE") * 2 * told("GLOBAL_MEMORY_BUS_WIDTH") / 8,
     )
 
 

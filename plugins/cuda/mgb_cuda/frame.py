@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mgb import codegen
 from mgb.codegen import Online, Operand, Schedule, hazards, online, schedule
 from mgb.forking import cached_property
@@ -9,6 +11,14 @@ from mgb.ir import Graph, Node
 
 #: More ops than any value takes: nothing is kept from pass to pass.
 NEVER = 1 << 30
+
+#: Ops of a dozen instructions or more: what they have made is kept while it is needed.
+DEAR = frozenset("exp log sin cos tanh erf expm1 log1p div sqrt quotient fmod_float fmod_double".split())
+
+
+def registers(nodes: Iterable[Node], lanes: int = 1) -> int:
+    """Those of a thread that neighbouring elements of each of `nodes` take: narrow ones share them."""
+    return sum(-(-lanes * v.spec.dtype.itemsize // 4) for v in nodes)
 
 
 class Frame(codegen.Frame[Operand]):
@@ -21,7 +31,7 @@ class Frame(codegen.Frame[Operand]):
     @cached_property
     def keeping(self) -> Schedule:
         """The passes when values that are dear stay in registers."""
-        return schedule(self.graph)
+        return schedule(self.graph, dear=DEAR)
 
     def outputs_of(self, node: Node) -> list[Operand]:
         """The outputs that `node` is written to."""
@@ -29,11 +39,16 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def kept(self) -> tuple[Node, ...]:
-        """What a row that stays in registers holds: what one pass makes and a later one reads."""
+        """What a row that stays in registers holds where it holds most: made by one pass, read by a later."""
         passes = self.keeping.passes
-        reads = [v for p in passes for v in dict.fromkeys(p.reads)]
-        again = [v for v in dict.fromkeys(reads) if reads.count(v) > 1]
-        return (*again, *(v for p in passes for v in p.keeps))
+        made: dict[Node, int] = {}
+        last: dict[Node, int] = {}
+        for k, p in enumerate(passes):
+            for v in (*p.reads, *p.restores, *p.keeps):
+                made.setdefault(v, k)
+                last[v] = k
+        between = [[v for v in made if made[v] < k <= last[v]] for k in range(1, len(passes))]
+        return tuple(max(between, key=registers, default=[]))
 
     @cached_property
     def online(self) -> tuple[Online, ...]:

@@ -15,11 +15,14 @@ from mgb.ir import Graph, Kind
 from . import driver
 from .chain import Chain, Wiring
 from .device import Device
+from .forecast import Forecast, forecast
 from .frame import Frame
 from .images import Images
 from .joined import Joined
 from .launch import Unit
-from .steps import steps
+from .ledger import ledger
+from .pattern import Choice
+from .steps import Steps, steps
 
 
 def traits(vocabulary: frozenset[str], device: str, priority: int) -> Traits:
@@ -103,7 +106,7 @@ class Generated(Backend):
         """Few launches for all that are alike; arrays of several devices take a call each."""
         if not kernels or self.several:
             return None
-        text = "\n\n".join(dict.fromkeys(k.source for k in kernels))
+        text = "\n\n".join(dict.fromkeys(k.text for k in kernels))
         units = [kernel.state.unit() for kernel in kernels]
         return Kernel(Joined(units).run, text, hazards=_hazards(units), atomic=True)
 
@@ -120,6 +123,20 @@ class Generated(Backend):
             return None
         found = [state.unit for state in states]
         return Chain(lambda arrays: [unit(arrays) for unit in found], wiring, varying, launch_graph).run
+
+    def expectation(self, kernel: Kernel) -> str:
+        """By its machine code, for row-major arrays of the shapes of its graph."""
+        if not isinstance(kernel.state, Kernels):
+            return ""
+        found, choice = usual(kernel.state.unit())
+        if choice.blocks == 0:
+            return ""
+        try:
+            return str(expected_of(kernel.state.unit(), found, choice))
+        except ValueError:  # no machine code: what makes it is the driver, or there is no GPU
+            return ""
+        except RuntimeError as error:
+            return f"no prediction: {error}"
 
     def _kernel(self, graph: Graph, saved: bytes, ready: bool) -> Kernel:
         kernels = self.kernels(graph, self.devices, Images(self.name, saved))
@@ -139,14 +156,24 @@ def _hazards(units: Sequence[Unit]) -> frozenset[tuple[int, int]]:
 
 def expected(unit: Unit, ready: bool) -> str:
     """The text for row-major arrays of the shapes of the graph; it is compiled when it is to be `ready`."""
+    found, choice = usual(unit)
+    if ready and choice.blocks:
+        choice, _ = unit.fitting(choice, found, keep=False)
+    return unit.source(choice.variant)
+
+
+def expected_of(unit: Unit, found: Steps, choice: Choice) -> Forecast:
+    """How fast the launches of a choice should be."""
+    return forecast(ledger(unit, choice), found.rows * found.length, unit.device.properties)
+
+
+def usual(unit: Unit) -> tuple[Steps, Choice]:
+    """What row-major arrays of the shapes of the graph come to, by rule."""
     specs = [o.node.spec for o in unit.frame.arrays]
     read = specs[: len(specs) - unit.outputs]
     strides = [row_major(spec.shape, spec.dtype.itemsize) for spec in read]
     found = steps(unit.frame, [spec.shape for spec in specs], strides)
-    choice = unit.choose(found)
-    if ready and choice.blocks:
-        choice, _ = unit.fitting(choice, found, keep=False)
-    return unit.source(choice.variant)
+    return found, unit.choose(found)
 
 
 class OnGpus(Generated):

@@ -69,11 +69,12 @@ class Graph:
 
     def run(self, stream: int) -> bool:
         handle = stream_handle(stream)
-        status, captures = self._ask(handle)
-        if status is not self._success:
-            status, captures = self._context.again((status, captures), partial(self._ask, handle))
-        if status is not self._success or captures is not self._idle:
-            return False  # what the caller captures is to have the kernels themselves
+        if stream:  # the default one cannot capture
+            status, captures = self._ask(handle)
+            if status is not self._success:
+                status, captures = self._context.again((status, captures), partial(self._ask, handle))
+            if status is not self._success or captures is not self._idle:
+                return False  # what the caller captures is to have the kernels themselves
         (status,) = self._launch(self._ready, handle)
         if status is not self._success:
             check(self._driver, self._context.again((status,), partial(self._launch, self._ready, handle)))

@@ -130,6 +130,14 @@ class Unit(ABC):
     def threads(self, variant: Any) -> int:
         """In a block."""
 
+    def own(self, variant: Any) -> int:
+        """Elements of a row, or of the domain, that a thread takes at once."""
+        return 1
+
+    def machine_code(self, text: str) -> tuple[bytes, int]:
+        """The image of a text, and the shared memory of a block that its launches ask for."""
+        return self.images.get(self.device, text, keep=False), 0
+
     def packing(self, variant: Any) -> Packing:
         """How the parameters of a variant are packed."""
         packing: Packing = variant.packing(self.frame)
@@ -228,12 +236,17 @@ class Unit(ABC):
     def starts(self, choice: Choice, keep: bool = True) -> list[Start]:
         """The launches of a plan, in order."""
         functions = self.load(choice.variant, keep)
-        passes = len(self.frame.schedule.passes)
-        grids = [(choice.blocks, choice.chunks if k < passes else 1) for k in range(len(functions))]
+        grids = self.grids(choice)
         threads = self.threads(choice.variant)
         for function in functions:
             self.device.check(function, threads)
         return [(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
+
+    def grids(self, choice: Choice) -> list[tuple[int, int]]:
+        """The blocks of each launch: those of a stage after the last pass take whole rows."""
+        passes = len(self.frame.schedule.passes)
+        stages = choice.variant.stages(self.frame) or (0,)
+        return [(choice.blocks, choice.chunks if k < passes else 1) for k in stages]
 
     def load(self, variant: Any, keep: bool = True) -> tuple[Any, ...]:
         """The functions of a variant, compiled if need be."""

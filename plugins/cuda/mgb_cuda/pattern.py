@@ -88,6 +88,17 @@ class Pattern:
         """Do blocks share a row, with a kernel for each pass?"""
         return False
 
+    @property
+    def is_online(self) -> bool:
+        """Does the first pass do the second one's folds too?"""
+        return False
+
+    def stages(self, frame: Frame) -> tuple[int, ...]:
+        """The stages of a split row that are kernels; empty: one kernel does all."""
+        if not self.is_split:
+            return ()
+        return tuple(k for k in range(frame.stages) if k != 1 or not self.is_online)
+
     def pointers(self, frame: Frame) -> tuple[str, ...]:
         """The names of the addresses: arrays, then the partial results of each pass."""
         names = [o.name for o in frame.arrays]

@@ -62,6 +62,9 @@ class Blank(Unit):
     def threads(self, variant: Any) -> int:
         return 32
 
+    def own(self, variant: Any) -> int:
+        return 1
+
 
 MATRIX, ROW = np.zeros((37, 45), np.float32), np.zeros((1, 45), np.float32)
 

@@ -18,16 +18,25 @@ KERNEL = 'extern "C" __global__ void __launch_bounds__(%d) f(const __grid_consta
 
 
 def run(
-    body: str, x: np.ndarray, y: np.ndarray, types: tuple[str, str], threads: int = 64, reverse: bool = False
+    body: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    types: tuple[str, str],
+    threads: int = 64,
+    reverse: bool = False,
+    cluster: int = 1,
 ) -> None:
-    """Run a kernel of one block over `x` and `y`."""
+    """Run a kernel of one block, or of one cluster, over `x` and `y`."""
     device = HostDevice()
     device.reverse = reverse
-    (function,) = device.load(device.compile(HEAD % types + KERNEL % (threads, body)), ["f"])
+    text = HEAD % types + KERNEL % (threads, body)
+    if cluster > 1:
+        text = text.replace("void __", f"void __cluster_dims__({cluster}, 1, 1) __")
+    (function,) = device.load(device.compile(text), ["f"])
     packing = Packing(2, [("int", "n")])
     packet = Packet(packing.pack({"n": x.size}))
     packing.pointers.pack_into(packet.buffer, 0, device.address(x), device.address(y))
-    device.launcher(function, (1, 1), threads)(0, packet.table)
+    device.launcher(function, (cluster, 1), threads)(0, packet.table)
 
 
 EACH = "for (int i = threadIdx.x; i < p.n; i += 64) p.y[i] = %s;"
@@ -108,6 +117,37 @@ class TestMistakes:
         y = np.zeros_like(self.X)
         run("p.y[threadIdx.x] = __shfl_xor_sync(~0u, p.x[threadIdx.x], 5);", self.X, y, FLOATS)
         np.testing.assert_array_equal(y, np.arange(64) ^ 5)
+
+    #: Each thread of a block writes to its own place in the other block, then reads what lies in its own.
+    SWAPPED = (
+        "__shared__ float s[32]; int t = threadIdx.x; %s"
+        "*in_block(s + t, 1 - blockIdx.x) = p.x[blockIdx.x * 32 + t]; %s p.y[blockIdx.x * 32 + t] = s[t]; %s"
+    )
+
+    def swap(self, *barriers: str) -> list[bool]:
+        right = []
+        for reverse in (False, True):
+            y = np.zeros_like(self.X)
+            run(self.SWAPPED % barriers, self.X, y, FLOATS, 32, reverse, cluster=2)
+            right.append(np.array_equal(y, np.roll(self.X, 32)))
+        return right
+
+    def test_blocks_of_a_cluster_see_each_others_memory(self) -> None:
+        assert all(self.swap("cluster_sync();", "cluster_sync();", ""))
+
+    def test_a_missing_barrier_of_a_cluster_shows(self) -> None:
+        assert not all(self.swap("cluster_sync();", "__syncthreads();", "cluster_sync();"))
+
+    def test_the_memory_of_a_block_that_is_not_there(self) -> None:
+        with pytest.raises(LaunchError, match="of a block that has not begun"):
+            self.swap("", "cluster_sync();", "")
+        with pytest.raises(LaunchError, match="of a block that has ended"):
+            self.swap("cluster_sync(); if (blockIdx.x == 1) return;", "", "")
+
+    def test_the_barrier_of_a_cluster_for_some(self) -> None:
+        body = "if (blockIdx.x == 0) cluster_sync(); else __syncthreads();"
+        with pytest.raises(LaunchError, match="the barrier of a cluster was reached by 32 of 64 threads"):
+            run(body, self.X, self.X.copy(), FLOATS, 32, cluster=2)
 
     def test_what_the_compiler_refuses_is_kept(self, tmp_path: Path) -> None:
         with pytest.raises(LaunchError, match=r"refused\.cpp"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 
@@ -13,6 +13,7 @@ from mgb.backend import Kernel
 from mgb.codegen import structure_key
 from mgb.ir import Graph
 from mgb_native import LaunchedBackend, loop_traits
+from mgb_native.backend import texts
 from mgb_native.objects import ObjectError
 from mgb_native.target import processor, python
 
@@ -79,8 +80,7 @@ class HalideBackend(LaunchedBackend):
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
         if not kernels:
             return None
-        source = "\n\n".join(k.source for k in dict.fromkeys(kernels))
-        return _called([kernel.state for kernel in kernels], source)
+        return _called([kernel.state for kernel in kernels], texts(kernels))
 
     def _other(self, frame: Frame, plan: HalideSchedule, form: Form) -> Code:
         """The form that a kernel was not compiled in at first: from the disk, or compiled and put there."""
@@ -126,7 +126,7 @@ def _image(frame: Frame, plan: HalideSchedule, form: Form, tried: list[Pipeline]
             apart = True
 
 
-def _called(units: Sequence[Unit], source: str, state: Unit | None = None) -> Kernel:
+def _called(units: Sequence[Unit], source: str | Callable[[], str], state: Unit | None = None) -> Kernel:
     launcher = Calls(units)
     return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=True)
 

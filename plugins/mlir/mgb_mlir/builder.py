@@ -116,6 +116,14 @@ class MlirBuilder(Builder):
     def first(self, vector: str, type_: Type) -> str:
         return self.op(f"vector.extract {vector}[0] : {type_.element} from {spelt(type_)}")
 
+    def last(self, vector: str, type_: Type) -> str:
+        return self.op(f"vector.extract {vector}[{type_.lanes - 1}] : {type_.element} from {spelt(type_)}")
+
+    def slide(self, vector: str, before: str, by: int, type_: Type) -> str:
+        lanes, name = type_.lanes, spelt(type_)
+        places = ", ".join(map(str, range(lanes - by, 2 * lanes - by)))
+        return self.op(f"vector.shuffle {before}, {vector} [{places}] : {name}, {name}")
+
     def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
         kind = _ACROSS.get(operation, operation)
         flags = _fast(flag) if flag == "reassoc" else ""
@@ -151,6 +159,15 @@ class MlirBuilder(Builder):
             self.line(f"vector.store {value}, {view}[{i}] : {memory}, {vector}")
         else:
             self.line(f"memref.store {value}, {view}[{i}] : {memory}")
+
+    def gather(self, addresses: str, type_: Type, mask: str) -> str:
+        words, bits, whole = (spelt(Type(e, type_.lanes)) for e in ("i64", "i1", type_.element))
+        pointers = f"vector<{type_.lanes}x!llvm.ptr>"
+        at = self.op(f"llvm.inttoptr {addresses} : {words} to {pointers}")
+        used, rest = mask or self.number(True, Type("i1", type_.lanes)), self.number(0, type_)
+        size = f"{{alignment = {int(type_.element[1:]) // 8} : i32}}"
+        types = f"({pointers}, {bits}, {whole}) -> {whole}"
+        return self.op(f"llvm.intr.masked.gather {at}, {used}, {rest} {size} : {types}")
 
     def call(self, function: str, *operands: str) -> None:
         self.line(self.functions.call(function, *operands))

@@ -11,7 +11,7 @@ import re
 #: The functions that are instructions: LLVM's name, and how many operands.
 _INSTRUCTIONS = {
     "floor": ("floor", 1), "rint": ("roundeven", 1), "sqrt": ("sqrt", 1), "fabs": ("fabs", 1),
-    "copysign": ("copysign", 2), "fma": ("fma", 3),
+    "copysign": ("copysign", 2), "fma": ("fma", 3), "fmax": ("maxnum", 2), "fmin": ("minnum", 2),
 }  # fmt: skip
 
 _DECLARED = re.compile(r"^declare (float|double) @__nv_(\w+)\(.*$", re.MULTILINE)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb.ir import CONST, Graph, Kind, Node
-from mgb_native.nest.words import REDUCTIONS
+from mgb_native.nest.words import REDUCTIONS, SCANS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,10 @@ OPS: dict[str, Definition] = {
     **_all("logical_and logical_or bit_and bit_or bit_xor shl shr mulhi", Definition(2)),
     **_all("neg logical_not floor round sqrt", Definition(1)),
     **_all("lt le eq", Definition(2, "compare")),
-    **dict.fromkeys(REDUCTIONS, Definition(1, "same", ("axis",))),
+    **dict.fromkeys((*REDUCTIONS, *SCANS), Definition(1, "same", ("axis",))),
     "fma": Definition(3),
     "where": Definition(3, "select"),
+    "unlikely": Definition(3, "select"),
     "cast": Definition(1, "any"),
     "bitcast": Definition(1, "bits"),
     "extent": Definition(1, "any", ("axis",)),
@@ -165,7 +166,8 @@ def _attributes(node: Node) -> Iterable[str]:
         if node.op is CONST:
             yield f"value = {_dense(node)}"
         else:
-            axes = ", ".join(map(str, node.params[name]))
+            given = node.params[name]
+            axes = ", ".join(map(str, given if isinstance(given, tuple) else (given,)))
             yield f"{name} = array<i64{': ' if axes else ''}{axes}>"
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from mgb.backend import Backend
+from mgb.codegen import LOOK_UP
+from mgb.ir import Graph
 from mgb.plugins import hookimpl
 
 try:
@@ -16,17 +19,26 @@ try:
 except ImportError as error:
     raise ImportError("mgb-cuda launches its kernels: python -m pip install 'mgb-mlir[ptx]'") from error
 from mgb_cuda.generated import Generated, Kernels, OnGpus, text_version
+from mgb_cuda.geometry import choose, smaller
+from mgb_cuda.images import Images
 from mgb_cuda.launch import Unit
+from mgb_cuda.packing import Packing
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps
+from mgb_cuda.variant import Variant
+from mgb_native import loop_traits
+from mgb_native.nest import SCANS
 from mgb_native.target import package, version_of
 
 from . import ptx, toolchain
 from .backend import Mlir
-from .grid import SYMBOL, Grid, Layout, choose
+from .grid import SYMBOL, Grid, packing
+from .words import NARROW, spelt_out
 
-#: What a kernel can do, wherever it runs: what those of the CPU can.
-TRAITS = replace(Mlir.traits, joins=False, priority=40)
+#: What a kernel can do, wherever it runs: what those of the CPU can, but for tables and scans.
+TRAITS = replace(
+    loop_traits(Mlir.traits.vocabulary - {LOOK_UP, *SCANS} | NARROW.keys(), priority=40), joins=False
+)
 
 _log = logging.getLogger("mgb.mlir")
 
@@ -35,22 +47,35 @@ class GridUnit(Unit):
     """The kernels of one graph on one device."""
 
     def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
-        return choose(self.frame, steps)
+        return choose(self.frame, steps, self.device.properties, askew, turns=False, clusters=False)
 
-    def source(self, variant: Layout) -> str:
-        return Grid(self.frame, variant).text()
+    def smaller(self, first: Choice, found: Steps) -> Iterator[Choice]:
+        return smaller(self.frame, found, self.device.properties, first)
 
-    def texts(self, variant: Layout) -> Sequence[tuple[str, tuple[str, ...]]]:
-        return [(self.source(variant), (SYMBOL,))]
+    def source(self, variant: Variant) -> str:
+        return "\n".join(text for text, _ in self.texts(variant))
 
-    def threads(self, variant: Layout) -> int:
+    def texts(self, variant: Variant) -> Sequence[tuple[str, tuple[str, ...]]]:
+        stages = variant.stages(self.frame) or (None,)
+        return [(Grid(self.frame, variant, stage).text(), (SYMBOL,)) for stage in stages]
+
+    def packing(self, variant: Variant) -> Packing:
+        return packing(self.frame, variant)
+
+    def threads(self, variant: Variant) -> int:
         return variant.threads
+
+    def own(self, variant: Variant) -> int:
+        return variant.own
 
 
 class GridKernels(Kernels):
     """A graph's kernels."""
 
     unit_class = GridUnit
+
+    def __init__(self, graph: Graph, devices: Callable[[Sequence[Any]], Device], images: Images) -> None:
+        super().__init__(spelt_out(graph), devices, images)
 
 
 class GridBackend(Generated):

@@ -1,155 +1,85 @@
-"""From a graph to the threads of a grid: the level ``gpu``, in the dialects ``gpu``, ``scf`` and ``arith``.
+"""From a graph to the threads of a grid: the level ``gpu``, in ``gpu``, ``scf``, ``arith`` and ``llvm``.
 
-A group without reductions: each thread takes elements of the domain, as far apart as the grid has threads.
-With reductions: each block takes rows, as far apart as there are blocks, and its threads the elements of a
-row, as far apart as the block has threads. What they have folded meets in each warp by shuffles, then in
-shared memory, in an order that depends on the number of threads alone; each thread knows the totals then.
+How threads share the work is a `mgb_cuda.variant.Variant`, as that of other backends for NVIDIA's GPUs. A
+kernel of a row that blocks share does one pass, and leaves what it has found to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from mgb.codegen import EXTENT, Pass
-from mgb.ir import Node
-from mgb_cuda.frame import Frame, Operand
+from mgb.codegen import EXTENT, Online
+from mgb.ir import CONST, Node
+from mgb_cuda.frame import Frame
 from mgb_cuda.packing import Packing
-from mgb_cuda.pattern import Choice, Pattern, numbers
-from mgb_cuda.steps import Steps
+from mgb_cuda.variant import Kind, Variant
 from mgb_native.folds import held
 from mgb_native.nest import SCALAR
-from mgb_native.nest.body import Body, element, stored
+from mgb_native.nest.body import element, stored
 from mgb_native.nest.casts import from_memory, to_memory
-from mgb_native.nest.lanes import Loops, Names, Nodes, Value
-from mgb_native.nest.words import fold_step, nothing
+from mgb_native.nest.lanes import Nodes, Value
 
-from .builder import MlirBuilder
+from .places import GLOBAL, dtype_of
+from .totals import Totals
 
 #: The names of the function and of its module.
 SYMBOL, MODULE = "kernel", "group"
 
-#: The threads of a warp; those of a block at most. A block that folds has whole warps.
-WARP, THREADS = 32, 256
-
-#: The warps of a block at most.
-PLACES = THREADS // WARP
-
-#: A launch has no more blocks than this.
-MOST_BLOCKS = (1 << 31) - 1
-
-_WHERE = ("thread_id", "block_id", "block_dim", "grid_dim")
-
-#: Where a class of operands is, in elements from the first.
-Places = dict[int, str]
+_TYPES = {"int": "index", "int64_t": "index", "uint32_t": "i32"}
 
 
-@dataclass(frozen=True)
-class Layout(Pattern):
-    """How the operands of a call step through memory, and the threads of a block.
-
-    Every number is of 64 bits and a parameter of its own.
-    """
-
-    threads: int = THREADS
-
-    def packing(self, frame: Frame) -> Packing:
-        return Packing(len(self.pointers(frame)), self.numbers, apart=True)
-
-    def parameters(self, frame: Frame) -> tuple[tuple[str, str], ...]:
-        """(name, MLIR's type) of what the kernel is passed."""
-        words = ((name, "index") for _, name in self.numbers)
-        return (*((name, "!llvm.ptr<1>") for name in self.pointers(frame)), *words)
+def packing(frame: Frame, variant: Variant) -> Packing:
+    """How the parameters of a kernel are packed: each on its own."""
+    return Packing(len(variant.pointers(frame)), variant.numbers, apart=True)
 
 
-def choose(frame: Frame, steps: Steps) -> Choice:
-    """The kernel for a call: a thread for each element, or a block for each row."""
-    count, threads = -(-steps.length // THREADS), THREADS
-    if not frame.flat:
-        count, threads = steps.rows, max(WARP, min(THREADS, -(-steps.length // WARP) * WARP))
-    layout = Layout(True, steps.loops.folded, steps.letters, steps.class_of, threads)
-    return Choice(layout, numbers(steps, steps.length, 1), min(count, MOST_BLOCKS), 1)
+def parameters(frame: Frame, variant: Variant) -> tuple[tuple[str, str], ...]:
+    """(name, MLIR's type) of what a kernel is passed."""
+    words = ((name, _TYPES[kind]) for kind, name in variant.numbers)
+    return (*((name, GLOBAL) for name in variant.pointers(frame)), *words)
 
 
-class Grid(Loops, MlirBuilder):
+class Grid(Totals):
     """The kernel of one group, as each thread runs it.
 
     Parameters
     ----------
     frame : Frame
-    layout : Layout
+    variant : Variant
+    stage : int, optional
+        Of a split row the pass that this kernel does; after the last one, what its totals are used for.
     """
 
-    def __init__(self, frame: Frame, layout: Layout) -> None:
-        super().__init__(0)
-        self.frame, self.layout = frame, layout
-        self.body = Body(self, SCALAR)
-        self.names: Names = {}
-        self.shared: dict[Node, str] = {}
-        self.depth = 2
-        self.thread, self.block, self.threads, self.blocks = (self.op(f"gpu.{p} x", p) for p in _WHERE)
-        self.class_of = dict(zip(frame.operands, layout.class_of, strict=True))
+    def __init__(self, frame: Frame, variant: Variant, stage: int | None = None) -> None:
+        super().__init__(frame, variant)
+        self.stage = stage
 
     def text(self) -> str:
         """The module."""
         self.extents()
-        (self.elements if self.frame.flat else self.rows)()
-        arguments = ", ".join(f"%{name}: {type_}" for name, type_ in self.layout.parameters(self.frame))
-        shared = ", ".join(f"{name}: {_shared(f)}" for f, name in self.shared.items())
-        memory = f" workgroup({shared})" if shared else ""
-        # Of few threads a block may have all registers: fewer blocks at a time are better than a spill.
-        bound = f"attributes {{nvvm.maxntid = array<i32: {THREADS}>, nvvm.minctasm = 1 : i32}}"
-        head = f"  gpu.func @{SYMBOL}({arguments}){memory} kernel {bound} {{"
+        self.where()
+        if not self.frame.flat:
+            self.row_loads()
+            self.row_values(self.schedule.before)
+        self.all_passes() if self.stage is None else self.one_stage(self.stage)
+        v = self.variant
+        arguments = ", ".join(f"%{name}: {type_}" for name, type_ in parameters(self.frame, v))
+        bound = f"nvvm.maxntid = array<i32: {v.threads}>, nvvm.minctasm = {v.at_once} : i32"
+        head = f"  gpu.func @{SYMBOL}({arguments}) kernel attributes {{{bound}}} {{"
         lines = [head, *(f"  {line}" for line in self.head()), *self.lines, "    gpu.return", "  }"]
-        return "\n".join([f"module {{\ngpu.module @{MODULE} {{", *lines, "}\n}", ""])
+        layout = f"#dlti.dl_spec<index = {64 if v.wide else 32} : i64>"
+        module = f"gpu.module @{MODULE} attributes {{dlti.dl_spec = {layout}}} {{"
+        return "\n".join([f"module {{\n{module}", *self.memory(), *lines, "}\n}", ""])
 
-    # places
+    def memory(self) -> list[str]:
+        """The shared memory in which threads meet."""
+        if not self.shared_bytes:
+            return []
+        words = "{addr_space = 3 : i32, alignment = 16 : i64}"
+        type_ = f"!llvm.array<{self.shared_bytes} x i8>"
+        return [f"  llvm.mlir.global internal @shared{k}() {words} : {type_}" for k in range(2)]
 
-    def places(self, index: str, loops: Sequence[int]) -> dict[int, str]:
-        """Split a row-major `index` into its places along `loops`."""
-        found = {}
-        for j in reversed(loops[1:]):
-            found[j] = self.rem(index, f"%n{j}")
-            index = self.div(index, f"%n{j}")
-        return {**found, loops[0]: index} if loops else {}
-
-    def moved(self, start: Places, places: dict[int, str]) -> Places:
-        """Where each class is at `places`, begun from `start`."""
-        found = dict(start)
-        for c, letters in enumerate(self.layout.classes):
-            for j, place in places.items():
-                if letters[j] != "0":
-                    way = place if letters[j] == "1" else self.mul(place, f"%s{c}_{j}")
-                    found[c] = self.add(found[c], way)
-        return found
-
-    # memory
-
-    def pointer(self, o: Operand, at: Places) -> str:
-        """The address of the element of an array at `at`."""
-        word = self.op(f"arith.index_cast {self.offset(o, at)} : index to i64")
-        types = f"(!llvm.ptr<1>, i64) -> !llvm.ptr<1>, {stored(_dtype(o))}"
-        return self.op(f"llvm.getelementptr %{o.name}[{word}] : {types}", "p")
-
-    def offset(self, o: Operand, at: Places) -> str:
-        """How many elements from its first one an operand is at `at`; one of one element does not move."""
-        return at.get(self.class_of[o], self.index(0))
-
-    def leaf(self, node: Node, at: Places) -> Value:
-        """The element of a leaf at `at`."""
-        o = self.frame.source_of[node]
-        if o.is_iota:
-            return self.iota(_dtype(o), self.offset(o, at), self.index(0), True, SCALAR)
-        found = self.op(f"llvm.load {self.pointer(o, at)} : !llvm.ptr<1> -> {stored(_dtype(o))}", "e")
-        return Value(from_memory(self.body, found, _dtype(o)))
-
-    def write_value(self, node: Node, names: Names, at: Places) -> None:
-        """Write a value to each output that it is."""
-        for o in self.frame.outputs_of(node):
-            value = to_memory(self.body, self.value(node, names, SCALAR), _dtype(o))
-            self.line(f"llvm.store {value}, {self.pointer(o, at)} : {stored(_dtype(o))}, !llvm.ptr<1>")
-
-    # loops
+    # where a thread is
 
     def extents(self) -> None:
         """The lengths that reductions fold, as numbers."""
@@ -159,114 +89,211 @@ class Grid(Loops, MlirBuilder):
                 folds = span[node] != span[node.inputs[0]]
                 count = "%length" if folds else self.index(1)
                 whole = self.op(f"arith.index_cast {count} : index to i64")
-                self.names[node] = Value(self.op(f"arith.sitofp {whole} : i64 to {element(held(node))}", "n"))
+                name = self.op(f"arith.sitofp {whole} : i64 to {element(held(node))}", "n")
+                for names in self.names:
+                    names[node] = Value(name)
 
-    def elements(self) -> None:
-        """A group without reductions."""
-        first = self.add(self.mul(self.block, self.threads), self.thread)
-        (part,) = self.frame.schedule.passes
-        self.walk(part, self.start(), first, self.mul(self.blocks, self.threads))
+    def where(self) -> None:
+        """The row of this thread, its place in the team, and the part of the row that the block works on."""
+        v = self.variant
+        thread, block = self.op("gpu.thread_id x", "thread"), self.op("gpu.block_id x", "block")
+        self.team, self.chunk = self.index(0), ""
+        if v.kind is Kind.FLAT:
+            self.lane, self.end = thread, "%length"
+            self.begin = self.mul(block, self.index(v.stride * v.slots))
+            self.begins = [self.index(0)] * len(v.classes)
+            return
+        self.lane = thread
+        if v.across > 1:
+            fast, slow = (v.team, v.across) if v.kind is Kind.ROWS else (v.across, v.team)
+            inside, outside = self.rem(thread, self.index(fast)), self.div(thread, self.index(fast))
+            self.lane, self.team = (inside, outside) if v.kind is Kind.ROWS else (outside, inside)
+            assert fast * slow == v.threads
+        mine = self.mul(self.add(self.mul(block, self.index(v.across)), self.team), self.index(v.row_lanes))
+        self.live = self.less(mine, "%rows")
+        self.row = self.select(self.live, mine, self.index(0))
+        self.part_of_row()
+        self.row_places = self.split(self.row, v.kept_loops)
+        self.begins = [self.offset(c, self.row_places) for c in range(len(v.classes))]
 
-    def start(self) -> Places:
-        """Where every class begins."""
-        return dict.fromkeys(range(len(self.layout.classes)), self.index(0))
+    def part_of_row(self) -> None:
+        """From where to where the block works, and nowhere past the last row."""
+        self.begin, limit = self.index(0), "%length"
+        if self.variant.split:
+            self.chunk = self.op("gpu.block_id y", "chunk")
+            self.begin = self.mul(self.chunk, "%chunk")
+            limit = self.least(self.add(self.begin, "%chunk"), "%length")
+        self.limit = limit
+        self.end = self.select(self.live, limit, self.begin)
 
-    def rows(self) -> None:
-        """A group with reductions."""
-        warp = self.index(WARP)
-        self.lane, self.warp = self.rem(self.thread, warp), self.div(self.thread, warp)
-        self.warps = self.div(self.threads, warp)
-        self.place = self.least(self.lane, self.index(PLACES - 1))
-        self.loop(self.block, "%rows", self.blocks, [], self.row, "row")
+    # rows
 
-    def row(self, row: str, _: list[str]) -> None:
-        """One row, by the threads of a block."""
-        plan, everywhere = self.frame.schedule, self.names
-        begin = self.moved(self.start(), self.places(row, self.layout.kept_loops))
-        self.names = dict(everywhere)
-        for node in plan.row_reads:
-            self.names[node] = self.leaf(node, begin)
-        self.compute(plan.before, self.names, SCALAR)
-        for part in plan.passes:
-            totals = self.walk(part, begin, self.thread, self.threads)
-            self.meet(part.folds, totals)
-            self.compute(part.after, self.names, SCALAR)
-        if plan.row_stores:
-            first = self.compare("eq", self.thread, self.index(0))
-            self.when(first, lambda: self.store_row(plan.row_stores, begin))
-        self.names = everywhere
+    def row_loads(self) -> None:
+        """Load the operands that are the same along a row."""
+        places = dict(enumerate(self.begins))
+        for node in self.schedule.row_reads:
+            o, known = self.frame.source_of[node], dict[str, Value]()
+            for lane, names in enumerate(self.names):
+                at = self.at(o, places, lane)
+                if at not in known:
+                    known[at] = self.place_of(node, at) if o.is_iota else self.read_one(o.name, at, node)
+                names[node] = known[at]
 
-    def store_row(self, nodes: Iterable[Node], begin: Places) -> None:
-        """Write the outputs of which a row has one element."""
-        for node in nodes:
-            self.write_value(node, self.names, begin)
+    def read_one(self, name: str, place: str, node: Node) -> Value:
+        """The element of an array at a place."""
+        where, type_ = self.pointer(f"%{name}", place, node.spec.dtype.name), stored(node.spec.dtype.name)
+        found = self.op(f"llvm.load {where} : {GLOBAL} -> {type_}", "e")
+        return Value(from_memory(self.body, found, node.spec.dtype.name))
 
-    def walk(self, part: Pass, begin: Places, first: str, step: str) -> list[str]:
-        """A pass of one thread over its elements of a row; returns what it folds."""
-        carried = [(nothing(self.body, f, held(f)), self.body.type(held(f))) for f in part.folds]
+    def row_values(self, nodes: Iterable[Node]) -> None:
+        """Compute the values that are the same along a row."""
+        wanted = [v for v in nodes if v.op is not CONST]
+        for names in self.names:
+            self.compute(wanted, names)
 
-        def turn(index: str, totals: list[str]) -> list[str]:
-            at = self.moved(begin, self.places(index, self.layout.folded_loops))
-            names = dict(self.names)
-            for node in part.reads:
-                names[node] = self.leaf(node, at)
-            self.compute(part.computes, names, SCALAR)
-            for node in part.stores:
-                self.write_value(node, names, at)
-            values = [self.value(f.inputs[0], names, SCALAR) for f in part.folds]
-            found = zip(part.folds, totals, values, strict=True)
-            return [fold_step(self.body, f, total, value, held(f)) for f, total, value in found]
+    def row_stores(self) -> None:
+        """Write the outputs that have one element for each row."""
+        outputs = [o for v in self.schedule.row_stores for o in self.frame.outputs_of(v)]
+        if not outputs:
+            return
+        places = dict(enumerate(self.begins))
 
-        return self.loop(first, "%length", step, carried, turn)
+        def write() -> None:
+            for lane, names in enumerate(self.names):
+                for o in outputs:
+                    still = self.still(o, self.variant.kept_loops)
+                    if self.variant.row_lanes > 1 and self.inner in still and lane:
+                        continue
+                    value = to_memory(self.body, self.value(o.node, names, SCALAR), dtype_of(o))
+                    at = self.at(o, places, lane)
+                    first = self.first_of_all(still, self.row_places)
+                    self.only(first, lambda o=o, at=at, value=value: self.write_lanes(o, at, [value]))
 
-    # the threads of a block
+        self.only(self.first_thread(self.chunk), write)
 
-    def meet(self, folds: Nodes, values: Sequence[str]) -> None:
-        """Fold what all threads of the block have found."""
+    def first_thread(self, chunk: str = "") -> str:
+        """Is this the first thread that works on a row that there is, of all blocks that share it?"""
+        zero = self.index(0)
+        conditions = [self.live, self.compare("eq", self.lane, zero)]
+        return self.all_of([*conditions, self.compare("eq", chunk, zero) if chunk else ""])
+
+    # passes
+
+    def all_passes(self) -> None:
+        """A kernel that does everything."""
+        ahead = self.frame.online if self.variant.online else ()
+        for k, part in enumerate(self.schedule.passes):
+            self.start_folds(part.folds)
+            if k == 0 and ahead:
+                self.start_ahead(ahead)
+                self.visit(part, ahead)
+            elif k == 1 and ahead:
+                self.settle_all(ahead)
+            else:
+                self.visit(part)
+            self.total(part.folds)
+            self.row_values(part.after)
+        if not self.frame.flat:
+            self.row_stores()
+
+    def one_stage(self, stage: int) -> None:
+        """A kernel that does one pass, given what the blocks of the earlier ones found; or what follows.
+
+        The first of an online variant does two; what a block has found of the second is about its own part.
+        """
+        passes, online = self.schedule.passes, self.frame.online if self.variant.online else ()
+        for k, part in enumerate(passes[:stage]):
+            self.start_folds(part.folds)
+            self.read_parts(k, part.folds, online if k == 1 else ())
+            self.total(part.folds)
+            self.row_values(part.after)
+        if stage < len(passes):
+            ahead = online if stage == 0 else ()
+            self.start_folds(passes[stage].folds)
+            self.start_ahead(ahead)
+            self.visit(passes[stage], ahead)
+            self.total(passes[stage].folds)
+            self.write_parts(stage, passes[stage].folds)
+            if ahead:
+                self.start_folds(passes[1].folds)
+                self.settle_all(ahead, own=True)
+                self.total(passes[1].folds)
+                self.write_parts(1, passes[1].folds)
+        if stage == self.frame.stages - 1:
+            self.row_stores()
+
+    def settle_all(self, ahead: Iterable[Online], own: bool = False) -> None:
+        """What each lane would have found in the second pass, or about what its `own` block has found."""
+        for o in ahead:
+            for g, lanes in enumerate(self.groups):
+                type_, names = self.of(o), self.names_of(g)
+                to = self.own_shift(o, g) if own else self.value(o.shift, names, SCALAR)
+                self.hold(("fold", o.fold, lanes[0]), self.settle(o, g, lanes, to), type_)
+        for key in [k for k in self.state if k[0] in _AHEAD]:  # type: ignore[index]
+            del self.state[key]
+
+    def own_shift(self, o: Online, g: int) -> str:
+        """What a block takes for the shift, which it does not know."""
+        base = self.value(o.base, self.names_of(g), SCALAR)
+        if o.maximum is None:
+            return self.reckon("fdiv", base, self.count_of(self.sub(self.limit, self.begin)))
+        return self.finite_or_0(base)
+
+    def count_of(self, places: str) -> str:
+        """A number of places in the dtype at hand."""
+        whole = self.op(f"arith.index_cast {places} : index to i64")
+        return self.op(f"arith.sitofp {whole} : i64 to {element(self.at_hand)}", "n")
+
+    # parts of rows
+
+    def part_place(self, chunk: str, lane: int) -> str:
+        """Where what a block has found of a row is."""
+        return self.beside(self.add(self.mul(chunk, "%rows"), self.row), lane)
+
+    def read_parts(self, k: int, folds: Nodes, ahead: Iterable[Online] = ()) -> None:
+        """Fold what the blocks of an earlier stage have found of this row."""
         if not folds:
             return
-        warps = [self.in_warp(f, value) for f, value in zip(folds, values, strict=True)]
+        early = {o.fold: o for o in ahead}
 
-        def leave() -> None:
-            for f, value in zip(folds, warps, strict=True):
-                name = self.shared.setdefault(f, f"%shared{len(self.shared)}")
-                value = to_memory(self.body, value, held(f))
-                self.line(f"memref.store {value}, {name}[{self.warp}] : {_shared(f)}")
+        def turn(chunk: str) -> None:
+            for lane in range(self.variant.row_lanes):
+                place = self.part_place(chunk, lane)
+                for i, f in enumerate(folds):
+                    found = self.read_one(f"part{k}_{i}", place, f).name
+                    if f in early:
+                        found = self.about_shift(early[f], found, chunk, place, lane)
+                    key = "fold", f, lane
+                    self.hold(key, self.step(f, self.now(key), found), self.body.type(held(f)))
 
-        self.when(self.compare("eq", self.lane, self.index(0)), leave)
-        self.line("gpu.barrier")
-        there = self.compare("slt", self.lane, self.warps)
-        for f in folds:
-            found = self.op(f"memref.load {self.shared[f]}[{self.place}] : {_shared(f)}", "e")
-            found = from_memory(self.body, found, held(f))
-            found = self.select(there, found, nothing(self.body, f, held(f)), self.body.type(held(f)))
-            self.names[f] = Value(self.in_warp(f, found))
-        self.line("gpu.barrier")  # before the next ones are left there
+        self.repeat(self.lane, "%chunks", self.variant.team, turn)
 
-    def in_warp(self, fold: Node, value: str) -> str:
-        """Fold the values of a warp; each of its threads has the same bits then."""
-        away = WARP // 2
-        while away:
-            other = self.shuffled(value, away, element(held(fold)))
-            value = fold_step(self.body, fold, value, other, held(fold))
-            away //= 2
-        return value
+    def about_shift(self, o: Online, found: str, chunk: str, place: str, lane: int) -> str:
+        """What a block has found about its own part, as if it had known the shift."""
+        self.of(o)
+        i, to = self.schedule.passes[0].folds.index(o.base), self.value(o.shift, self.names_of(lane), SCALAR)
+        base = self.read_one(f"part0_{i}", place, o.base).name
+        if o.maximum is not None:
+            return self.settled_sum(found, base, to)
+        rest = self.sub("%length", self.mul(chunk, "%chunk"))
+        return self.moved_squares(found, base, self.count_of(self.least("%chunk", rest)), to)
 
-    def shuffled(self, value: str, away: int, type_: str) -> str:
-        """The value of the thread whose number differs in the bit `away`; words of 32 bits are exchanged."""
-        narrow = type_ in ("i1", "i8", "i16")
-        word = "i32" if narrow else type_
-        value = self.op(f"arith.extui {value} : {type_} to i32", "v") if narrow else value
-        found, valid = self.name("v"), self.name("valid")
-        distance, width = self.constant(f"{away} : i32"), self.constant(f"{WARP} : i32")
-        self.line(f"{found}, {valid} = gpu.shuffle xor {value}, {distance}, {width} : {word}")
-        return self.op(f"arith.trunci {found} : i32 to {type_}", "v") if narrow else found
+    def write_parts(self, k: int, folds: Nodes) -> None:
+        """Write what this block has found of its row."""
+        if not folds:
+            return
 
+        def write() -> None:
+            for lane, names in enumerate(self.names):
+                place = self.part_place(self.chunk, lane)
+                for i, f in enumerate(folds):
+                    dtype = f.spec.dtype.name
+                    value = to_memory(self.body, self.value(f, names, SCALAR), dtype)
+                    where = self.pointer(f"%part{k}_{i}", place, dtype)
+                    self.line(f"llvm.store {value}, {where} : {stored(dtype)}, {GLOBAL}")
 
-def _dtype(o: Operand) -> str:
-    return o.node.spec.dtype.name
+        self.only(self.first_thread(), write)
 
 
-def _shared(fold: Node) -> str:
-    """The type of the shared memory in which a fold meets: a place for each warp."""
-    return f"memref<{PLACES}x{stored(held(fold))}, #gpu.address_space<workgroup>>"
+#: What is held of folds that are found ahead.
+_AHEAD = ("sum", "squares", "most", "shift", "pivot", "count", "next")

@@ -6,20 +6,23 @@ The wheel that has MLIR has no NVIDIA target. It lowers the level ``gpu`` to LLV
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 from mgb.codegen import row_major
 from mgb.ir import Graph
+from mgb_cuda import Properties
 from mgb_cuda.frame import Frame
+from mgb_cuda.geometry import choose
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import steps
 
 from . import device, passes, toolchain
-from .grid import SYMBOL, Grid, Layout, choose
+from .grid import SYMBOL, Grid, parameters
 from .spelling import older
+from .words import spelt_out
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -28,6 +31,9 @@ TRIPLE = "nvptx64-nvidia-cuda"
 ARCHITECTURES = {
     "sm_80": 81, "sm_86": 81, "sm_89": 81, "sm_90": 81, "sm_100": 86, "sm_103": 88, "sm_120": 87,
 }  # fmt: skip
+
+#: A GPU that few blocks keep busy.
+_ALONE = Properties("any", (9, 0), multiprocessors=1)
 
 _INSTALL = "python -m pip install llvmlite"
 
@@ -49,8 +55,8 @@ class Compiled:
     frame : Frame
         The operands.
     choice : Choice
-        What a launch passes after their addresses, each parameter a word of 64 bits; its blocks, and in its
-        variant the threads of each, for row-major arrays of the shapes of the graph.
+        What a launch passes after their addresses; its blocks, and in its variant the threads of each, for
+        row-major arrays of the shapes of the graph. Rows are not shared by blocks.
     entry : str
         The name of the kernel.
     """
@@ -64,8 +70,7 @@ class Compiled:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of what a launch passes, addresses first."""
-        layout: Layout = self.choice.variant
-        return tuple(name for name, _ in layout.parameters(self.frame))
+        return tuple(name for name, _ in parameters(self.frame, self.choice.variant))
 
 
 def problem() -> str | None:
@@ -91,7 +96,7 @@ def compile(graph: Graph, architecture: str) -> Compiled:
     LoweringError
         The toolchain failed, by a defect of this plugin or of a wheel. The message has the module's path.
     """
-    frame = Frame(graph)
+    frame = Frame(spelt_out(graph))
     choice = usual(frame)
     text = translated(Grid(frame, choice.variant).text(), architecture)
     return Compiled(text, architecture, frame, choice)
@@ -102,7 +107,9 @@ def usual(frame: Frame) -> Choice:
     specs = [o.node.spec for o in frame.arrays]
     read = specs[: len(specs) - len(frame.graph.outputs)]
     found = steps(frame, [s.shape for s in specs], [row_major(s.shape, s.dtype.itemsize) for s in read])
-    return choose(frame, found)
+    choice = choose(frame, found, _ALONE, turns=False, clusters=False)
+    variant = replace(choice.variant, split=False)
+    return Choice(variant, choice.numbers | {"chunk": found.length, "chunks": 1}, choice.blocks, 1)
 
 
 def translated(text: str, architecture: str) -> str:
@@ -115,7 +122,7 @@ def translated(text: str, architecture: str) -> str:
 
 def gpu(graph: Graph) -> str:
     """The level ``gpu``: what each thread does."""
-    frame = Frame(graph)
+    frame = Frame(spelt_out(graph))
     return Grid(frame, usual(frame).variant).text()
 
 

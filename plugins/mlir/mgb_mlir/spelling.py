@@ -19,12 +19,17 @@ _TOKENS = re.compile(
 #: Of each type: how `struct` writes it and its bits, and the bits of its fraction.
 _FORMATS = {"half": ("<e", "<H", 10), "float": ("<f", "<I", 23), "double": ("<d", "<Q", 52)}
 
+#: Intrinsics with another name, which newer releases take as well.
+_RENAMED = {"@llvm.nvvm.ex2.approx.ftz.f32(": "@llvm.nvvm.ex2.approx.ftz.f("}
+
 #: What begins a line that has no operation: comments, names, metadata.
 _APART = (";", "source_filename", "target ", "!")
 
 
 def older(text: str) -> str:
-    """A module's text with its numbers in the older spelling."""
+    """A module's text with its numbers, and its intrinsics, in the older spelling."""
+    for new, old in _RENAMED.items():
+        text = text.replace(new, old)
     return "\n".join(line if line.startswith(_APART) else _line(line) for line in text.split("\n"))
 
 

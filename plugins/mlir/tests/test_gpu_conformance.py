@@ -1,4 +1,4 @@
-"""The whole conformance suite on a real GPU."""
+"""The conformance suite on a real GPU: a sample, and all in the long tier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ PROBLEM = gpu.MlirPtx().probe()
 if PROBLEM is not None:
     pytest.skip(PROBLEM, allow_module_level=True)
 
-from mgb_conformance import *  # noqa: E402, F403
+from mgb_cuda.testing.conformance import tiers  # noqa: E402
 
 MGB_BACKEND = "mlir_ptx"
 pytestmark = pytest.mark.gpu
+
+globals().update(tiers(quick={"TestIntegers", "TestLayouts", "TestReductions"}))

@@ -25,4 +25,4 @@ class TestSample(Sample):
 #: These start processes, train for long, or measure threads of the CPU, which is not what is in question.
 APART = ("TestCache", "TestTraining", "TestThreads")
 
-globals().update(tiers(quick=("TestIntegers", "TestLayouts", "TestReductions"), without=APART))
+globals().update(tiers(quick=("TestIntegers", "TestLayouts"), without=APART))

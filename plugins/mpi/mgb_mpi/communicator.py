@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from mgb.distributed.communicator import Channel, Collective, Communicator, Ticket
+from mgb.distributed.errors import LaunchError
+
+#: Open MPI starts for root, and more processes than there are cores, only when it is told to.
+_OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
 
 #: The tag of messages from one rank to another, which order alone tells apart.
 _TAG = 1
@@ -30,18 +42,19 @@ class MpiChannel(Channel):
 
         self._comm, self.rank, self.size = comm, comm.rank, comm.size
         self._reductions = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+        self._in_place = MPI.IN_PLACE
 
     def start(self, what: Collective, source: Any, target: Any) -> Ticket:
         """Begin an exchange."""
         comm, reduction, peer = self._comm, self._reductions.get(what.reduce), what.peer
         if what.kind == "all_reduce":
-            request = comm.Iallreduce(source, target, reduction)
+            request = comm.Iallreduce(self._in_place if source is None else source, target, reduction)
         elif what.kind == "reduce":
             request = comm.Ireduce(source, target, reduction, peer)
         elif what.kind == "reduce_scatter":
             request = comm.Ireduce_scatter_block(source, target, reduction)
         elif what.kind == "broadcast":
-            request = comm.Ibcast(target if source is None else source, peer)
+            request = comm.Ibcast(target, peer)
         elif what.kind == "all_gather":
             request = comm.Iallgather(source, target)
         elif what.kind == "gather":
@@ -72,6 +85,14 @@ class Mpi(Communicator):
             first = str(error).partition("\n")[0]
             return f'{first}; pip install "mgb[mpich]" brings one, MPI4PY_LIBMPI names the library of another'
         return None
+
+    def command(self, number: int, program: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
+        """By ``mpiexec``, that of this Python's environment before others."""
+        beside = Path(sys.executable).with_name("mpiexec")
+        found = str(beside) if beside.exists() else shutil.which("mpiexec")
+        if found is None:
+            raise LaunchError('no mpiexec here: pip install "mgb[mpich]", or load the MPI of your cluster')
+        return [found, "-n", str(number), sys.executable, *program], _OPEN_MPI
 
     def join(self, address: tuple[str, int] | None, size: int | None, rank: int | None) -> Channel:
         """Be a process of the job; MPI's launcher knows who it is."""

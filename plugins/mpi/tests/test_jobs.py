@@ -1,27 +1,26 @@
-"""Real processes over loopback: values against NumPy, order, gradients, and what each failure says."""
+"""Real processes over loopback: values against NumPy, order, gradients, training, launchers."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from importlib.util import find_spec
+import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import mgb
+import mgb.distributed as dist
+import numpy as np
 import pytest
+from mgb.distributed.errors import RankFailedError
+from mgb_conformance.jobs import job
 
-sys.path.insert(0, str(Path(__file__).parent))
-from jobs import job
-
-
-@pytest.fixture(scope="module", autouse=True)
-def needed() -> None:
-    """Skip all where MPI cannot be loaded; asked in a process of its own, as loading it joins a job."""
-    if not all(map(find_spec, ("mgb_mpi", "mpi4py"))):
-        pytest.skip('not installed: pip install ./plugins/mpi "mpich>=5"')
-    ask = "import mgb_mpi; print(mgb_mpi.communicator.probe() or '')"
-    if problem := subprocess.check_output([sys.executable, "-c", ask], text=True).strip():
-        pytest.skip(problem)
-
+#: What all of these programs can call.
+SAY = """
+def say(name):
+    dist.group_barrier()
+    if r == 0:
+        print("done", name, "on all", n, flush=True)
+"""
 
 VALUES = """
 for dt in map(str, mgb.dtypes.DTYPES):
@@ -54,6 +53,16 @@ if n > 1 and r < 2:
     assert D.broadcast(mgb.tensor([float(r)]), pair).item() == 1 and pair.rank == 1 - r
     x = mgb.tensor([5.0, 6.0])
     if r == 0:
+        for value in (np.int8(3), np.ones((2, 0, 3)), np.arange(4, dtype="u2")):
+            D.remote_send(mgb.tensor(value), 1)
+    else:
+        for value in (np.int8(3), np.ones((2, 0, 3), "f4"), np.arange(4, dtype="u2")):
+            np.testing.assert_array_equal(D.remote_recv(0).numpy(), value, strict=True)
+        try:
+            trace(lambda: D.remote_recv(0))()
+        except mgb.distributed.errors.GroupError as error:
+            assert "has to know what comes" in str(error)
+    if r == 0:
         with mgb.autodiff.GradManager().attach(x) as gm:
             gm.backward(D.remote_send(x * 2, 1))
         assert x.grad.numpy().tolist() == [6, 6]
@@ -62,8 +71,7 @@ if n > 1 and r < 2:
             y = D.remote_recv(0, inp=x)
             assert y.numpy().tolist() == [10, 12]
             gm.backward((y * 3).sum())
-dist.group_barrier()
-print("done", r)
+say("values")
 """
 
 GRADIENTS = """
@@ -86,7 +94,7 @@ for f in functions:
         ends = [D.all_reduce_sum(loss(mgb.tensor(value + s * step, dtype="float64"))).item() for s in (1, -1)]
         if who == r:
             np.testing.assert_allclose(x.grad.numpy()[1, 2], (ends[0] - ends[1]) / 2e-6, rtol=1e-5, atol=1e-7)
-print("done", r)
+say("gradients")
 """
 
 ORDER = """
@@ -112,105 +120,100 @@ def g(x):
 for k in range(4):
     b, a = g(mgb.tensor([1.0]))
     assert (a.item(), b.item()) == (n, 10 * n)
-print("done", r)
+say("order")
 """
+
+#: Micro-batches whose gradients are exchanged once, parts of batches, files of rank 0.
+AROUND = """
+from mgb.autodiff import GradManager
+from mgb.distributed.errors import CheckpointError
+import mgb.distributed.world as inner
+rows = np.random.default_rng(1).normal(size=(6 * n, 3)).astype("f4")
+start = np.random.default_rng(2).normal(size=3).astype("f4")
+
+def trained(traced, inside):
+    w = mgb.Parameter(start)
+    callback = dist.make_allreduce_cb("mean")
+    gm = GradManager().attach(w, callbacks=callback)
+    opt = mgb.optimizer.SGD([w], lr=0.1)
+    def backward(x):
+        with gm:
+            gm.backward(((x @ w) ** 2).mean() / 3)
+    def step(parts):
+        with callback.no_sync():
+            for x in parts[:-1]:
+                backward(x)
+        backward(parts[-1])
+        opt.step().clear_grad()
+    if traced and inside:
+        step = trace(step)
+    elif traced:
+        backward = trace(backward)
+    counts = []
+    for k in range(5):
+        before = inner.world().lines["world"].count
+        step([mgb.tensor(dist.shard(rows[2 * n * j : 2 * n * (j + 1)])) for j in range(3)])
+        counts.append(inner.world().lines["world"].count - before)
+    assert counts == [1] * 5, counts
+    return w.numpy()
+
+wanted = start.astype("f8")
+for k in range(5):
+    wanted -= 0.1 * 2 * rows.T @ (rows @ wanted) / len(rows)
+for traced in (False, True):
+    for inside in (False, True):
+        np.testing.assert_allclose(trained(traced, inside), wanted, rtol=1e-5)
+try:
+    with dist.make_allreduce_cb("sum").no_sync():
+        raise AssertionError
+except ValueError:
+    pass
+try:
+    dist.shard(np.ones(n + 1))
+except mgb.errors.ShapeError:
+    assert n > 1
+dist.save({"rank": r, "x": mgb.tensor([float(r)])}, "state")
+found = dist.load("state")
+assert found["rank"] == 0 and found["x"].item() == 0
+try:
+    dist.save({}, os.path.join("nowhere", "state"))
+except FileNotFoundError:
+    assert r == 0
+except CheckpointError as error:
+    assert r and "nowhere" in str(error), error
+say("around")
+"""
+
+
+PROGRAMS = {"values": VALUES, "gradients": GRADIENTS, "order": ORDER, "around": AROUND}
+
+
+@cache
+def told(ranks: int) -> str:
+    """What one job says that runs all programs in turn: each says "done", and who fails ends the job."""
+    with tempfile.TemporaryDirectory() as name:
+        text = SAY + "\n".join(f"exec({text!r}, dict(globals()))" for text in PROGRAMS.values())
+        return job(Path(name), ranks, text)[1]
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, 3])
-@pytest.mark.parametrize("text", [VALUES, GRADIENTS, ORDER], ids=["values", "gradients", "order"])
-def test_a_job_ends_well(tmp_path: Path, ranks: int, text: str) -> None:
-    status, said = job(tmp_path, ranks, text)
-    assert (status, said.count("done")) == (0, ranks), said
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_end_well(ranks: int, name: str) -> None:
+    assert f"done {name} on all {ranks}\n" in told(ranks), told(ranks)
 
 
-X = "x = mgb.tensor(np.ones((2, 2), 'float32'))\n"
-OTHER, LATE, FAILED = "CollectiveMismatchError", "CollectiveTimeoutError", "RankFailedError"
-FAILURES = {
-    "another collective": ("D.all_reduce_sum(x) if r else D.all_reduce_max(x)", OTHER, "_max"),
-    "another shape": ("D.all_reduce_sum(x if r else x[0])", OTHER, "float32[2, 2]"),
-    "another dtype": ("D.all_reduce_sum(x if r else x.astype('int32'))", OTHER, "int32[2"),
-    "another number": ("D.all_reduce_sum(x)\nif r: D.all_reduce_sum(x)", FAILED, "has ended its program"),
-    "a sleeping rank": ("if r: D.all_reduce_sum(x)\nelse: time.sleep(9)", LATE, "is silent"),
-    "an exception": ("if r: D.all_reduce_sum(x)\nelse: raise KeyError('oh')", FAILED, "raised KeyError"),
-    "another group": ("D.all_reduce_sum(x, [0, 1] if r else None)", OTHER, "group of ranks 0,1"),
-}
+def test_a_launcher_runs_local_functions_and_hands_back_results_and_tracebacks() -> None:
+    secret = np.arange(3)
 
+    @dist.launcher(n_gpus=2)
+    def both(scale: float, *, fails: bool) -> Any:
+        total = dist.functional.all_reduce_sum(mgb.tensor(secret * scale))
+        if fails and dist.get_rank() == 1:
+            raise KeyError("oh no")
+        return dist.get_rank(), total.numpy()
 
-@pytest.mark.parametrize("name", FAILURES)
-@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_failure_names_rank_collective_and_line(tmp_path: Path, name: str, traced: bool) -> None:
-    text, error, words = FAILURES[name]
-    if traced and "time." in text:
-        pytest.skip("a trace does not sleep")
-    if traced:
-        body = "".join(f"    {line}\n" for line in text.splitlines())
-        text = f"@trace(symbolic=True)\ndef f(x):\n{body}\nf(x)"
-    status, said = job(tmp_path, 2, X + text, 30, MGB_DISTRIBUTED_TIMEOUT="2")
-    assert status != 0
-    assert error in said and words in said and "rank 0" in said and "rank 1" in said, said
-    assert "program.py:" in said
-
-
-def test_a_killed_rank_ends_the_job(tmp_path: Path) -> None:
-    text = "if r: os.kill(os.getpid(), 9)\nD.all_reduce_sum(mgb.tensor([1.0]))"
-    status, _ = job(tmp_path, 2, text, 30, MGB_DISTRIBUTED_TIMEOUT="3")
-    assert status != 0
-
-
-TRAINING = """
-import mgb.module as M, mgb.optimizer as optim
-from mgb.autodiff import GradManager
-from mgb.data.digits import load_digits
-data, labels = load_digits()[:2]
-order = np.random.default_rng(0).permutation(len(data))
-
-class Net(M.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = M.Conv2d(1, 8, 3, padding=1), M.Conv2d(8, 8, 3, padding=1)
-        self.norms = [M.SyncBatchNorm(8), M.SyncBatchNorm(8)]
-        self.last = M.Linear(8 * 64, 10)
-    def forward(self, x):
-        x = F.relu(self.norms[0](self.first(x)))
-        x = F.relu(self.norms[1](self.second(x)))
-        return self.last(F.flatten(x, 1))
-
-def curve(traced):
-    mgb.random.seed(3 + r)  # the start state is the root's
-    net = Net()
-    dist.bcast_list_(list(net.parameters()))
-    gm = GradManager().attach(net.parameters(), callbacks=dist.make_allreduce_cb("mean", bucket=4096))
-    opt = optim.Adam(net.parameters(), lr=1e-3)
-    def train(x, y):
-        with gm:
-            loss = F.loss.cross_entropy(net(x), y)
-            gm.backward(loss)
-            opt.step().clear_grad()
-        return D.all_reduce_sum(loss) / n
-    step, losses, part = trace(train) if traced else train, [], 48 // n
-    for k in range(44):
-        rows = np.resize(order, 44 * 48)[k * 48 : (k + 1) * 48][r * part : (r + 1) * part]
-        losses.append(step(mgb.tensor(data[rows]), mgb.tensor(labels[rows].astype("int32"))).item())
-    flat = np.concatenate([p.numpy().ravel() for p in net.parameters()])
-    every = D.all_gather(mgb.tensor(flat)).numpy().reshape(n, -1)
-    assert (every == every[0]).all()
-    return losses
-if r == 0:
-    print("done", end=" ")
-found = [curve(False), curve(True)]
-if r == 0:
-    print(*map(repr, sum(found, [])))
-"""
-
-
-@pytest.mark.parametrize("backend", ["", pytest.param("EAGER", marks=pytest.mark.slow)])
-def test_training_by_several_ranks_is_training_by_one(tmp_path: Path, backend: str) -> None:
-    """Digits, batch normalisation over all ranks, gradients in buckets; eager and traced."""
-    found = []
-    for ranks in (1, 2, 3):
-        status, said = job(tmp_path, ranks, TRAINING, MGB_JIT_BACKEND=backend)
-        assert status == 0, said
-        found.append([float(word) for word in said.partition("done ")[2].split()])
-    assert len(found[0]) == 88 and found[0][43] < found[0][0] / 2
-    for curve in found:
-        assert max(abs(a - b) for a, b in zip(curve, found[0][:44] * 2, strict=True)) < 1e-5
+    for rank, (found, total) in enumerate(both(2.0, fails=False)):
+        assert found == rank
+        np.testing.assert_array_equal(total, secret * 4.0)
+    with pytest.raises(RankFailedError, match=r"(?s)status 1\nrank 1:\n.*KeyError: 'oh no'"):
+        both(1.0, fails=True)

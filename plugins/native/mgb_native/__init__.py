@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .backend import LaunchedBackend, NativeBackend, loop_traits
+from .shaped import Printed, ShapedBackend
 
-__all__ = ["LaunchedBackend", "NativeBackend", "loop_traits"]
+__all__ = ["LaunchedBackend", "NativeBackend", "Printed", "ShapedBackend", "loop_traits"]

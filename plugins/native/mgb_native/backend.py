@@ -5,38 +5,42 @@ from __future__ import annotations
 import platform
 import sys
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
+import numpy as np
+from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits, Turn
+from mgb.codegen import OPS
 from mgb.ir import Graph, Kind
 
 from .code import Code, load
-from .frame import Frame
+from .frame import REFUSED, Frame
 from .launch import Launcher, Unit
 from .native import MACHINES
 from .target import mismatch, package, target
+from .turns import repeated
 
 
 def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
     """What a backend accepts that makes loops over one domain, for every size and any strides."""
     return Traits(
         vocabulary=vocabulary,
-        kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
+        kinds=frozenset({Kind.ELEMENTWISE, *(OPS[word].kind for word in vocabulary)}),
         dtypes=ALL_DTYPES,
         devices=frozenset({"cpu"}),
         scope=Scope.DOMAIN,
         specialize=Specialize.NDIM,
         strided=Strided.ANY,
         joins=True,
-        short_folds=12,
+        repeats_products=True,
+        short_rows=12,
         priority=priority,
         api_version=1,
     )
 
 
-def launched(units: Sequence[Any], source: str, state: Any = None) -> Kernel:
+def launched(units: Sequence[Any], source: str | Callable[[], str], state: Any = None) -> Kernel:
     """The kernel that calls `units`.
 
     Parameters
@@ -47,7 +51,27 @@ def launched(units: Sequence[Any], source: str, state: Any = None) -> Kernel:
         As for `Kernel`.
     """
     launcher = Launcher(units)
+    if any(unit.refuses for unit in units):
+        return Kernel(checked(launcher.run), source, state, hazards=launcher.hazards)
     return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=True)
+
+
+def texts(kernels: Sequence[Kernel]) -> Callable[[], str]:
+    """What is read of several kernels that are called as one."""
+    return lambda: "\n\n".join(k.text for k in dict.fromkeys(kernels))
+
+
+def checked(run: Callable[..., None]) -> Callable[..., None]:
+    """`run` of one kernel that looks up, which then says what it refuses as NumPy does."""
+
+    def run_checked(*xs: Any, out: tuple[Any, ...]) -> None:
+        refused = np.zeros(REFUSED.shape, REFUSED.dtype)
+        run(*xs, out=(*out, refused))
+        length, index, axis = refused.tolist()
+        if length:
+            raise IndexError(f"index {index} is out of bounds for axis {axis} with size {length}")
+
+    return run_checked
 
 
 class LaunchedBackend(Backend):
@@ -67,7 +91,8 @@ class LaunchedBackend(Backend):
     @property
     def package(self) -> str:
         """The version of the printer and of what calls its kernels."""
-        return package(Path(str(sys.modules[type(self).__module__].__file__)).parent)
+        path = Path(str(sys.modules[type(self).__module__].__file__))
+        return package(path.parent if "." in type(self).__module__ or path.stem == "__init__" else path)
 
     def machine_problem(self) -> str | None:
         """Why no kernel can be called on this system, or None."""
@@ -79,10 +104,10 @@ class LaunchedBackend(Backend):
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
         """One native call for all; they share its threads when they are worth it together."""
-        if not kernels:
-            return None
         units = [kernel.state for kernel in kernels]
-        return launched(units, "\n\n".join(k.source for k in dict.fromkeys(kernels)))
+        if not units or any(unit.refuses for unit in units):
+            return None
+        return launched(units, texts(kernels))
 
     def target(self) -> str:
         return target(self.package)
@@ -94,7 +119,18 @@ class LaunchedBackend(Backend):
             return f"what they need is not said as this version says it: {error}"
 
 
-class NativeBackend(LaunchedBackend):
+class PlacedBackend(LaunchedBackend):
+    """A backend of which a kernel is one `Unit`: `Kernel.state`."""
+
+    def save(self, kernel: Kernel) -> bytes | None:
+        unit: Unit = kernel.state
+        return unit.code.dump()
+
+    def repeat(self, turns: Sequence[Turn]) -> Callable[[int, int], None] | None:
+        return None if any(t.kernel and t.kernel.state.refuses for t in turns) else repeated(turns)
+
+
+class NativeBackend(PlacedBackend):
     """A backend of which a kernel is a C function that is called by a plan."""
 
     @abstractmethod
@@ -112,16 +148,12 @@ class NativeBackend(LaunchedBackend):
     def compile(self, graph: Graph) -> Kernel:
         frame = Frame(graph)
         printed = self.print(frame)
-        return self._kernel(frame, printed, self.build(printed))
-
-    def save(self, kernel: Kernel) -> bytes | None:
-        unit: Unit = kernel.state
-        return unit.code.dump()
+        return self._kernel(frame, self.readable(frame, printed), self.build(printed))
 
     def load(self, graph: Graph, blob: bytes) -> Kernel:
         frame = Frame(graph)
-        return self._kernel(frame, self.print(frame), load(blob))
+        return self._kernel(frame, lambda: self.readable(frame, self.print(frame)), load(blob))
 
-    def _kernel(self, frame: Frame, printed: Any, code: Code) -> Kernel:
+    def _kernel(self, frame: Frame, source: str | Callable[[], str], code: Code) -> Kernel:
         unit = Unit(frame, code)
-        return launched([unit], self.readable(frame, printed), unit)
+        return launched([unit], source, unit)

@@ -107,6 +107,58 @@ done:
   ret void
 }
 
+; The reverse: copy `count` elements of `buffer` to `address` and on, `step` bytes apart.
+define void @mgb_scatter_<bits>(i64 %address, i64 %step, i64 %buffer, i64 %count) {
+entry:
+  %side = inttoptr i64 %buffer to ptr
+  %four = shl i64 %step, 2
+  %fours = and i64 %count, -4
+  br label %walk
+walk:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %place = phi i64 [ %address, %entry ], [ %after, %body ]
+  %more = icmp slt i64 %i, %fours
+  br i1 %more, label %body, label %rest
+body:
+  %place1 = add i64 %place, %step
+  %place2 = add i64 %place1, %step
+  %place3 = add i64 %place2, %step
+  %to0 = inttoptr i64 %place to ptr
+  %to1 = inttoptr i64 %place1 to ptr
+  %to2 = inttoptr i64 %place2 to ptr
+  %to3 = inttoptr i64 %place3 to ptr
+  %from0 = getelementptr i<bits>, ptr %side, i64 %i
+  %from1 = getelementptr i<bits>, ptr %from0, i64 1
+  %from2 = getelementptr i<bits>, ptr %from0, i64 2
+  %from3 = getelementptr i<bits>, ptr %from0, i64 3
+  %element0 = load i<bits>, ptr %from0
+  %element1 = load i<bits>, ptr %from1
+  %element2 = load i<bits>, ptr %from2
+  %element3 = load i<bits>, ptr %from3
+  store i<bits> %element0, ptr %to0
+  store i<bits> %element1, ptr %to1
+  store i<bits> %element2, ptr %to2
+  store i<bits> %element3, ptr %to3
+  %next = add i64 %i, 4
+  %after = add i64 %place, %four
+  br label %walk
+rest:
+  %j = phi i64 [ %i, %walk ], [ %j_next, %one ]
+  %at = phi i64 [ %place, %walk ], [ %at_next, %one ]
+  %left = icmp slt i64 %j, %count
+  br i1 %left, label %one, label %done
+one:
+  %from = getelementptr i<bits>, ptr %side, i64 %j
+  %element = load i<bits>, ptr %from
+  %target = inttoptr i64 %at to ptr
+  store i<bits> %element, ptr %target
+  %j_next = add i64 %j, 1
+  %at_next = add i64 %at, %step
+  br label %rest
+done:
+  ret void
+}
+
 ; Lay out `rows` rows of `count` elements in `buffer`, `pitch` elements apart. Elements are `step` bytes apart,
 ; rows `across`. Each turn of the outer loop reads a cache line, which was asked for <ahead> lines before, by fours
 ; and then the rest.

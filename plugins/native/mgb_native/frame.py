@@ -6,14 +6,15 @@ array of int64 that `launch` fills for each new set of shapes and strides and th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from mgb import codegen
-from mgb.codegen import EXTENT, schedule
+from mgb.codegen import EXTENT, operands, reached, schedule, tables, varying
 from mgb.forking import cached_property
-from mgb.ir import CONST, Graph, Node
+from mgb.ir import CONST, Graph, Kind, Node, Spec, input_node
 
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
@@ -31,7 +32,11 @@ HEAD = (
 
 
 #: How many ops an op is worth.
-COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100}
+COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8}
+
+#: What a kernel that looks up tells of an index that is out of range: the length of the axis, 0 if there is
+#: none; the index; the axis.
+REFUSED = Spec((3,), np.dtype("int64"))
 
 
 @cache
@@ -45,6 +50,15 @@ class Operand(codegen.Operand):
 
     moves: bool  # whether it varies along the innermost axis
     at: int  # its slots in the plan: the stride of the inner loop, of the kept loops, of the folded loops
+
+    @property
+    def is_look_up(self) -> bool:
+        """Is it a table as one `look_up` goes through it? The array is that of another operand."""
+        return self.name.startswith("l")
+
+    @property
+    def is_array(self) -> bool:
+        return not (self.is_iota or self.is_look_up)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +96,46 @@ class Frame(codegen.Frame[Operand]):
         super().__init__(graph, schedule(graph))
         loops = sum(self.loops.values())
         width, start = 1 + loops, len(HEAD) + loops
+        self.refused = input_node(REFUSED) if self.look_ups else None
+        self.tables = tables(graph)
         self.operands = tuple(
-            Operand(name, v, self.inner is not None and self.span[v][self.inner], start + i * width)
+            Operand(name, v, self.inner is not None and self.varies(name, v)[self.inner], start + i * width)
             for i, (name, v) in enumerate(self.named())
         )
         self.buffers = self._buffers()
+
+    def named(self) -> Iterator[tuple[str, Node]]:
+        yield from super().named()
+        if self.refused is not None:
+            yield f"y{len(self.graph.outputs)}", self.refused
+        yield from ((f"l{i}", v) for i, v in enumerate(self.look_ups))
+
+    def varies(self, name: str, node: Node) -> tuple[bool, ...]:
+        """The axes of the domain along which an operand varies."""
+        if node is self.refused:
+            return (False,) * self.ndim
+        return varying(reached(node), self.ndim) if name.startswith("l") else self.span[node]
+
+    @cached_property
+    def scans(self) -> frozenset[Node]:
+        """The scans that fold anything."""
+        return frozenset(v for part in self.schedule.passes for v in part.totals)
+
+    @cached_property
+    def look_ups(self) -> tuple[Node, ...]:
+        return tuple(n for n in self.graph.nodes if n.op.kind is Kind.GATHER)
+
+    @cached_property
+    def look_up_of(self) -> dict[Node, Operand]:
+        return {o.node: o for o in self.operands if o.is_look_up}
+
+    def scatters(self, look_up: Node) -> bool:
+        """Do elements that are neighbours in the innermost loop lie anywhere in the table?"""
+        return self.inner is not None and any(self.span[i][self.inner] for i in operands(look_up))
+
+    @cached_property
+    def arrays(self) -> tuple[Operand, ...]:
+        return tuple(o for o in self.operands if o.is_array)
 
     @property
     def has_rows(self) -> bool:
@@ -106,8 +155,16 @@ class Frame(codegen.Frame[Operand]):
     @cached_property
     def work(self) -> int:
         """Bytes that the ops compute for an element, each by what it is worth."""
-        done = (v for p in self.schedule.passes for v in (*p.computes, *p.folds))
+        done = (v for p in self.schedule.passes for v in (*p.computes, *p.folds, *p.totals))
         return sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
+
+    @cached_property
+    def kept(self) -> frozenset[Node]:
+        """The values that are wanted beside the loop that computes them."""
+        passes = self.schedule.passes
+        folded = (v for p in passes for f in (*p.folds, *p.totals) for v in (f, f.inputs[0]))
+        kept = (v for p in passes for v in p.keeps)
+        return frozenset((*self.graph.outputs, *folded, *kept, *self._row_values()))
 
     @cached_property
     def outer(self) -> dict[str, tuple[int, ...]]:
@@ -124,7 +181,7 @@ class Frame(codegen.Frame[Operand]):
         """
         return {"kept": len(self.outer["kept"]), "folded": len(self.outer["folded"]) + (not self.columns)}
 
-    @property
+    @cached_property
     def lengths_at(self) -> dict[str, int]:
         """The first slot of the lengths of the kept and of the folded loops, innermost first."""
         return {"kept": len(HEAD), "folded": len(HEAD) + self.loops["kept"]}
@@ -132,11 +189,11 @@ class Frame(codegen.Frame[Operand]):
     def strides_at(self, o: Operand, kind: str) -> range:
         """The slots of an operand's strides along the loops of a kind; none when they are all 0."""
         first = o.at + 1 + (0 if kind == "kept" else self.loops["kept"])
-        varies = any(self.span[o.node][a] for a in self.outer[kind])
+        varies = any(self.varies(o.name, o.node)[a] for a in self.outer[kind])
         pieces = kind == "folded" and o.moves and not self.columns
         return range(first, first + self.loops[kind] * (varies or pieces))
 
-    @property
+    @cached_property
     def starts_at(self) -> range:
         """The slots of how far the folded loops go along the inner axis, where they do."""
         loops = sum(self.loops.values())
@@ -150,9 +207,9 @@ class Frame(codegen.Frame[Operand]):
         """
         if self.columns or self.flat or not self.loops["kept"]:
             return {}
-        found = [o for o in self.operands if o.moves and not o.is_output and not o.is_iota]
+        found = [o for o in self.operands if o.moves and not o.is_output and o.is_array]
         found = [o for o in found if self.strides_at(o, "kept")]
-        return {o: self.starts_at.stop + i for i, o in enumerate(found)}
+        return {o: self.indexed_at.stop + i for i, o in enumerate(found)}
 
     def asked(self, k: int) -> list[Operand]:
         """The inputs of the first pass whose next row pass `k` asks memory for.
@@ -167,21 +224,38 @@ class Frame(codegen.Frame[Operand]):
                 found.append(o)
         return found
 
-    @property
+    @cached_property
     def buffers_at(self) -> int:
         """The first slot of the buffers' offsets."""
-        return self.starts_at.stop + len(self.tiled)
+        return self.indexed_at.stop + len(self.tiled)
+
+    @cached_property
+    def indexed_at(self) -> range:
+        """The slots of lengths and strides along the axes of tables that indices reach."""
+        return range(self.starts_at.stop, self.starts_at.stop + 2 * len(self.indexed))
+
+    @cached_property
+    def indexed(self) -> tuple[tuple[Node, int], ...]:
+        """Each look-up with each axis of its table that an index reaches."""
+        return tuple((n, a) for n in self.look_ups for a, at in enumerate(n.params["along"]) if at is None)
+
+    def axis_at(self, look_up: Node, axis: int) -> int:
+        """The slot of the length along an axis that an index reaches; the stride follows."""
+        return self.indexed_at[2 * self.indexed.index((look_up, axis))]
 
     def _buffers(self) -> tuple[Buffer, ...]:
         folds = [f for p in self.schedule.passes for f in p.folds]
+        scans = [f for p in self.schedule.passes for f in p.totals]
         keeps = [v for p in self.schedule.passes for v in p.keeps]
         found = [_buffer(f"k{i}", v, "units * piece", True) for i, v in enumerate(keeps)]
         if self.columns:
-            found += [_buffer(f"p{i}", f, "chunks * piece", True) for i, f in enumerate(folds)]
+            found += [_buffer(f"p{i}", f, "chunks * piece", True) for i, f in enumerate((*folds, *scans))]
+            found += [_buffer(f"c{i}", f, "piece", False) for i, f in enumerate(scans)]
+            found += [_buffer(f"b{i}", f, "piece", False) for i, f in enumerate(scans)]
             found += [_buffer(f"t{i}", f, "piece", False) for i, f in enumerate(folds)]
             found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self._row_values())]
         else:
-            found += [_buffer(f"p{i}", f, "chunks", True) for i, f in enumerate(folds)]
+            found += [_buffer(f"p{i}", f, "chunks", True) for i, f in enumerate((*folds, *scans))]
         moving = [o for o in self.operands if o.moves and not o.is_iota]
         sides = {False: "g", True: "s"}  # what is gathered, what is streamed
         return (*found, *(_buffer(f"{sides[o.is_output]}{o.name}", o.node, "piece", False) for o in moving))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from mgb.backend import num_threads
 from mgb.codegen import hazards
+from mgb.forking import cached_property
 
 from .code import Code
 from .frame import Frame
@@ -35,32 +36,44 @@ class Unit:
     ----------
     frame : Frame
     code : Code
+
+    Attributes
+    ----------
+    refuses : bool
+        Has it one more output, in which it tells of an index that is out of range?
     """
 
     def __init__(self, frame: Frame, code: Code) -> None:
         self.frame = frame
+        self.stages = frame.stages
+        self.refuses = frame.refused is not None
         self.code = code
         self.inputs = len(frame.graph.inputs)
-        self.outputs = len(frame.graph.outputs)
+        self.outputs = len(frame.outputs)  # what it refuses among them
         self.constants = tuple(np.ascontiguousarray(c.params["value"]) for c in frame.constants)
         self.hazards = hazards(frame.graph, frame.schedule)
         self.plans: dict[Any, Plan] = {}
 
+    @cached_property
+    def launcher(self) -> Launcher:
+        """What calls this kernel alone."""
+        return Launcher([self])
+
     def plan(self, xs: Sequence[Array], ys: Sequence[Array]) -> Plan:
-        """The plan for the shapes and strides of these inputs, and for the shapes of these outputs."""
-        key = (*((x.shape, x.strides) for x in xs), *(y.shape for y in ys))
+        """The plan for the shapes and strides of these inputs and outputs."""
+        key = tuple((a.shape, a.strides) for a in (*xs, *ys))
         plan = self.plans.get(key)
         if plan is None:
             if len(self.plans) >= PLANS:
                 self.plans.clear()
             shapes = [a.shape for a in (*xs, *self.constants, *ys)]
-            strides = [a.strides for a in (*xs, *self.constants)]
+            strides = [a.strides for a in (*xs, *self.constants, *ys)]
             plan = self.plans[key] = Planner(self.frame, shapes, strides).plan()
         return plan
 
     def whole(self, plan: Plan, first: int) -> Part:
         """All of the work as one part; the kernel's operands are at `first`."""
-        return self.part(plan, first, (0, self.frame.stages, 0, plan.rows, 0, plan.chunks))
+        return self.part(plan, first, (0, self.stages, 0, plan.rows, 0, plan.chunks))
 
     def part(self, plan: Plan, first: int, span: tuple[int, ...], shares: bool = False) -> Part:
         return (self.code.address, first, plan.address, *span, plan.own, int(shares))
@@ -68,14 +81,14 @@ class Unit:
     def by_rows(self, plan: Plan, first: int, parts: int) -> list[Part]:
         """About as many parts as given, each of whole rows; they may run at the same time."""
         parts = max(1, min(parts, plan.rows))
-        every = (0, self.frame.stages), (0, plan.chunks)
+        every = (0, self.stages), (0, plan.chunks)
         return [self.part(plan, first, (*every[0], *rows, *every[1])) for rows in _cut(plan.rows, parts)]
 
     def by_chunks(self, plan: Plan, first: int, parts: int) -> Iterator[list[Part]]:
         """Few long rows: one by one, stage by stage. The parts of a list may run at the same time."""
         cuts = list(_cut(plan.chunks, max(1, min(parts, plan.chunks))))
         for row in range(plan.rows):
-            for k in range(self.frame.stages):
+            for k in range(self.stages):
                 yield [self.part(plan, first, (k, k + 1, row, row + 1, *cut), shares=True) for cut in cuts]
 
 

@@ -39,6 +39,16 @@
   i64       ; 5 whether it is the memory that threads really share
 }
 
+; What a loop does in each of its turns, one action after the other.
+%action = type {
+  ptr,  ; 0 program, or null
+  ptr,  ; 1 without one: a function of operands and the plan
+  ptr,  ; 2 its plan
+  i64,  ; 3 how many operands
+  ptr,  ; 4 their addresses in each phase, one phase after the other, as they are in the first turns
+  ptr   ; 5 by how many bytes each moves from turn to turn
+}
+
 %memory = type { ptr, i64 }  ; address and bytes of scratch memory
 
 ; The pool. A caller that holds @busy publishes one job at a time; whoever has raised @active may read the job
@@ -498,6 +508,152 @@ free:
   %free_status = call i32 @run_free(ptr %program, ptr %arrays)
   call void @PyEval_RestoreThread(ptr %state)
   ret i32 %free_status
+}
+
+; Do the actions of the turns from `first` on, until `last`, or until `limit` nanoseconds are over. The GIL is not
+; held; there is room for the addresses of the operands of any action at `addresses`.
+; Returns the turn that comes next, or -1 when there is no memory.
+define i64 @repeat(ptr %actions, i64 %count, i64 %phases, i64 %first, i64 %last, i64 %limit, ptr %addresses) {
+entry:
+  %start = call i64 @now()
+  br label %turns
+turns:
+  %turn = phi i64 [ %first, %entry ], [ %turn_next, %ended ]
+  %some = icmp slt i64 %turn, %last
+  br i1 %some, label %begin, label %done
+begin:
+  %phase = srem i64 %turn, %phases
+  %since = sub i64 %turn, %phase
+  br label %walk
+walk:
+  %k = phi i64 [ 0, %begin ], [ %k_next, %acted ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %action, label %ended
+action:
+  %action_at = getelementptr %action, ptr %actions, i64 %k
+  %function_at = getelementptr %action, ptr %action_at, i32 0, i32 1
+  %plan_at = getelementptr %action, ptr %action_at, i32 0, i32 2
+  %operands_at = getelementptr %action, ptr %action_at, i32 0, i32 3
+  %every_at = getelementptr %action, ptr %action_at, i32 0, i32 4
+  %steps_at = getelementptr %action, ptr %action_at, i32 0, i32 5
+  %program = load ptr, ptr %action_at
+  %operands = load i64, ptr %operands_at
+  %every = load ptr, ptr %every_at
+  %steps = load ptr, ptr %steps_at
+  %skipped = mul i64 %phase, %operands
+  %bases = getelementptr i64, ptr %every, i64 %skipped
+  br label %fill
+fill:
+  %j = phi i64 [ 0, %action ], [ %j_next, %filled ]
+  %left = icmp slt i64 %j, %operands
+  br i1 %left, label %filled, label %call
+filled:
+  %base_at = getelementptr i64, ptr %bases, i64 %j
+  %step_at = getelementptr i64, ptr %steps, i64 %j
+  %base = load i64, ptr %base_at
+  %step = load i64, ptr %step_at
+  %moved = mul i64 %step, %since
+  %address = add i64 %base, %moved
+  %target = getelementptr i64, ptr %addresses, i64 %j
+  store i64 %address, ptr %target
+  %j_next = add i64 %j, 1
+  br label %fill
+call:
+  %has_program = icmp ne ptr %program, null
+  br i1 %has_program, label %kernel, label %other
+kernel:
+  %status = call i32 @run_free(ptr %program, ptr %addresses)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %no_memory, label %acted
+other:
+  %function = load ptr, ptr %function_at
+  %plan = load ptr, ptr %plan_at
+  call void %function(ptr %addresses, ptr %plan)
+  br label %acted
+acted:
+  %k_next = add i64 %k, 1
+  br label %walk
+ended:
+  %turn_next = add i64 %turn, 1
+  %now = call i64 @now()
+  %spent = sub i64 %now, %start
+  %over = icmp sgt i64 %spent, %limit
+  br i1 %over, label %out, label %turns
+out:
+  ret i64 %turn_next
+done:
+  ret i64 %turn
+no_memory:
+  ret i64 -1
+}
+
+; Copy an array: the plan has three lengths of outer axes, the bytes of a row, three strides of the target's
+; outer axes and three of the source's. The operands are the source and the target.
+define void @copy_rows(ptr %operands, ptr %plan) {
+entry:
+  %source = load ptr, ptr %operands
+  %target_at = getelementptr ptr, ptr %operands, i64 1
+  %target = load ptr, ptr %target_at
+  %n1_at = getelementptr i64, ptr %plan, i64 1
+  %n2_at = getelementptr i64, ptr %plan, i64 2
+  %bytes_at = getelementptr i64, ptr %plan, i64 3
+  %t0_at = getelementptr i64, ptr %plan, i64 4
+  %t1_at = getelementptr i64, ptr %plan, i64 5
+  %t2_at = getelementptr i64, ptr %plan, i64 6
+  %s0_at = getelementptr i64, ptr %plan, i64 7
+  %s1_at = getelementptr i64, ptr %plan, i64 8
+  %s2_at = getelementptr i64, ptr %plan, i64 9
+  %n0 = load i64, ptr %plan
+  %n1 = load i64, ptr %n1_at
+  %n2 = load i64, ptr %n2_at
+  %bytes = load i64, ptr %bytes_at
+  %t0 = load i64, ptr %t0_at
+  %t1 = load i64, ptr %t1_at
+  %t2 = load i64, ptr %t2_at
+  %s0 = load i64, ptr %s0_at
+  %s1 = load i64, ptr %s1_at
+  %s2 = load i64, ptr %s2_at
+  br label %outer
+outer:
+  %i = phi i64 [ 0, %entry ], [ %i_next, %outer_end ]
+  %i_more = icmp slt i64 %i, %n0
+  br i1 %i_more, label %outer_begin, label %done
+outer_begin:
+  %t_i = mul i64 %i, %t0
+  %s_i = mul i64 %i, %s0
+  br label %middle
+middle:
+  %j = phi i64 [ 0, %outer_begin ], [ %j_next, %middle_end ]
+  %j_more = icmp slt i64 %j, %n1
+  br i1 %j_more, label %middle_begin, label %outer_end
+middle_begin:
+  %t_j0 = mul i64 %j, %t1
+  %s_j0 = mul i64 %j, %s1
+  %t_j = add i64 %t_i, %t_j0
+  %s_j = add i64 %s_i, %s_j0
+  br label %inner
+inner:
+  %k = phi i64 [ 0, %middle_begin ], [ %k_next, %inner_body ]
+  %k_more = icmp slt i64 %k, %n2
+  br i1 %k_more, label %inner_body, label %middle_end
+inner_body:
+  %t_k0 = mul i64 %k, %t2
+  %s_k0 = mul i64 %k, %s2
+  %t_k = add i64 %t_j, %t_k0
+  %s_k = add i64 %s_j, %s_k0
+  %to = getelementptr i8, ptr %target, i64 %t_k
+  %from = getelementptr i8, ptr %source, i64 %s_k
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  %k_next = add i64 %k, 1
+  br label %inner
+middle_end:
+  %j_next = add i64 %j, 1
+  br label %middle
+outer_end:
+  %i_next = add i64 %i, 1
+  br label %outer
+done:
+  ret void
 }
 
 ; Whether the `count` objects of `list` are arrays of the shapes and strides of `signature`.

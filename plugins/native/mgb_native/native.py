@@ -62,6 +62,15 @@ class Program(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Action(ctypes.Structure):
+    """``%action`` of `native.ll`: what a loop does in each turn."""
+
+    _fields_ = [
+        ("program", POINTER), ("function", POINTER), ("plan", POINTER), ("count", WORD),
+        ("addresses", POINTER), ("steps", POINTER),
+    ]  # fmt: skip
+
+
 class _Method(ctypes.Structure):
     """CPython's ``PyMethodDef``."""
 
@@ -103,6 +112,10 @@ class Native:
         copies.stay()
         self.work, self.run_free = library["work"], library["run_free"]
         self.launch = ctypes.PYFUNCTYPE(ctypes.c_int, POINTER, POINTER)(library["launch"])
+        self.repeat = ctypes.CFUNCTYPE(WORD, POINTER, WORD, WORD, WORD, WORD, WORD, POINTER)(
+            library["repeat"]
+        )
+        self.copy_rows = library["copy_rows"]
         forget = ctypes.PYFUNCTYPE(None)(library["forget"])
         forget()
         doc = b"run(*inputs, out)\n--\n\nFill the arrays in the tuple `out`."

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mgb.codegen import aligned, broadcast_strides, collapse, row_major
+from mgb.codegen import aligned, broadcast_strides, collapse, reach, row_major
+from mgb.ir import Node
 
 from .frame import HEAD, Frame, Operand
 
@@ -93,7 +94,8 @@ class Planner:
 
     def __init__(self, frame: Frame, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> None:
         self.frame = frame
-        self.domain = _domain(shapes, frame.schedule.shape)
+        self.tables = self._tables(shapes, strides)
+        self.domain = _domain(self._inside(shapes), frame.schedule.shape)
         steps = [self.strides(o, i, shapes, strides) for i, o in enumerate(frame.operands)]
         self.loops = collapse(self.domain, steps, frame.folded_axes)
         inner = len(self.loops.shape) - 1
@@ -107,7 +109,8 @@ class Planner:
         self.tiled = self.transposed()
         for i in self.tiled:
             self.inner[i] = frame.operands[i].itemsize
-        self.gathers = any(o.moves and self.inner[i] != o.itemsize for i, o in enumerate(frame.operands))
+        apart = [o for i, o in enumerate(frame.operands) if o.moves and self.inner[i] != o.itemsize]
+        self.gathers, self.scatters = bool(apart), any(o.is_output for o in apart)
         self.piece = max(1, self.n if self.short() else min(self.n, self.longest()))
         self.pieces = -(-self.n // self.piece)
         self.words = [0] * (frame.buffers_at + len(frame.buffers) + 1)
@@ -117,8 +120,27 @@ class Planner:
             own = aligned(o.node.spec.shape, len(self.domain))
             shape = tuple(1 if d == 1 else full for d, full in zip(own, self.domain, strict=True))
             return row_major(shape)
-        steps = row_major(shapes[i], o.itemsize) if o.is_output else strides[i]
-        return broadcast_strides(shapes[i], steps, self.domain)
+        if o.is_look_up:
+            shape, steps = (
+                reach(lengths, o.node.params["along"], ones)
+                for lengths, ones in zip(self.tables[o.node], (1, 0), strict=True)
+            )
+            return broadcast_strides(shape, steps, self.domain)
+        if o.node is self.frame.refused or o.node in self.frame.tables:
+            return (0,) * len(self.domain)
+        return broadcast_strides(shapes[i], strides[i], self.domain)
+
+    def _tables(self, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> dict[Node, Any]:
+        """Of each look-up the shape and the strides of its table."""
+        place = {o.node: i for i, o in enumerate(self.frame.arrays) if not o.is_output}
+        found = ((n, place[n.inputs[0]]) for n in self.frame.look_ups)
+        return {n: (shapes[i], strides[i]) for n, i in found}
+
+    def _inside(self, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The shapes of what lies in the domain."""
+        apart = {*self.frame.tables, self.frame.refused}
+        found = [s for o, s in zip(self.frame.arrays, shapes, strict=True) if o.node not in apart]
+        return found + [reach(shape, n.params["along"]) for n, (shape, _) in self.tables.items()]
 
     def plan(self) -> Plan:
         sizes = self.sizes()
@@ -222,12 +244,17 @@ class Planner:
         self.write(frame.starts_at.start, frame.loops["folded"], starts)
         for i in self.tiled:
             words[frame.tiled[frame.operands[i]]] = self.loops.strides[i][-1]
+        for at, (look_up, axis) in zip(frame.indexed_at[::2], frame.indexed, strict=True):
+            words[at : at + 2] = (each[axis] for each in self.tables[look_up])
         own, shared = self.rooms(self.counts(sizes))
         return own, shared
 
     def rooms(self, counts: dict[str, int]) -> tuple[int, int]:
         """Say where buffers lie in scratch memory; how many bytes that is, each thread's own and shared."""
-        unused = {"g": not (self.gathers or self.tiled), "s": not self.streams}  # not needed by these arrays
+        unused = {
+            "g": not (self.gathers or self.tiled),
+            "s": not (self.streams or self.scatters),
+        }  # not needed by these arrays
         tile = TILE * self.pitch if self.tiled else 0
         used, words = [0, 0], self.words
         for at, (kind, shared, size, itemsize) in enumerate(self.frame.rooms, self.frame.buffers_at):

@@ -47,10 +47,11 @@ def mismatch(needed: str, package: str, distribution: str) -> str | None:
 
 
 @cache
-def package(folder: Path) -> str:
-    """The version of the printer in `folder` and of what calls its kernels: they agree in every line."""
-    folders = (Path(__file__).parent, folder)
-    paths = (path for f in folders for path in sorted((*f.rglob("*.py"), *f.glob("*.ll"))))
+def package(printer: Path) -> str:
+    """The version of a printer, in a folder or a file, and of what calls its kernels: they agree in all."""
+    folders = (Path(__file__).parent, printer)
+    paths = [path for f in folders for path in sorted((*f.rglob("*.py"), *f.glob("*.ll")))]
+    paths += [printer] if printer.is_file() else []
     return digest(b"".join(path.read_bytes() for path in paths))
 
 

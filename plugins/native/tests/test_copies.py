@@ -35,6 +35,20 @@ def test_gather(dtype: Any, count: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", SIZES, ids=lambda d: d.__name__)
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 31, 1000])
+def test_scatter(dtype: Any, count: int) -> None:
+    """To places apart, and against the direction of memory; nothing between them is touched."""
+    for backwards in (False, True):
+        base, source = np.zeros((count + 1, 5), dtype), numbers(dtype, count)
+        target = base[count:0:-1, 2] if backwards else base[:count, 2]
+        wanted = base.copy()
+        (wanted[count:0:-1] if backwards else wanted[:count])[:, 2] = source
+        start = target.__array_interface__["data"][0]
+        call(f"mgb_scatter_{SIZES[dtype]}", start, target.strides[0], source.ctypes.data, count)
+        np.testing.assert_array_equal(base, wanted)
+
+
+@pytest.mark.parametrize("dtype", SIZES, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("rows", [1, 3, 4, 7, 16])
 @pytest.mark.parametrize("count", [1, 6, 40])
 def test_tile(dtype: Any, rows: int, count: int) -> None:

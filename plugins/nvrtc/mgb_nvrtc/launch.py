@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mgb_cuda import Packet
+from mgb_cuda.geometry import choose, smaller
 from mgb_cuda.launch import Batch, Call, Plan
 from mgb_cuda.launch import Unit as AnyUnit
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps
+from mgb_cuda.variant import Kind, Variant
 
-from .geometry import choose, smaller
 from .source import kernel_names, prelude, source
-from .variant import Kind, Variant
 
-#: Parameters of one launch; each launch copies all of them.
-TABLE_BYTES = 4 << 10
+#: Bytes of the parameters of one launch, each of which copies all of them: the least that has room is taken.
+TABLE_BYTES = (4 << 10, 8 << 10, 16 << 10, 32 << 10)
 
 
 class Unit(AnyUnit):
@@ -39,11 +39,14 @@ class Unit(AnyUnit):
     def threads(self, variant: Variant) -> int:
         return variant.threads
 
+    def own(self, variant: Variant) -> int:
+        return variant.own
+
     def shared(self, variant: Variant) -> Variant | None:
         """The variant of a kernel that takes several sets of operands; None where there is none."""
         if variant.kind is not Kind.FLAT or variant.wide:
             return None
-        return replace(variant, tail=variant.lanes > 1 and len(variant.folded) == 1)
+        return replace(variant, tail=variant.lanes > 1 and (len(variant.folded) == 1 or bool(variant.whole)))
 
     def batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
         """One launch for as many members as its parameters have room for."""
@@ -51,7 +54,9 @@ class Unit(AnyUnit):
         assert first is not None
         variant, size = self.shared(first.choice.variant), len(first.content)
         assert variant is not None
-        most = max(1, (min(TABLE_BYTES, self.device.properties.parameter_bytes) - 8) // (size + 4))
+        rooms = [min(b, self.device.properties.parameter_bytes) - 8 for b in TABLE_BYTES]
+        fitting = [room for room in rooms if room // (size + 4) >= len(members)]
+        most = max(1, (fitting or rooms[-1:])[0] // (size + 4))
         variant = replace(variant, units=most)
         (function,) = self.load(variant)
         for start in range(0, len(members), most):

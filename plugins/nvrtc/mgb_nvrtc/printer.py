@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mgb.codegen import EXTENT
+from mgb.codegen import EXTENT, Online
 from mgb.ir import CONST, Node
 from mgb_cuda.frame import Operand
+from mgb_cuda.variant import Kind
 
 from .passes import Passes
-from .variant import Kind
 from .words import TYPES, c_type, nothing
 
 #: A place in memory or in a loop, which the rest of its block may use or not.
@@ -64,9 +64,13 @@ class Printer(Passes):
     def kernel(self, stage: int | None) -> list[str]:
         """The lines of one kernel: of all passes, or of one stage of them."""
         self.lines, self.names, self.arrays, self.rounds = [], dict(self.constants()), {}, 0
-        head = f'extern "C" __global__ void __launch_bounds__({self.variant.threads})'
+        cluster = self.variant.cluster
+        dims = f" __cluster_dims__({cluster}, 1, 1)" if cluster > 1 else ""
+        head = f'extern "C" __global__ void{dims} __launch_bounds__({self.variant.bounds})'
         with self.block(f"{head} mgb_{stage or 0}(const __grid_constant__ Params {self.parameter}) {{"):
             self.declare_shared()
+            if cluster > 1:
+                self.line("cluster_sync();")  # the memory of a block is there when it has begun
             self.where()
             if not self.frame.flat:
                 self.row_loads()
@@ -94,12 +98,16 @@ class Printer(Passes):
         if v.kind is Kind.FLAT:
             self.where_flat()
             return
-        if v.kind is Kind.ROWS:
+        block = "blockIdx.x"
+        if v.cluster > 1:
+            lane, team = f"blockIdx.x % {v.cluster} * {v.threads} + threadIdx.x", "0"
+            block = f"(blockIdx.x / {v.cluster})"
+        elif v.kind is Kind.ROWS:
             lane, team = f"threadIdx.x % {v.team}", f"threadIdx.x / {v.team}"
         else:
             lane, team = f"threadIdx.x / {v.across}", f"threadIdx.x % {v.across}"
         self.line(f"const int lane = {lane}, team = {team};")
-        self.line(f"const I mine = ((I)blockIdx.x * {v.across} + team) * {v.row_lanes};")
+        self.line(f"const I mine = ((I){block} * {v.across} + team) * {v.row_lanes};")
         self.line("const bool live = mine < p.rows;")
         self.line("const I row = live ? mine : 0;")
         if v.split:
@@ -117,8 +125,11 @@ class Printer(Passes):
         v = self.variant
         block = "blockIdx.x"
         if v.units:
-            self.line("int unit = 0;")
-            self.line("while (unit + 1 < params.units && (int)blockIdx.x >= params.first[unit + 1]) ++unit;")
+            self.line("int unit = 0, beyond = params.units;")
+            with self.block("while (beyond - unit > 1) {"):
+                self.line("const int middle = (unit + beyond) / 2;")
+                self.line("if ((int)blockIdx.x >= params.first[middle]) unit = middle;")
+                self.line("else beyond = middle;")
             self.line("const Unit &p = params.unit[unit];")
             block = "(blockIdx.x - params.first[unit])"
         self.line("const int lane = threadIdx.x;")
@@ -189,7 +200,6 @@ class Printer(Passes):
             if k == 0 and ahead:
                 self.start_online(ahead)
                 self.visit(p, ahead)
-                self.end_online(ahead)
             elif k == 1 and ahead:
                 self.settle(ahead)
             else:
@@ -200,19 +210,28 @@ class Printer(Passes):
             self.row_stores(None)
 
     def one_stage(self, stage: int) -> None:
-        """A kernel that does one pass, given what the blocks of the earlier ones found; or what follows."""
-        passes = self.schedule.passes
+        """A kernel that does one pass, given what the blocks of the earlier ones found; or what follows.
+
+        The first of an online variant does two; what a block has found of the second is about its own part.
+        """
+        passes, online = self.schedule.passes, self.frame.online if self.variant.online else ()
         for k, p in enumerate(passes[:stage]):
             self.start_folds(k, p.folds)
-            self.read_parts(k, p.folds)
+            self.read_parts(k, p.folds, online if k == 1 else ())
             self.total(k, p.folds)
             self.row_values(p.after)
         if stage < len(passes):
-            folds = passes[stage].folds
-            self.start_folds(stage, folds)
-            self.visit(passes[stage])
-            self.total(stage, folds)
-            self.write_parts(stage, folds)
+            ahead = online if stage == 0 else ()
+            self.start_folds(stage, passes[stage].folds)
+            self.start_online(ahead)
+            self.visit(passes[stage], ahead)
+            self.total(stage, passes[stage].folds)
+            self.write_parts(stage, passes[stage].folds)
+            if ahead:
+                self.start_folds(1, passes[1].folds)
+                self.settle(ahead, own=True)
+                self.total(1, passes[1].folds)
+                self.write_parts(1, passes[1].folds)
         if stage == self.frame.stages - 1:
             self.row_stores(stage)
 
@@ -223,16 +242,28 @@ class Printer(Passes):
                 self.line(f"a{k}_{i}[v] = {nothing(f)};")
             self.accumulators[f] = f"a{k}_{i}"
 
-    def read_parts(self, k: int, folds: tuple[Node, ...]) -> None:
+    def read_parts(self, k: int, folds: tuple[Node, ...], ahead: Iterable[Online] = ()) -> None:
         """Fold what the blocks of an earlier stage have found of this row."""
         if not folds:
             return
+        early = {o.fold: o for o in ahead}
         self.line("#pragma unroll 2")
         every = f"for (I c = lane; c < p.chunks; c += {self.variant.team}) {{"
         with self.block(every), self.lanes(self.variant.row_lanes):
+            self.line("const I part = c * p.rows + row + v;")
             for i, f in enumerate(folds):
-                part = f"p.part{k}_{i}[c * p.rows + row + v]"
-                self.line(f"a{k}_{i}[v] = {self.fold(f, f'a{k}_{i}[v]', part)};")
+                found = f"p.part{k}_{i}[part]"
+                if f in early:
+                    found = self.about_shift(early[f], found)
+                self.line(f"a{k}_{i}[v] = {self.fold(f, f'a{k}_{i}[v]', found)};")
+
+    def about_shift(self, o: Online, found: str) -> str:
+        """What a block has found about its own part, as if it had known the shift."""
+        base = f"p.part0_{self.schedule.passes[0].folds.index(o.base)}[part]"
+        if o.maximum is not None:
+            return f"settled({found}, {base}, {self.names[o.shift]})"
+        count = "(c + 1 < p.chunks ? p.chunk : p.length - c * p.chunk)"
+        return f"moved({found}, {base}, ({c_type(o.fold)}){count}, {self.names[o.shift]})"
 
     def write_parts(self, k: int, folds: tuple[Node, ...]) -> None:
         """Write what this block has found of its row."""

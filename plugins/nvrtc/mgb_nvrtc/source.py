@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 
 from mgb_cuda.frame import Frame
+from mgb_cuda.variant import Kind, Variant
 
 from .printer import Printer
 from .tiles import Tiles
 from .turned import Turned
-from .variant import Kind, Variant
 
 
 def printer(variant: Variant) -> type[Printer]:
@@ -29,11 +29,10 @@ def prelude() -> str:
 def source(frame: Frame, variant: Variant) -> str:
     """The kernels of `frame` for `variant`, without the prelude."""
     prints = printer(variant)(frame, variant)
-    stages = range(frame.stages) if variant.split else [None]
-    kernels = [prints.kernel(stage) for stage in stages]
+    kernels = [prints.kernel(stage) for stage in (variant.stages(frame) or [None])]
     return "\n".join([*prints.types(), *(line for kernel in kernels for line in kernel), ""])
 
 
 def kernel_names(frame: Frame, variant: Variant) -> tuple[str, ...]:
     """The kernels of `source`, in the order in which they are launched."""
-    return tuple(f"mgb_{k}" for k in range(frame.stages if variant.split else 1))
+    return tuple(f"mgb_{k}" for k in (variant.stages(frame) or [0]))

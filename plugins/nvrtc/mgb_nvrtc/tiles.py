@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from mgb.codegen import Online, Pass
 from mgb.ir import Node
 from mgb_cuda.frame import Operand
+from mgb_cuda.tiling import pitch
 
 from .printer import Printer
-from .tiling import pitch
 from .words import c_type
 
 

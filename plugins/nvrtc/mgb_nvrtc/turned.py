@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from mgb.codegen import Pass
 from mgb_cuda.frame import Operand
+from mgb_cuda.tiling import row_pitch
 
 from .printer import Printer
-from .tiling import row_pitch
 from .words import c_type
 
 

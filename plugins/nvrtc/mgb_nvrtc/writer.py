@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from mgb.codegen import Online, Schedule, values
 from mgb.ir import Node
 from mgb_cuda.frame import Frame, Operand
-
-from .variant import Kind, Variant
+from mgb_cuda.variant import Kind, Variant
 
 
 class Writer:
@@ -23,6 +22,8 @@ class Writer:
         Values that are held for all slots: name, lanes.
     accumulators : dict
         Where each reduction is folded.
+    full : bool
+        Is what is written about tiles that end before the row does?
     """
 
     def __init__(self, frame: Frame, variant: Variant) -> None:
@@ -38,6 +39,7 @@ class Writer:
         self.fresh: list[Node] = []
         self.ahead: tuple[Online, ...] = ()
         self.rounds = 0
+        self.full = False
 
     # lines
 
@@ -74,7 +76,12 @@ class Writer:
             self.line("#pragma unroll")
         with self.block(heads[0]):
             self.line(f"const I at = {at};")
-            with self.block("if (at < end) {"):
+            with self.block("{" if self.full else "if (at < end) {"):
+                if self.variant.whole:
+                    for c in self.variant.whole:
+                        self.line(f"const I o{c} = at;")
+                    yield
+                    return
                 folded = self.variant.folded_loops
                 self.decompose("at", folded)
                 for c, letters in enumerate(self.variant.classes):
@@ -129,14 +136,19 @@ class Writer:
         """Are the lanes of an operand neighbours in memory?"""
         return self.inner >= 0 and self.variant.letter(index, self.inner) == "1"
 
+    def is_vector(self, index: int) -> bool:
+        """Are the lanes of an operand loaded and stored together?"""
+        whole = self.variant.whole
+        return self.variant.class_of[index] in whole if whole else self.steps_by_one(index)
+
     def width(self, index: int) -> int:
         """How many of its lanes differ."""
         return self.variant.lanes if self.variant.moves(index) else 1
 
     def step(self, index: int) -> str:
         """How far lane ``v`` of an operand is from the first."""
-        if not self.variant.moves(index):
-            return ""
+        if not self.variant.moves(index) or (self.variant.whole and not self.is_vector(index)):
+            return ""  # its places are those of lanes
         if self.steps_by_one(index):
             return " + v"
         return f" + v * p.s{self.variant.class_of[index]}_{self.inner}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mgb_cuda import Properties
 from mgb_cuda.driver import CudaDevice
-from mgb_cuda.testing.bench import Bench, OnDevice, call, provider
+from mgb_cuda.testing.bench import Bench, OnDevice, call, provider, unasked
 from mgb_cuda.testing.host import PROPERTIES, HostDevice, missing
 from mgb_nvrtc.backend import Generated, Nvrtc, Toolchain, text_version, traits
 
@@ -15,7 +15,7 @@ class OnHost(OnDevice, Generated):
     """The text that NVRTC would be given, run by the host."""
 
     name = "nvrtc_on_host"
-    traits = traits("cpu")
+    traits = unasked(traits("cpu"))
 
     def __init__(self, device: HostDevice | None = None) -> None:
         super().__init__(device or HostDevice())

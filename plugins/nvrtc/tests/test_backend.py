@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from mgb_cuda.testing import backends
 from mgb_cuda.testing.host import missing
@@ -11,6 +12,12 @@ from nvrtc_helpers import BENCH
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 class TestSaved(backends.Saved):
     bench = BENCH
+
+    def test_what_the_host_runs_has_a_text_and_no_prediction(self) -> None:
+        x = np.arange(1000, dtype=np.float32)
+        backend = self.here()
+        kernel = backend.compile(BENCH.traced(lambda x: x * 2 + 1, x))
+        assert "mgb_0" in kernel.source and backend.expectation(kernel) == ""
 
 
 class TestSeveralGpus(backends.SeveralGpus):

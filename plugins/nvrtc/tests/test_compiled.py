@@ -10,11 +10,12 @@ import pytest
 from mgb.ir import Graph
 from mgb.ops.primitives import cast
 from mgb.ops.reduce import reduce_max, reduce_sum
+from mgb_cuda.geometry import choose
 from mgb_cuda.steps import steps
-from mgb_cuda.testing import compiled
+from mgb_cuda.testing import compiled, ledgers
 from mgb_cuda.testing.compiled import EACH, MORE, REGISTERS
 from mgb_nvrtc import compiler
-from mgb_nvrtc.geometry import choose
+from mgb_nvrtc.backend import Toolchain
 from mgb_nvrtc.source import prelude
 from nvrtc_helpers import BENCH
 from nvrtc_texts import usage
@@ -61,6 +62,11 @@ class TestBudget(Compiled, compiled.Budgets):
         assert len(choice.variant.classes) == 120
         assert choice.variant.packing(unit.frame).size <= device.properties.parameter_bytes
         assert len(device.usage) == 2 and device.usage[-1].stores == 0
+
+
+class TestLedgers(ledgers.Ledgers):
+    bench, toolchain = BENCH, Toolchain()
+    tables: ClassVar = {"weighed": ledgers.IN_TURN}
 
 
 class TestEveryKernel(Compiled, compiled.EveryKernel):

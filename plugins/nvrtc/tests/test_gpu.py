@@ -9,8 +9,8 @@ import pytest
 from mgb.ops.primitives import eq, where
 from mgb_conformance.cases import DTYPES, samples
 from mgb_cuda.testing import on_gpu
-from mgb_nvrtc.variant import Kind
-from nvrtc_geometries import GEOMETRIES
+from mgb_cuda.testing.geometries import GEOMETRIES
+from mgb_cuda.variant import Kind
 from nvrtc_helpers import BENCH
 
 PROBLEM = BENCH.on_gpus.probe()
@@ -21,10 +21,11 @@ class TestOnGpu(on_gpu.OnGpu):
     bench = BENCH
     tables: ClassVar = {"geometry": GEOMETRIES}
 
-    @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bfloat16"])  # CuPy has no bfloat16
+    @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("shape", [(1024, 2048), (1000, 4097), (3, 700, 1300)], ids=str)
     def test_transposed_inputs(self, shape: tuple[int, ...], dtype: str) -> None:
         """Squares of them are turned in shared memory."""
+        on_gpu.see_that_there_is(dtype)
         import cupy
 
         x, y = (samples(dtype, shape, seed).swapaxes(-1, -2) for seed in range(2))

@@ -22,15 +22,15 @@ from mgb_conformance.drive import ConformanceError, Driver
 from mgb_conformance.judge import judge, problem
 from mgb_cuda import LaunchError, Properties
 from mgb_cuda.frame import Frame
+from mgb_cuda.geometry import choose
 from mgb_cuda.steps import steps
 from mgb_cuda.testing import host
 from mgb_cuda.testing.compiled import ARCHITECTURES, REGISTERS, OnPaper
 from mgb_cuda.testing.mutations import mutate
+from mgb_cuda.tiling import pitch
+from mgb_cuda.variant import Kind, Variant
 from mgb_nvrtc import compiler
-from mgb_nvrtc.geometry import choose
 from mgb_nvrtc.source import prelude
-from mgb_nvrtc.tiling import pitch
-from mgb_nvrtc.variant import Kind, Variant
 from nvrtc_helpers import BENCH, OnHost, traced
 
 needs_compiler = pytest.mark.skipif(host.missing() is not None, reason=str(host.missing()))

@@ -56,8 +56,9 @@ def convolution(
     if groups > 1:
         by_letter["w"] = (groups, w[0] // groups, *w[1:])
     plain = {k: native.layout(s, row_major(s), dtype) for k, s in by_letter.items()}
-    blocked = not is_plain_better(op, x, w)
-    layouts = {k: native.any_layout(s, dtype) for k, s in by_letter.items()} if blocked else plain
+    inner = computed_in(op, x, dtype)
+    blocked = inner != dtype or not is_plain_better(op, x, w)
+    layouts = {k: native.any_layout(s, inner) for k, s in by_letter.items()} if blocked else plain
     window = params["stride"], [d - 1 for d in params["dilation"]], params["padding"], params["padding"]
     geometry = _Convolution(native, by_letter, layouts, tuple(map(dims, window)))
     with native.threads(threads):
@@ -69,6 +70,16 @@ def convolution(
         native.destroy_layouts(*layouts.values())
     operands_of_chain = [(role, plain[letter]) for letter, role in ROLES[op]]
     return Chain(op, native, description, operands_of_chain, threads)
+
+
+def computed_in(op: str, x: Shape, dtype: str) -> str:
+    """The dtype in which a convolution is faster; the arrays are converted on their way to their layouts.
+
+    Gradients of weights, and images of few channels, have slow kernels of bfloat16; those of float16 are
+    slower than float32's where there are no tiles for it.
+    """
+    slow = dtype == "float16" or op == "conv2d_grad_weight" or (op == "conv2d" and x[1] < FEW_CHANNELS)
+    return "float32" if dtype != "float32" and slow else dtype
 
 
 def is_plain_better(op: str, x: Shape, w: Shape) -> bool:

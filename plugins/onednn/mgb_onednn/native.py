@@ -50,7 +50,7 @@ class Arg(IntEnum):
 
 
 #: ``dnnl_data_type_t``
-DATA_TYPES = {"float32": 3}
+DATA_TYPES = {"float16": 1, "bfloat16": 2, "float32": 3}
 
 TRAINING = 64  # dnnl_forward_training
 DIRECT = 1  # dnnl_convolution_direct

@@ -24,13 +24,16 @@ from .product import factors, is_product, order_of_product, product
 
 #: `DATA_TYPES`, by what NumPy is quick to compare.
 _DTYPES = frozenset(map(np.dtype, DATA_TYPES))
+_WIDE = frozenset({np.dtype(np.float32)})
 
 _log = logging.getLogger("mgb.libraries")
 _lock = forking.lock()  # primitives are made one after the other: each takes milliseconds of all threads
 
 
 class OneDnn(OpLibrary):
-    """Convolutions, matrix products, attention and pooling in float32 by oneDNN, on the layouts of NumPy.
+    """Convolutions and matrix products in float32 and 16 bits by oneDNN, attention and pooling in float32.
+
+    They work on the layouts of NumPy. Products of 16-bit floats are summed in float32.
 
     Its OpenMP threads are as many as ``MGB_NUM_THREADS`` says when an op first meets a layout.
     """
@@ -56,7 +59,8 @@ class OneDnn(OpLibrary):
         self, op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """A function around a chain; see `OpLibrary.implement`."""
-        if any(o.dtype not in _DTYPES for o in operands):
+        known = _DTYPES if op == "matmul" or op in ROLES else _WIDE
+        if any(o.dtype not in known for o in operands):
             return None
         if op in ATTENTION:
             return Attention(native, op, operands, output, params, num_threads())

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from mgb import libraries
+from mgb import Tensor, libraries
 from mgb.ir import Spec
 from mgb.libraries import Layout
 from mgb.ops import contract, pooling
@@ -126,6 +126,30 @@ def test_operands_may_lie_as_they_like():
     near(rule_of(contract.conv2d)(x, w, **window), y)
     near(rule_of(contract.conv2d_grad_input)(g, w, size=(9, 8), **window), dx)
     near(rule_of(contract.conv2d_grad_weight)(g, x, kernel=(3, 3), **window), dw)
+
+
+def rounded_once(actual, expected, step):
+    """Sums of float32, rounded to 16 bits."""
+    expected = np.asarray(expected)
+    assert actual.dtype.itemsize == 2
+    error = np.abs(actual.astype(np.float64) - expected)
+    assert (error <= 0.51 * step * np.abs(expected) + 2e-5 * np.abs(expected).max()).all()
+
+
+@pytest.mark.parametrize("dtype, step", [("float16", 2.0**-10), ("bfloat16", 2.0**-7)])
+def test_16_bits_are_summed_in_32(dtype, step):
+    window = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    x, w, g, a, b = (
+        Tensor(random(*shape)).astype(dtype)
+        for shape in ((2, 16, 9, 8), (32, 16, 3, 3), (2, 32, 9, 8), (70, 80), (80, 90))
+    )
+    y, dx, dw = direct(*(t.astype("float32").numpy() for t in (x, w, g)), **window)
+    rounded_once(contract.conv2d(x, w, **window).numpy(), y, step)
+    rounded_once(contract.conv2d_grad_input(g, w, size=(9, 8), **window).numpy(), dx, step)
+    rounded_once(contract.conv2d_grad_weight(g, x, kernel=(3, 3), **window).numpy(), dw, step)
+    a64, b64 = (t.astype("float64").numpy() for t in (a, b))
+    rounded_once(contract.matmul(a, b).numpy(), a64 @ b64, step)
+    rounded_once(contract.matmul(a, a, transpose_b=True).numpy(), a64 @ a64.T, step)
 
 
 PRODUCTS = {

@@ -13,6 +13,7 @@ from mgb.files import replace_file
 from mgb.model_file import DumpInfo, DumpRequest, File
 from mgb.testcases import CASES
 
+from .dynamic import merged
 from .export import model_of
 from .export_append import append_to
 from .ours import DUMPED, Dumped
@@ -20,7 +21,13 @@ from .ours import DUMPED, Dumped
 
 def write(file: File, request: DumpRequest, append: bool = False) -> DumpInfo:
     """See `Format.write`."""
-    model = model_of(request.graph, request.inputs, request.outputs, request.style, request.name)
+    models = [
+        model_of(graph, request.inputs, request.outputs, request.style, request.name)
+        for graph in ([graph for _, graph in request.samples] or [request.graph])
+    ]
+    model = models[0]
+    if request.axes:
+        model = merged(models, [lengths for lengths, _ in request.samples], request.axes)
     if request.metadata:
         for key, value in _metadata(request).items():
             model.metadata_props.add(key=key, value=value)

@@ -17,12 +17,14 @@ import numpy as np
 import onnx
 from mgb.errors import DumpUnsupportedError
 from mgb.ir import CONST, Graph, Node, digest, exact_text
+from mgb.loops import LOOPS, RESULT
 from mgb.model_file import Names, Style, shown
 from mgb.ops.declare import OPS
 from mgb.passes.merge import merge
 from mgb.passes.widen import widen
 from mgb.tracing import graph_of
 
+from .export_loops import write_loop
 from .export_words import WORDS
 from .functions import spelling_of
 from .ours import DOMAIN, OWN_OP
@@ -49,6 +51,20 @@ class GraphSheet(Sheet):
         self.library = library
         self._node_names = Names()
         self._steps = 0
+        self._around: GraphSheet | None = None
+
+    def within(self) -> GraphSheet:
+        """A sheet for a graph that sees the values of this one, where its constants stand."""
+        made = GraphSheet(self.library, self._names, self._style, self._inside)
+        made._around, made._node_names = self, self._node_names
+        return made
+
+    def new_name(self, wanted: str) -> str:
+        """A name that nothing has, here and in the graphs around."""
+        return self._names.new(wanted)
+
+    def constant(self, array: Any) -> str:
+        return super().constant(array) if self._around is None else self._around.constant(array)
 
     def write(self, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Add the nodes of `graph` over the values `inputs`; give its results the names `outputs`."""
@@ -57,7 +73,19 @@ class GraphSheet(Sheet):
             if node not in graph.inputs and node.op is not CONST:
                 named.setdefault(node, name)
         values = dict(zip(graph.inputs, inputs, strict=True))
+        results: dict[Node, list[str]] = {}
         for node in graph.nodes:
+            if node.op in LOOPS:
+                start = len(self.nodes)
+                results[node] = write_loop(self, node, [values[i] for i in node.inputs])
+                self._describe(node, self._nodes_from(start))
+                continue
+            if node.op is RESULT:
+                found = results[node.inputs[0]][node.params["index"]]
+                if node in named:
+                    found = self._call_last(self.call("Identity", found), named[node])
+                values[node] = found
+                continue
             values[node] = self._value(node, [values[i] for i in node.inputs], named.get(node))
         for node, name in zip(graph.outputs, outputs):
             if values[node] != name:
@@ -66,6 +94,11 @@ class GraphSheet(Sheet):
 
     def _value(self, node: Node, inputs: Sequence[str], wanted: str | None) -> str:
         """Add what computes `node` and return the name of its value."""
+        if node.spec.dtype not in NUMBER_OF:
+            raise DumpUnsupportedError(
+                f"{node.op.name} at {node.source or 'an unknown place'} gives {node.spec.dtype}, which no "
+                "file of ONNX carries: compute with real and imaginary parts, or leave it out of the function"
+            )
         if node.op is CONST:
             return self.constant(node.params["value"])
         start = len(self.nodes)
@@ -152,9 +185,12 @@ class Library:
             types = ", ".join(str(i.spec) for i in node.inputs)
             outermost = next(iter(self._open.values()), None)
             inside = f", inside {outermost.op.name}" if outermost else ""
+            why = "ONNX has no operator for this dtype; cast its operands with astype, or leave it"
+            if node.op.ordered or node.op.over_mesh:
+                why = "files of ONNX are for one process; leave what ranks exchange"
             raise DumpUnsupportedError(
-                f"{node.op.name}({types}){inside} at {node.source or 'an unknown place'}: ONNX has no "
-                "operator for this dtype; cast its operands with astype, or leave it out of the function"
+                f"{node.op.name}({types}){inside} at {node.source or 'an unknown place'}: {why} out of the "
+                "function"
             )
         params = {k: v for k, v in node.params.items() if k != "device"}
         graph = merge(widen(graph_of(lambda *xs: spelling(*xs, **params), *(i.spec for i in node.inputs))))

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from mgb.errors import DumpNameError, DumpOptionError, DumpWarning, FileCaseError, ModelFileError
 from mgb.testcases import CASES, Cases
 
+from .export_loops import graphs_within, nodes_within
 from .ours import DOMAIN, DUMPED, OWN_OP, Dumped, dumped
 from .sheet import OPSET
 
@@ -77,7 +78,7 @@ def _check_opset(path: Path, old: Any) -> None:
 
 
 def _prefix(graph: Any, prefix: str) -> None:
-    """Rename what is inside the graph."""
+    """Rename what is inside the graph, and in the graphs that its nodes hold."""
     kept = {v.name for v in (*graph.input, *graph.output)}
 
     def renamed(name: str) -> str:
@@ -85,9 +86,11 @@ def _prefix(graph: Any, prefix: str) -> None:
 
     for tensor in graph.initializer:
         tensor.name = renamed(tensor.name)
-    for node in graph.node:
+    for node in nodes_within(graph.node):
         node.input[:] = [renamed(n) for n in node.input]
         node.output[:] = [renamed(n) for n in node.output]
+        for value in (v for inner in graphs_within(node) for v in (*inner.input, *inner.output)):
+            value.name = renamed(value.name)
 
 
 def _join(old: Any, new: Any, path: Path) -> None:

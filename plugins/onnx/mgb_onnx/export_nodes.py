@@ -239,6 +239,11 @@ def scatter(reduction: str) -> Emit:
     return emit
 
 
+def scatter_fold(sheet: Sheet, node: Node, x: str, value: str, index: str) -> str:
+    fold = node.params["fold"]
+    return scatter("mul" if fold == "prod" else fold)(sheet, node, x, value, index)
+
+
 def first_axis(node: Node) -> bool:
     return bool(node.params["axes"] == (0,) and node.params["place"] == 0)
 

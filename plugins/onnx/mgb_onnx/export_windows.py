@@ -216,6 +216,18 @@ def _winners(
         yield window, wins
 
 
+def _max_pool2d_places(x: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
+    y = _max_pool2d(x, kernel, stride, padding)
+    (height, width), (left, top) = _pair(y.shape), (padding[1], padding[0])
+    rows = iota(shape=(height, 1), dtype=dtypes.int32) * stride[0] - top
+    first = rows * x.shape[3] + (iota(shape=(1, width), dtype=dtypes.int32) * stride[1] - left)
+    out = full(y.shape, 0, dtypes.int32)
+    places = ((i, j) for i in range(kernel[0]) for j in range(kernel[1]))
+    for (i, j), (_window, wins) in zip(places, _winners(x, y, kernel, stride, padding), strict=True):
+        out = where(wins, first + (i * x.shape[3] + j), out)
+    return out
+
+
 def _max_pool2d_grad(g: Tensor, x: Tensor, y: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
     (n, c, h, w), (ph, pw) = x.shape, padding
     shape = (n, c, h + 2 * ph, w + 2 * pw)
@@ -281,6 +293,7 @@ SPELLINGS: dict[str, Callable[..., Tensor]] = {
     "conv2d_grad_input": _conv2d_grad_input,
     "conv2d_grad_weight": _conv2d_grad_weight,
     "max_pool2d": _max_pool2d,
+    "max_pool2d_places": _max_pool2d_places,
     "max_pool2d_grad": _max_pool2d_grad,
     "max_pool2d_pick": _max_pool2d_pick,
     "avg_pool2d": _avg_pool2d,

@@ -59,6 +59,7 @@ from .export_nodes import (
     reduce,
     reshape,
     scatter,
+    scatter_fold,
     shift,
     slice_,
     take,
@@ -238,6 +239,7 @@ _ROWS: list[tuple[str, Word]] = [
     ("gather",      Word(gather, operands=(0, 1))),
     ("scatter",     Word(scatter("none"), operands=(0, 2))),
     ("scatter_add", Word(scatter("add"), NUMBERS - {float16}, ORDER, operands=(0, 2))),
+    ("scatter_fold", Word(scatter_fold, NUMBERS - {float16}, ORDER, operands=(0, 2))),
 ]
 # fmt: on
 

@@ -41,12 +41,13 @@ class Onnx(Format):
         outputs: Sequence[str] | None = None,
         device: str | None = None,
         limits: LoadLimits | None = None,
+        trainable: bool = False,
     ) -> Model:
         """See `Format.read`."""
         file = metered(Meter(limits), read_model, source)
         from .model import Model  # it brings the table of all operators, which writing does without
 
-        return Model(file, outputs, device, limits)
+        return Model(file, outputs, device, limits, trainable)
 
     def outputs(self, source: ModelSource) -> tuple[ValueSpec, ...]:
         """See `Format.outputs`."""

@@ -26,12 +26,13 @@ from mgb.errors import (
 from mgb.limits import FoldingStopped, LoadLimits, Meter, folded, meter, metered
 from mgb.ops.declare import OPS
 from mgb.random import generator
-from mgb.tensor import Tensor
+from mgb.tensor import Parameter, Tensor
 
 from .expand import Expansions, Key
 from .operators import TABLE
 from .operators.table import Row
 from .structure import Body, Call, Function, ModelFile, Reference
+from .training import weights_of
 from .values import Value, Weights, fresh, host_of, is_known, result_of, unfold
 
 #: What a damaged model can make the rules of NumPy and Python raise on impossible values.
@@ -52,6 +53,8 @@ class Model(model_file.Model):
         Where the weights are kept; None: the default device.
     limits : LoadLimits, optional
         Of loading, and of each call.
+    trainable : bool
+        The weights are Parameters, and what depends on them is computed at each call.
 
     Raises
     ------
@@ -69,6 +72,7 @@ class Model(model_file.Model):
         outputs: Sequence[str] | None = None,
         device: str | None = None,
         limits: LoadLimits | None = None,
+        trainable: bool = False,
     ) -> None:
         self.inputs, self.metadata = file.inputs, file.metadata
         self.outputs = tuple(_specs(file, outputs))
@@ -80,11 +84,16 @@ class Model(model_file.Model):
         self.device = self.weights.device
         generator(self.device)  # made here: a trace takes what its body makes for a value of one call
         self.body = _needed(file.body, file.body.outputs if outputs is None else outputs)
-        self._known: Scope = dict(self.body.constants)
+        found = dict(weights_of(self.body, self._functions)) if trainable else {}
+        self.trainable = {
+            name: (Parameter if learnt else Tensor)(array, array.dtype, self.device)
+            for name, (array, learnt) in found.items()
+        }
+        self._known: Scope = {n: a for n, a in self.body.constants.items() if n not in found}
         self._calls = metered(Meter(limits), self._checked)
         self.weights.keep(self._known.values())
         for body in _bodies(self.body, self._functions):
-            self.weights.keep(_arrays(body))
+            self.weights.keep(a for a in _arrays(body) if all(a is not w for w, _ in found.values()))
 
     def __call__(self, *inputs: Value) -> tuple[Value, ...]:
         """The values of the outputs; see `mgb.jit.load` for a call that checks its inputs."""
@@ -95,7 +104,7 @@ class Model(model_file.Model):
             raise error.with_traceback(None) from None
 
     def _outputs(self, inputs: Sequence[Value]) -> tuple[Value, ...]:
-        scope = {**self._known, **dict(zip(self.body.inputs, inputs, strict=True))}
+        scope = {**self._known, **self.trainable, **dict(zip(self.body.inputs, inputs, strict=True))}
         metered(Meter(self.limits), self._run, self._calls, scope, self.body, {})
         return tuple(result_of(scope[name], self.weights) for name in self.body.outputs)
 

@@ -9,14 +9,26 @@ import op_samples as samples
 import pytest
 from graphs import run
 from mgb import dtypes
+from mgb.errors import DumpUnsupportedError
 from mgb.jit.load import load
 from mgb.model_file import Style
 from mgb.ops import attention  # noqa: F401 - declares its ops
 from mgb.ops.declare import OPS
 from mgb_onnx.export import model_of
 
+#: What gives or takes complex numbers, which ONNX's operators do not know.
+COMPLEX = ("complex", "fft", "imag", "irfft", "real", "rfft")
 #: ONNX has no linear algebra, nor a search in what is in order.
-WRITTEN = [name for name in samples.ALONE if name not in {*samples.MATRICES, "searchsorted"}]
+WRITTEN = [
+    name for name in samples.ALONE if name not in {*samples.MATRICES, *COMPLEX, "searchsorted", "look_up"}
+]
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_are_refused(name: str) -> None:
+    for graph, arrays in samples.cases(OPS[name], dtypes.float64):
+        with pytest.raises(DumpUnsupportedError, match=f"{name}|complex"):
+            model_of(graph, [f"x{n}" for n in range(len(arrays))], ["y"], Style(), "f")
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -85,7 +85,7 @@ class Generated(AnyGenerated):
             given = [x for k in rest for x in arrays[ins[k]]]
             joined.run(*given, out=[y for k in rest for y in out[outs[k]]])
 
-        return Kernel(run, "\n\n".join((joined.source, *(kernels[k].source for k in beside))))
+        return Kernel(run, "\n\n".join((joined.text, *(kernels[k].text for k in beside))))
 
     def chain(
         self,
@@ -152,8 +152,7 @@ class Triton(Generated, OnGpus):
 
     def _older(self) -> str | None:
         """Why the driver may refuse machine code; for some GPUs Triton has an assembler that is newer."""
-        newer = driver.properties(driver.current()).capability >= (9, 0)
-        return driver.older_than(compiler.ASSEMBLER if newer else compiler.OLD_ASSEMBLER)
+        return driver.older_than(compiler.assembler(driver.properties(driver.current()).capability))
 
     def version(self) -> str:
         return f"{text_version()} {compiler.version()} {self.target()}{self.chosen()}"

@@ -26,11 +26,14 @@ _log = logging.getLogger("mgb.triton")
 
 INSTALL = "python -m pip install 'mgb-triton[cuda13]' (or cuda12, as the driver has it)"
 
-#: The releases whose internals this was written for: first, and the first that is too new.
-SUPPORTED = ((3, 9), (3, 10))
-
-#: The CUDA of the assemblers that these have, for compute capability 9.0 and later, and before.
-ASSEMBLER, OLD_ASSEMBLER = "13", "12"
+#: The releases whose internals this was written for, each with the CUDA of its two assemblers, and the first
+#: compute capability that the second is for.
+SUPPORTED: dict[tuple[int, ...], tuple[str, str, tuple[int, int]]] = {
+    (3, 6): ("12", "12", (10, 0)),
+    (3, 7): ("12", "13", (10, 0)),
+    (3, 8): ("12", "13", (10, 0)),
+    (3, 9): ("12", "13", (9, 0)),
+}
 
 #: Nothing is contracted that the graph does not contract, and the library flushes no number to 0.
 OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
@@ -96,11 +99,21 @@ def missing() -> str | None:
 
 def unsupported(found: str) -> str | None:
     """Why this version of Triton will not do."""
-    release = tuple(int(n) for n in re.findall(r"\d+", found)[:2])
-    if SUPPORTED[0] <= release < SUPPORTED[1]:
+    if _release(found) in SUPPORTED:
         return None
-    first, end = (".".join(map(str, n)) for n in SUPPORTED)
-    return f"Triton {found} is installed, {first} is needed; python -m pip install 'triton>={first},<{end}'"
+    first, last = (".".join(map(str, n)) for n in (min(SUPPORTED), max(SUPPORTED)))
+    wanted = f"triton>={first},<{max(SUPPORTED)[0]}.{max(SUPPORTED)[1] + 1}"
+    return f"Triton {found} is installed, {first} to {last} are needed; python -m pip install '{wanted}'"
+
+
+def _release(found: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", found)[:2])
+
+
+def assembler(capability: tuple[int, int]) -> str:
+    """The CUDA of what makes machine code for such a GPU."""
+    older, newer, since = SUPPORTED[_release(version())]
+    return newer if capability >= since else older
 
 
 @cache

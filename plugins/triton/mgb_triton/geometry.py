@@ -13,6 +13,7 @@ from mgb_cuda.order import GAIN, INNERMOST, asked
 from mgb_cuda.pattern import Choice, even_lanes, numbers, power
 from mgb_cuda.steps import Steps
 
+from .passes import TOGETHER
 from .variant import Variant
 
 #: Elements of a flat tile that each thread has, at least and at most; and warps.
@@ -86,7 +87,7 @@ def chosen(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Ch
         return Choice(v, numbers(steps, steps.length, 1), -(-steps.length // v.long), 1)
     blocks = -(-steps.rows // v.tall)
     chunk, chunks = _chunks(frame, steps, properties, v, blocks)
-    v = replace(v, split=chunks > 1, online=bool(frame.online) and not v.stays and chunks == 1)
+    v = replace(v, split=chunks > 1, online=bool(frame.online) and not v.stays)
     return Choice(v, numbers(steps, chunk, chunks), blocks, chunks)
 
 
@@ -183,11 +184,11 @@ def _row_registers(frame: Frame) -> int:
 
 def _rows(frame: Frame, steps: Steps, v: Variant) -> Variant:
     registers, whole = _row_registers(frame), power(max(1, steps.length))
-    most = STAYING // registers if frame.kept else _looped(registers)
+    most = STAYING // registers if frame.kept else _looped(frame)
     if whole <= most:
         tall = min(power(max(1, SHORT // (registers * whole))), power(max(1, steps.rows)))
         return replace(_worked(v, tall, whole, OWN_ROW), stays=True)
-    return _worked(v, 1, _looped(registers), OWN_ROW)
+    return _worked(v, 1, _looped(frame), _own(frame))
 
 
 def _columns(frame: Frame, steps: Steps, v: Variant) -> Variant:
@@ -208,14 +209,22 @@ def _neighbours(frame: Frame, steps: Steps, v: Variant, least: int, staying: int
         while tall > least and tall * whole * registers > most:
             tall //= 2
         return replace(_worked(v, min(rows, tall), whole, OWN_ROW), stays=True)
-    tall = min(rows, MOST_NEIGHBOURS)
-    long = max(1, min(whole, _looped(registers) // tall))
-    return _worked(v, tall, long, OWN_ROW)
+    # Folds that are found ahead keep several numbers of each row.
+    tall = min(rows, MOST_NEIGHBOURS // 2 if frame.online else MOST_NEIGHBOURS)
+    long = max(1, min(whole, _looped(frame) // tall))
+    return _worked(v, tall, long, _own(frame))
 
 
-def _looped(registers: int) -> int:
-    """Elements of a tile that is one of many along a row."""
-    return LOOPED // power(min(registers, COUNTED))
+def _looped(frame: Frame) -> int:
+    """Elements of a tile that is one of many along a row; where folds are found ahead, of some at a time."""
+    if frame.online:
+        return LOOPED // TOGETHER
+    return LOOPED // power(min(_row_registers(frame), COUNTED))
+
+
+def _own(frame: Frame) -> int:
+    """Elements of such a tile that each thread has."""
+    return OWN_ROW // 2 if frame.online else OWN_ROW
 
 
 def _worked(v: Variant, tall: int, long: int, own: int) -> Variant:

@@ -14,6 +14,7 @@ from mgb_cuda.launch import Unit as AnyUnit
 from mgb_cuda.pattern import Choice
 from mgb_cuda.steps import Steps
 
+from .compiler import Compiled
 from .geometry import choose, smaller
 from .source import source, texts
 from .tuning import pick
@@ -46,6 +47,14 @@ class Unit(AnyUnit):
 
     def threads(self, variant: Variant) -> int:
         return variant.threads
+
+    def own(self, variant: Variant) -> int:
+        return max(1, variant.tall * variant.long // variant.threads)
+
+    def machine_code(self, text: str) -> tuple[bytes, int]:
+        packed, _ = super().machine_code(text)
+        kernel = Compiled.unpack(packed)
+        return kernel.image, kernel.shared
 
     def shared(self, variant: Variant) -> Hashable | None:
         """The variant of a kernel that takes several sets of operands; None where there is none."""

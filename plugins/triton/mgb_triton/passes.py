@@ -12,6 +12,9 @@ from mgb_cuda.frame import Frame, Operand
 from .variant import Variant
 from .words import SPELLINGS, fold, nothing, t_type
 
+#: Tiles whose folds are found ahead at a time.
+TOGETHER = 4
+
 
 class Passes:
     """Writes Triton for one variant.
@@ -29,6 +32,8 @@ class Passes:
         Where each reduction of a pass is folded.
     flat : bool
         Has the tile one axis?
+    together : int
+        How many tiles of the variant are one, in passes that find nothing ahead where others do.
     ends : bool
         May the tile lie beyond the end of a row?
     """
@@ -44,8 +49,18 @@ class Passes:
         self.accumulators: dict[Node, str] = {}
         self.ends = True
         self.flat = variant.is_flat(frame)
-        self.tile = f"[{variant.long}]" if self.flat else f"[{variant.tall}, {variant.long}]"
+        self.together = 1
         self.place_type = "tl.int64" if variant.wide else "tl.int32"
+
+    @property
+    def long(self) -> int:
+        """Elements of a tile along a row."""
+        return self.variant.long * self.together
+
+    @property
+    def tile(self) -> str:
+        """Its shape."""
+        return f"[{self.long}]" if self.flat else f"[{self.variant.tall}, {self.long}]"
 
     # lines
 
@@ -180,22 +195,24 @@ class Passes:
         Folds that a later pass would do are done as well, as far as they can be, when they are given.
         """
         v = self.variant
-        if self.flat and v.tail:  # loads without a mask are of whole lanes
-            with self.block(f"if begin + {v.long} <= end:"), self.without_end():
-                self.tile_of("begin", p, ahead)
+        if ahead:
+            self.visit_ahead(p, ahead)
+        elif self.flat and v.tail:  # loads without a mask are of whole lanes
+            with self.block(f"if begin + {self.long} <= end:"), self.without_end():
+                self.tile_of("begin", p)
             with self.block("else:"):
-                self.tile_of("begin", p, ahead)
+                self.tile_of("begin", p)
         elif self.flat or v.stays:
-            self.tile_of("begin", p, ahead)
+            self.tile_of("begin", p)
         elif v.tail:
-            self.line(f"last = begin + (end - begin) // {v.long} * {v.long}")
-            with self.block(f"for tile in range(begin, last, {v.long}):"), self.without_end():
-                self.tile_of("tile", p, ahead)
-            with self.block(f"for tile in range(last, end, {v.long}):"):
-                self.tile_of("tile", p, ahead)
+            self.line(f"last = begin + (end - begin) // {self.long} * {self.long}")
+            with self.block(f"for tile in range(begin, last, {self.long}):"), self.without_end():
+                self.tile_of("tile", p)
+            with self.block(f"for tile in range(last, end, {self.long}):"):
+                self.tile_of("tile", p)
         else:
-            with self.block(f"for tile in range(begin, end, {v.long}):"):
-                self.tile_of("tile", p, ahead)
+            with self.block(f"for tile in range(begin, end, {self.long}):"):
+                self.tile_of("tile", p)
 
     @contextmanager
     def without_end(self) -> Iterator[None]:
@@ -204,15 +221,42 @@ class Passes:
         yield
         self.ends = True
 
-    def tile_of(self, first: str, p: Pass, ahead: Sequence[Online]) -> None:
+    def visit_ahead(self, p: Pass, ahead: Sequence[Online]) -> None:
+        """The same, a few tiles at a time: what is found ahead is settled once for all of them."""
+        v = self.variant
+        step = self.long * TOGETHER
+        if v.tail:
+            self.line(f"last = begin + (end - begin) // {step} * {step}")
+            with self.block(f"for tile in range(begin, last, {step}):"), self.without_end():
+                self.tiles_ahead(p, ahead)
+        with self.block(f"for tile in range({'last' if v.tail else 'begin'}, end, {step}):"):
+            self.tiles_ahead(p, ahead)
+
+    def tiles_ahead(self, p: Pass, ahead: Sequence[Online]) -> None:
+        """Some tiles: their values are known before any of them is folded ahead."""
+        for o in ahead:
+            if o.maximum is not None:
+                self.line(f"was{self.number[o.fold]} = {self.accumulators[o.maximum]}")
+        for k in range(TOGETHER):
+            names, known = dict(self.names), set(self.known)
+            self.where_tile(f"tile + {k * self.long}")
+            self.elements(p)
+            self.line(f"mask{k} = mask")
+            for o in ahead:
+                self.line(f"w{self.number[o.fold]}_{k} = {self.names[o.value]}")
+            self.names, self.known = names, known
+        for o in ahead:
+            self.fold_online(o)
+
+    def tile_of(self, first: str, p: Pass) -> None:
         """A pass over one tile, which begins at `first`."""
         if "tile" not in self.known:
             self.known.add("tile")
             self.where_tile(first)
-        self.elements(p, ahead)
+        self.elements(p)
 
     def where_tile(self, first: str) -> None:
-        along = f"tl.arange(0, {self.variant.long})"
+        along = f"tl.arange(0, {self.long})"
         self.line(f"at = {first} + {along if self.flat else f'{along}[None, :]'}")
         if self.flat:
             if self.ends:
@@ -230,7 +274,7 @@ class Passes:
             return "mask"
         return "inside" if self.ends else "at < end"
 
-    def elements(self, p: Pass, ahead: Sequence[Online]) -> None:
+    def elements(self, p: Pass) -> None:
         """What is computed of each element of a tile, folded and stored.
 
         An output may be the memory of an input: all is loaded before the first of several is stored. Then
@@ -243,13 +287,10 @@ class Passes:
             if node in p.stores and not p.folds:
                 self.store_all(node)
         self.known_values(f.inputs[0] for f in p.folds)
-        before = {o.fold: self.before_fold(o) for o in ahead}
         for f in p.folds:
             x = f"tl.where(mask, {self.names[f.inputs[0]]}, {self.neutral(f)})"
             total = self.accumulators[f]
             self.line(f"{total} = {x if self.variant.stays else fold(f, total, x)}")
-        for early in ahead:
-            self.fold_online(early, before[early.fold])
         for node in p.stores:
             if p.folds or node not in p.computes:
                 self.store_all(node)
@@ -292,36 +333,39 @@ class Passes:
             if o.maximum is None:
                 self.line(f"count{n} = tl.full({self.tile}, 0, tl.int32)")
 
-    def before_fold(self, o: Online) -> str:
-        """The maximum as it was before this tile."""
-        if o.maximum is None:
-            return ""
-        name = f"was{self.number[o.fold]}"
-        self.line(f"{name} = {self.accumulators[o.maximum]}")
-        return name
-
-    def fold_online(self, o: Online, was: str) -> None:
-        n, x = self.number[o.fold], self.names[o.value]
+    def fold_online(self, o: Online) -> None:
+        """Fold the values of some tiles."""
+        n = self.number[o.fold]
         if o.maximum is not None:
             most = self.accumulators[o.maximum]
-            now = f"add_exponential(found{n}, {was}, {most}, {x})"
-            self.line(f"found{n} = tl.where(mask, {now}, found{n})")
+            self.line(f"found{n} = before_exponentials(found{n}, was{n}, {most})")
+            for k in range(TOGETHER):
+                self.line(f"found{n} += tl.where(mask{k}, exp_term(w{n}_{k} - shift_of({most})), 0.0)")
             return
-        names = [f"{part}{n}" for part in ("squares", "sums", "pivot", "count")]
-        fresh = [f"new_{name}" for name in names]
-        self.line(f"{', '.join(fresh)} = add_square({', '.join(names)}, {x})")
-        for name, new in zip(names, fresh, strict=True):
-            self.line(f"{name} = tl.where(mask, {new}, {name})")
+        self.line(f"pivot{n} = tl.where(count{n} == 0, w{n}_0, pivot{n})")
+        for k in range(TOGETHER):
+            self.line(f"away = tl.where(mask{k}, w{n}_{k} - pivot{n}, 0.0)")
+            self.line(f"count{n} += mask{k}.to(tl.int32)")
+            self.line(f"sums{n} += away")
+            self.line(f"squares{n} += away * away")
+        names = ", ".join(f"{part}{n}" for part in ("squares", "sums", "pivot"))
+        self.line(f"{names} = after_squares({names}, count{n})")
 
-    def settle(self, ahead: Iterable[Online]) -> None:
-        """What each lane would have found in the second pass."""
+    def settle(self, ahead: Iterable[Online], own: bool = False) -> None:
+        """What each lane would have found in the second pass, or about what its `own` program has found."""
         for o in ahead:
-            n, shift = self.number[o.fold], self.names[o.shift]
+            n, shift = self.number[o.fold], self.own_shift(o) if own else self.names[o.shift]
             if o.maximum is not None:
                 found = f"settled_exponentials(found{n}, {self.lane_maximum[o.maximum]}, {shift})"
             else:
                 found = f"settled_squares(squares{n}, sums{n}, pivot{n}, count{n}, {shift})"
             self.line(f"{self.accumulators[o.fold]} = {found}")
+
+    def own_shift(self, o: Online) -> str:
+        """What a program takes for the shift, which it does not know."""
+        if o.maximum is not None:
+            return f"shift_of({self.names[o.base]})"
+        return f"quotient_of({self.names[o.base]}, (end - begin).to({t_type(o.fold)}))"
 
     @property
     def lane_maximum(self) -> dict[Node, str]:

@@ -81,10 +81,23 @@ def is_finite(a):
 
 
 @jit
-def add_exponential(found, was, most, x):
-    shift = tl.where(is_finite(most), most, 0.0)
-    scale = tl.where((most != was) & is_finite(was), libdevice.exp(was - shift), 1.0)
-    return found * scale + libdevice.exp(x - shift)
+def shift_of(most):
+    return tl.where(is_finite(most), most, 0.0)
+
+
+# A term of a sum: its error grows with -a, and it falls much faster than that.
+@jit
+def exp_term(a):
+    double: tl.constexpr = a.dtype.primitive_bitwidth == 64
+    if double:
+        return libdevice.exp(a)
+    else:
+        return tl.exp2(a * 1.4426950408889634)
+
+
+@jit
+def before_exponentials(found, was, most):
+    return found * tl.where((most != was) & is_finite(was), libdevice.exp(was - shift_of(most)), 1.0)
 
 
 @jit
@@ -98,19 +111,14 @@ def settled_exponentials(found, most, t):
 # Sums of (x - c)**2, found before c is known: against a pivot that moves to the mean so far each time the
 # count doubles, so that no outlier stays the pivot of many others.
 @jit
-def add_square(squares, sums, pivot, count, x):
-    pivot = tl.where(count == 0, x, pivot)
-    away = x - pivot
-    count = count + 1
-    sums = sums + away
-    squares = squares + away * away
-    number = count.to(x.dtype)
+def after_squares(squares, sums, pivot, count):
+    number = count.to(squares.dtype)
     shift = tl.where((count & (count - 1)) == 0, quotient_of(sums, number), 0.0)
     mean = pivot + shift
     moved = mean - pivot
     squares = squares + moved * (number * moved - 2 * sums)
     sums = sums - number * moved
-    return squares, sums, mean, count
+    return squares, sums, mean
 
 
 @jit
@@ -118,3 +126,10 @@ def settled_squares(squares, sums, pivot, count, c):
     number = count.to(squares.dtype)
     away = c - pivot
     return tl.where(count == 0, 0.0, squares + away * (number * away - 2 * sums))
+
+
+# What a program has found about its own mean, about another number.
+@jit
+def moved_squares(squares, sums, count, c):
+    away = quotient_of(sums, count) - c
+    return squares + count * away * away

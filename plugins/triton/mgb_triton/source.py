@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mgb.codegen import Online
 from mgb.ir import Node
 from mgb_cuda.frame import Frame
 
-from .passes import Passes
+from .passes import TOGETHER, Passes
 from .variant import Variant
 from .words import NUMBERS, POINTERS, fold, nothing, t_type, total
 
@@ -17,7 +18,7 @@ PARTS = 128
 
 def texts(frame: Frame, variant: Variant) -> tuple[tuple[str, str], ...]:
     """The text and the name of each kernel, in the order in which they are launched."""
-    stages = range(frame.stages) if variant.split else [None]
+    stages = variant.stages(frame) or (None,)
     return tuple((Printer(frame, variant).text(stage), f"mgb_{stage or 0}") for stage in stages)
 
 
@@ -109,6 +110,7 @@ class Printer(Passes):
         """A kernel that does everything."""
         ahead = self.frame.online if self.variant.online else ()
         for k, p in enumerate(self.frame.schedule.passes):
+            self.together = TOGETHER if ahead and k > 1 else 1
             self.start_folds(k, p.folds, empty=k != 1 or not ahead)
             if k == 0 and ahead:
                 self.start_online(ahead)
@@ -122,18 +124,29 @@ class Printer(Passes):
         self.row_stores("live")
 
     def one_stage(self, stage: int) -> None:
-        """A kernel that does one pass, given what the programs of the earlier ones found; or what follows."""
-        passes = self.frame.schedule.passes
+        """A kernel that does one pass, given what the programs of the earlier ones found; or what follows.
+
+        The first of an online variant does two; what a program has found of the second is about its own part.
+        """
+        passes, online = self.frame.schedule.passes, self.frame.online if self.variant.online else ()
         for k, p in enumerate(passes[:stage]):
             self.accumulators = {f: f"a{k}_{i}" for i, f in enumerate(p.folds)}
-            self.read_parts(k, p.folds)
+            self.read_parts(k, p.folds, online if k == 1 else ())
             self.finish_folds(p.folds)
             self.compute(p.after)
         if stage < len(passes):
+            ahead = online if stage == 0 else ()
+            self.together = TOGETHER if online and not ahead else 1
             self.start_folds(stage, passes[stage].folds)
-            self.visit(passes[stage])
+            self.start_online(ahead)
+            self.visit(passes[stage], ahead)
             self.finish_folds(passes[stage].folds)
             self.write_parts(stage, passes[stage].folds)
+            if ahead:
+                self.start_folds(1, passes[1].folds, empty=False)
+                self.settle(ahead, own=True)
+                self.finish_folds(passes[1].folds)
+                self.write_parts(1, passes[1].folds)
         if stage == self.frame.stages - 1:
             self.row_stores("live & (tl.program_id(1) == 0)")
 
@@ -159,18 +172,33 @@ class Printer(Passes):
             self.names[f] = f"v{self.number[f]}"
             self.line(f"{self.names[f]} = {total(f, self.accumulators[f])}")
 
-    def read_parts(self, k: int, folds: tuple[Node, ...]) -> None:
+    def read_parts(self, k: int, folds: tuple[Node, ...], ahead: Iterable[Online] = ()) -> None:
         """Fold what the programs of an earlier stage have found of these rows."""
         if not folds:
             return
+        early = {o.fold: o for o in ahead}
         for f, name in self.accumulators.items():
             self.line(f"{name} = tl.full([{self.variant.tall}, {PARTS}], {nothing(f)}, {t_type(f)})")
         with self.block(f"for first in range(0, chunks, {PARTS}):"):
             self.line(f"part = first + tl.arange(0, {PARTS})[None, :]")
             for i, f in enumerate(folds):
-                found = f"tl.load(part{k}_{i} + part * rows + row, mask=live & (part < chunks))"
+                found = self.part(f"part{k}_{i}")
+                if f in early:
+                    found = self.about_shift(early[f], found)
                 self.line(f"p = tl.where(live & (part < chunks), {found}, {self.neutral(f)})")
                 self.line(f"{self.accumulators[f]} = {fold(f, self.accumulators[f], 'p')}")
+
+    def part(self, name: str) -> str:
+        """What programs have found of these rows."""
+        return f"tl.load({name} + part * rows + row, mask=live & (part < chunks))"
+
+    def about_shift(self, o: Online, found: str) -> str:
+        """What a program has found about its own part, as if it had known the shift."""
+        base = self.part(f"part0_{self.frame.schedule.passes[0].folds.index(o.base)}")
+        if o.maximum is not None:
+            return f"settled_exponentials({found}, {base}, {self.names[o.shift]})"
+        count = f"tl.minimum(chunk, length - part * chunk).to({t_type(o.fold)})"
+        return f"moved_squares({found}, {base}, {count}, {self.names[o.shift]})"
 
     def write_parts(self, k: int, folds: tuple[Node, ...]) -> None:
         """Write what this program has found of its rows."""

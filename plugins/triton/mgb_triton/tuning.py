@@ -1,6 +1,7 @@
 """The choice between variants by measuring them, which is kept on disk.
 
-Where nothing can be measured, on few bytes, or when the user asks for it, the rule of `geometry` decides.
+Where nothing can be measured, as in a stream that captures, on few bytes, or when the user asks for it, the
+rule of `geometry` decides.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def pick(unit: Unit, found: Steps, askew: Set[int], inputs: Sequence[Any], out: 
             kept = cache.load(_FOLDER, key)
             which = int.from_bytes(kept, "little") if kept else -1
             if not 0 <= which < len(tried):
+                if unit.device.is_capturing():
+                    return first
                 which = fastest(unit, tried, inputs, out)
                 cache.store(_FOLDER, key, which.to_bytes(2, "little"))
             _known[key] = which

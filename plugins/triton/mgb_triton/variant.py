@@ -49,6 +49,10 @@ class Variant(Pattern):
     def is_split(self) -> bool:
         return self.split
 
+    @property
+    def is_online(self) -> bool:
+        return self.online
+
     def is_flat(self, frame: Frame) -> bool:
         """Has a tile one axis, along which nothing is folded? All loops are along it then."""
         return frame.flat and all(self.folded)

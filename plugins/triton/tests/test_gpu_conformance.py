@@ -1,4 +1,4 @@
-"""The whole conformance suite on a real GPU."""
+"""The conformance suite on a real GPU: a sample, and all in the long tier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ PROBLEM = Triton().probe()
 if PROBLEM is not None:
     pytest.skip(PROBLEM, allow_module_level=True)
 
-from mgb_conformance import *  # noqa: E402, F403
+from mgb_cuda.testing.conformance import tiers  # noqa: E402
 
 MGB_BACKEND = "triton"
 pytestmark = pytest.mark.gpu
+
+globals().update(tiers(quick={"TestCache", "TestContract", "TestFusion", "TestLayouts"}))

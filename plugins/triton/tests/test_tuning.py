@@ -58,6 +58,15 @@ def test_one_that_is_hardly_faster_does_not() -> None:
     assert chosen(Timed(1.0, 0.99, 0.98, 0.975, 0.98), X) == chosen(Interpreter(), X)
 
 
+def test_nothing_is_measured_in_a_stream_that_captures() -> None:
+    """Events are no work for a graph; what is chosen then is not remembered."""
+    device = Timed(1.0, 0.9, 0.5, 0.8)
+    device.is_capturing = lambda: True  # type: ignore[method-assign]
+    rule = chosen(device, X)
+    assert rule == chosen(Interpreter(), X) and device.asked == 0
+    assert chosen(Timed(1.0, 0.9, 0.5, 0.8), X).warps == 2 * rule.warps
+
+
 def test_one_that_does_not_fit_is_left_out() -> None:
     assert chosen(Timed(None, None, 0.5), X).warps == 2 * chosen(Interpreter(), X).warps
 

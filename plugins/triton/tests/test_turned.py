@@ -39,8 +39,8 @@ class TestRows(Tiles):
         [
             ((500, 100), 4, lambda v: v.stays and v.tall == 16),
             ((18, 1000), 4, lambda v: v.stays and v.tall == 8),
-            ((257, 1100), 1, lambda v: v.online and v.tall == 64),
-            ((33, 2001), 4, lambda v: v.split and v.tall == 64),
+            ((257, 1100), 1, lambda v: v.online and v.tall == v.long == 32),
+            ((33, 2001), 4, lambda v: v.split and v.online and v.tall == v.long == 32),
         ],
         ids=["whole", "whole but few", "long", "shared"],
     )

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from mgb.ops.primitives import cast
 from mgb_cuda.testing import joins, variants
-from mgb_cuda.testing.programs import softmax
+from mgb_cuda.testing.programs import KINDS, softmax
 from mgb_triton.testing.interpreter import missing
 from triton_geometries import GEOMETRIES, Tiles
 from triton_helpers import BENCH
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+#: Kinds of rows that the interpreter, which is slow, is given here.
+QUICK = ("special", "outliers")
 
 
 class TestGeometry(Tiles, variants.Geometries):
@@ -39,7 +43,11 @@ class TestLayouts(Tiles, variants.Layouts):
 
 
 class TestOnline(Tiles, variants.Online):
-    tables: ClassVar = {"columns": ["outliers"]}
+    tables: ClassVar = {
+        "rows": [*QUICK, *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k not in QUICK)],
+        "columns": [pytest.param("outliers", marks=pytest.mark.slow)],
+        "shared": ["special", pytest.param("far from 0", marks=pytest.mark.slow)],
+    }
 
 
 class TestCasts(Tiles):

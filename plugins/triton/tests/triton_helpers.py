@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mgb_cuda import LaunchError, Properties
-from mgb_cuda.testing.bench import Bench, OnDevice, call, provider
+from mgb_cuda.testing.bench import Bench, OnDevice, call, provider, unasked
 from mgb_triton.backend import Generated, Gpu, Triton, text_version, traits
 from mgb_triton.testing.interpreter import PROPERTIES, Interpreter, missing
 
@@ -16,7 +16,7 @@ class OnInterpreter(OnDevice, Generated):
     """The text that Triton would compile, run by its interpreter."""
 
     name = "triton_interpreted"
-    traits = traits("cpu")
+    traits = unasked(traits("cpu"))
 
     def __init__(self, device: Interpreter | None = None) -> None:
         super().__init__(device or Interpreter())

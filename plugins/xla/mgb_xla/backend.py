@@ -25,13 +25,14 @@ class Xla(Backend):
     name = "xla"
     traits = Traits(
         vocabulary=VOCABULARY,
-        kinds=frozenset(Kind),
+        kinds=frozenset(Kind) - {Kind.GATHER},  # indexing by arrays comes as it was recorded
         dtypes=ALL_DTYPES,
         devices=frozenset({"cpu"}),
         scope=Scope.GRAPH,
         specialize=Specialize.SHAPE,
         strided=Strided.ANY,
         hands_over=True,
+        meshes=True,
         denormals=False,
         min_ops=1,
         max_inputs=sys.maxsize,

@@ -84,7 +84,7 @@ def _is_initialized() -> bool:
 @cache
 def device() -> Any:
     """The CPU, even where JAX prefers a GPU."""
-    return load_jax().devices("cpu")[0]
+    return load_jax().local_devices(backend="cpu")[0]
 
 
 @cache

@@ -10,7 +10,8 @@ import numpy as np
 from mgb.backend import Kernel
 from mgb.ir import Graph
 
-from .client import load_jax, refuse_fork, settings, sharding
+from . import mesh
+from .client import device, load_jax, refuse_fork, settings, sharding
 from .launch import Launcher
 from .program import Program, sorted_pairs
 
@@ -33,6 +34,8 @@ class Unit:
 def compiled(graph: Graph, replaces: Sequence[Sequence[int]]) -> Kernel:
     """The kernel of `graph`, made now."""
     refuse_fork()
+    if size := mesh.mesh_size(graph):
+        return mesh.compiled(graph, OPTIONS, size)
     jax = load_jax()
     program = Program(graph, sorted_pairs(replaces))
     types = [*((n.spec.shape, n.spec.dtype) for n in graph.inputs), ((), np.dtype(np.int32))]
@@ -52,7 +55,9 @@ def saved(kernel: Kernel) -> bytes | None:
     at its first call. So a loaded kernel keeps the bytes that it came from; and what JAX has found in a cache
     of its own, which the user may have turned on, is not kept here. Some orders cannot be written at all.
     """
-    unit: Unit = kernel.state
+    unit: Unit | None = kernel.state
+    if unit is None:  # of a mesh
+        return None
     if unit.payload is not None:
         return unit.payload
     from jax.experimental import serialize_executable
@@ -81,7 +86,9 @@ def _executable(program: Program, payload: bytes) -> Any:
         leaves((0,) * (len(program.results) + program.checks)),
     )
     with settings():
-        return serialize_executable.deserialize_and_load(payload, *ends, backend="cpu")
+        return serialize_executable.deserialize_and_load(
+            payload, *ends, backend="cpu", execution_devices=[device()]
+        )
 
 
 def _kernel(program: Program, executable: Any, payload: bytes | None = None) -> Kernel:

@@ -12,13 +12,13 @@ from mgb.codegen import IOTA
 from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
 
-from . import arithmetic, arrays, contract, convolution, indices, pooling
+from . import arithmetic, arrays, contract, convolution, exchanges, indices, pooling
 from .constants import hidden
 from .shapes import Value, iota
 
 Pairs = tuple[tuple[int, int], ...]
 
-WORDS = arithmetic.WORDS | arrays.WORDS | contract.WORDS | convolution.WORDS | pooling.WORDS
+WORDS = arithmetic.WORDS | arrays.WORDS | contract.WORDS | convolution.WORDS | pooling.WORDS | exchanges.WORDS
 
 
 @dataclass(frozen=True)

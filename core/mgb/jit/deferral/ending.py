@@ -46,23 +46,23 @@ class Ending:
         ----------
         options : Options
         replaced : mapping
-            From the numbers of ops to those of the external inputs whose place their results take.
+            From the numbers of ops to those of the external inputs that their results replace.
         """
         if self._refused:
             return
         sequence = self._sequence
         boundary = {
-            node: -1 - (link.fed - len(link.feeds) + place)
+            node: -1 - (link.fed - len(link.feeds) + index)
             for link in sequence
-            for place, node in enumerate(link.feeds)
+            for index, node in enumerate(link.feeds)
         }
         nodes = tuple(n for o in self.outputs if (n := sequence[o].node) is not None)
         graph, self._reads = cut_out(nodes, boundary)
-        inputs = {-1 - ref: place for place, ref in enumerate(self._reads)}
+        inputs = {-1 - ref: index for index, ref in enumerate(self._reads)}
         updates = {
-            place: inputs[replaced[o]]
-            for place, o in enumerate(self.outputs)
-            if replaced.get(o) in inputs and graph.inputs[inputs[replaced[o]]].spec == nodes[place].spec
+            index: inputs[replaced[o]]
+            for index, o in enumerate(self.outputs)
+            if replaced.get(o) in inputs and graph.inputs[inputs[replaced[o]]].spec == nodes[index].spec
         }
         try:
             self.program = compile_program(graph, options, updates)

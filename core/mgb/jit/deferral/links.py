@@ -75,7 +75,7 @@ def _forget(link: Link) -> None:
 
 
 def crossing(sequence: Sequence[Link]) -> list[int]:
-    """For each place between two ops: the bytes that are made before it and read after it."""
+    """For each gap between two ops: the bytes that are made before it and read after it."""
     last = list(range(len(sequence)))
     for link in sequence:
         for ref in link.args:

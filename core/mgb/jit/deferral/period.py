@@ -14,7 +14,7 @@ def period_of(sequence: Sequence[Link]) -> tuple[int, int] | None:
     Returns
     -------
     tuple of int, or None
-        How many ops an iteration has, and how many are missing at the end until the place in the loop where
+        How many ops an iteration has, and how many are missing at the end until the point in the loop where
         the fewest bytes are alive. None: the second half of `sequence` does not repeat.
     """
     length = shortest_period([(link.op, link.spec) for link in sequence])
@@ -22,8 +22,8 @@ def period_of(sequence: Sequence[Link]) -> tuple[int, int] | None:
         return None
     end = len(sequence)
     held = crossing(sequence)
-    places = range(end - 2 * length + 1, end - length + 1)  # a whole iteration before the last
-    best = min(places, key=held.__getitem__)
+    starts = range(end - 2 * length + 1, end - length + 1)  # a whole iteration before the last
+    best = min(starts, key=held.__getitem__)
     return length, (best - end) % length
 
 
@@ -38,15 +38,15 @@ def shortest_period(items: Sequence[Hashable]) -> int | None:
 
 
 def matches(items: Sequence[int]) -> list[int]:
-    """For each place, how many items from there on are those of the beginning: Gusfield's Z (1997)."""
+    """For each start, how many items from there on are those of the beginning: Gusfield's Z (1997)."""
     count = len(items)
     z = [0] * count
     left = right = 0
-    for place in range(1, count):
-        same = min(right - place, z[place - left]) if place < right else 0
-        while place + same < count and items[same] == items[place + same]:
+    for start in range(1, count):
+        same = min(right - start, z[start - left]) if start < right else 0
+        while start + same < count and items[same] == items[start + same]:
             same += 1
-        z[place] = same
-        if place + same > right:
-            left, right = place, place + same
+        z[start] = same
+        if start + same > right:
+            left, right = start, start + same
     return z

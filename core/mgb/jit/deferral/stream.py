@@ -133,7 +133,7 @@ class Stream(Session[Tensor]):
         assert op is not None and link.spec is not None and link.params is not None
         if not op.differentiable:
             return self._result(link)
-        if op.grad is None and op.body is not None:
+        if op.under_tape is not None:
             del self._fed[self._at.fed :]
             return None
         inputs = [

@@ -17,7 +17,7 @@ Values of Tensors are not watched here: the recording session sees when one is r
 
 from __future__ import annotations
 
-from .observer import Observer, unwatched
-from .watch import Impurity
+from .impurity import Impurity
+from .observer import Observer, unwatched, writes_of
 
-__all__ = ["Impurity", "Observer", "unwatched"]
+__all__ = ["Impurity", "Observer", "unwatched", "writes_of"]

@@ -62,12 +62,12 @@ def cell(watch: Watch, asked: str, within: Any) -> None:
 
 def wrote(watch: Watch, space: dict[str, Any], asked: str, within: Any = None) -> None:
     """A variable outside is written next."""
-    place: Source = Global(Held(space), asked)
+    variable: Source = Global(Held(space), asked)
     old = space.get(asked, MISSING)
     if within is not None:
         (held,) = within.__closure__
-        place, old = Cell(Held(held), asked), MISSING if is_empty(held) else held.cell_contents
-    watch.writes_at(place, old, f"writes the variable `{asked}` outside")
+        variable, old = Cell(Held(held), asked), MISSING if is_empty(held) else held.cell_contents
+    watch.writes_at(variable, old, f"writes the variable `{asked}` outside")
 
 
 def is_empty(held: Any) -> bool:
@@ -278,18 +278,18 @@ def function_facts(watch: Watch, function: FunctionType) -> None:
         return
     watch.guard(Attribute(source, "__code__"), "is", Held(own_code(function)))
     if function.__defaults__:  # without them the call gave all, and would again
-        place = Attribute(source, "__defaults__")
+        defaults = Attribute(source, "__defaults__")
         if is_plain(function.__defaults__):
-            watch.guard(place, "same", function.__defaults__)
+            watch.guard(defaults, "same", function.__defaults__)
         else:
-            watch.guard(place, "length", len(function.__defaults__))
+            watch.guard(defaults, "length", len(function.__defaults__))
             for number, value in enumerate(function.__defaults__):
-                watch.found(Item(place, number), value)
+                watch.found(Item(defaults, number), value)
     if function.__kwdefaults__:
-        place = Attribute(source, "__kwdefaults__")
-        watch.guard(Result(list, place), "items", tuple(function.__kwdefaults__))
+        defaults = Attribute(source, "__kwdefaults__")
+        watch.guard(Result(list, defaults), "items", tuple(function.__kwdefaults__))
         for key, value in function.__kwdefaults__.items():
-            watch.found(Item(place, key), value)
+            watch.found(Item(defaults, key), value)
 
 
 def _of_descriptor(watch: Watch, thing: Any, asked: str, raw: Any) -> None:

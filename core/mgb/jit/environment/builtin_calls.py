@@ -20,7 +20,7 @@ from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Call, Held, Object
 from .attributes import attribute, class_fact, path, special
-from .known import is_heap, is_note, is_trusted, is_trusted_holder, lookup
+from .known import is_heap, is_librarys, is_note, is_trusted, is_trusted_holder, lookup
 from .reads import DEPTH, advanced, container, item, iterated, length, tree
 from .watch import Then, Watch
 
@@ -148,7 +148,7 @@ def again(watch: Watch, function: Any, args: tuple[Any, ...]) -> Then:
 
 def _kept(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
     """A function made by `lru_cache`: a guard that asks again gets a result as the body would."""
-    if kwargs or not all(map(is_plain, args)):
+    if kwargs or not all(is_plain(arg) or is_librarys(arg) for arg in args):
         watch.impure(
             f"calls {function.__qualname__}, whose results lru_cache keeps by what is no plain value"
         )

@@ -18,7 +18,7 @@ from .. import numbers
 from ..guard import _SINGLE, PLAIN, is_plain
 from ..measured import given
 from ..source import Held, Item, Object
-from . import attributes, calls, known, operands, reads
+from . import attributes, c_calls, calls, known, operands, reads
 from .builtin_calls import text
 from .reach import calls_no_user
 from .value_hooks import HOOKS, QUIET, hook, number, reading, see, stored, told
@@ -125,7 +125,7 @@ def keyed(value: Any) -> Any:
     """It is next what a dict or set that is made looks for."""
     value = stored(value)
     if type(value) not in QUIET:
-        see(calls.hashed, value)
+        see(c_calls.hashed, value)
     return value
 
 

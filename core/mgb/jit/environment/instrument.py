@@ -22,6 +22,9 @@ _FUTURE = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 )
 
+#: How names of code begin whose file is the module's: Python's own, and what cloudpickle has carried here.
+_OF_A_FILE = ("<frozen ", "<dynamic-code>")
+
 #: Of code objects that are alive, by identity (equal ones stand in different files): what was made.
 _made: dict[int, tuple[weakref.ref[CodeType], CodeType | str]] = {}
 
@@ -115,7 +118,7 @@ def _rewriter(module: Mapping[str, Any]) -> Any:
 
 def _text(filename: str, module: Mapping[str, Any]) -> str:
     """The source of the file, if there is any."""
-    if filename.startswith("<frozen "):
+    if filename.startswith(_OF_A_FILE):
         filename = module.get("__file__") or ""
     if filename == "<string>" and module.get("__name__") == "__main__" and "-c" in sys.orig_argv[:-1]:
         return sys.orig_argv[sys.orig_argv.index("-c") + 1]  # whether it is that shows when it is compiled

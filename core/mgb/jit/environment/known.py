@@ -70,6 +70,11 @@ def _is_in_trusted_file(file: str) -> bool:
     return file.startswith(_TRUSTED)
 
 
+def is_of_mgb(code: CodeType) -> bool:
+    """Is it part of mgb, whatever `functools.wraps` says?"""
+    return code.co_filename.startswith(f"{_MGB}/")
+
+
 def is_trusted(code: CodeType) -> bool:
     """Is it taken as a pure function of its arguments?"""
     if code is SHOWS_WARNING:
@@ -78,7 +83,10 @@ def is_trusted(code: CodeType) -> bool:
 
 
 #: More functions of Python's library: those that keep methods by classes, ask for ids, make classes.
-_MADE = ("singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass", "_dataclass")
+_MADE = (
+    "singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass", "_dataclass",
+    "_replace",  # of dataclasses, since Python 3.13
+)  # fmt: skip
 
 
 def _is_made_by_library(code: CodeType) -> bool:
@@ -102,6 +110,13 @@ def is_library(module: str | None) -> bool:
     """Is it a module of mgb, NumPy, or of Python itself, which no user has written?"""
     top = (module or "").partition(".")[0]
     return top in ("mgb", "numpy") or top in sys.stdlib_module_names
+
+
+def is_librarys(thing: Any) -> bool:
+    """Is it such a module, or a class of one?"""
+    if isinstance(thing, types.ModuleType):
+        return is_library(thing.__name__)
+    return isinstance(thing, type) and is_library(thing.__module__)
 
 
 def is_numpys(kind: type) -> bool:

@@ -14,12 +14,13 @@ from ...sizes import settled, tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..guard import is_plain
-from ..source import Argument, Attribute, Held, Object, Source
+from ..source import Argument, Attribute, Held, Object, Result, Source
 from ..tree import flatten, parts_of, put
 from . import calls, reads
 from .armed import Armed
 from .arming import Given, Net, Value
 from .hooks import HOOKS
+from .impurity import Impurity
 from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
 
@@ -111,12 +112,12 @@ class Observer(Watch):
         return result
 
     def _give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """The arguments are no surroundings: leaves are found in their places, containers need no guards."""
+        """The arguments are no surroundings: leaves are found where they stand, containers need no guards."""
         leaves, arrangement = flatten((args, dict(kwargs)))
         names = dict(zip(map(id, leaves), names_of(arrangement), strict=True))
-        for place, leaf in enumerate(self.leaves):
+        for index, leaf in enumerate(self.leaves):
             if not is_plain(leaf):
-                self.keep(leaf, Argument(place, names.get(id(leaf), "")))
+                self.keep(leaf, Argument(index, names.get(id(leaf), "")))
         waiting: list[Any] = [*args, *kwargs.values()]
         while waiting:
             part = waiting.pop()
@@ -185,13 +186,17 @@ class Observer(Watch):
     def _end(self, result: Any) -> None:
         """Arrays that no op has taken were read by others; what ops depend on without naming it is read."""
         for pending in self.unaccounted.values():
-            for _, whole, source, place in pending:
-                reads.array_contents(self, whole, source, place)
+            for _, whole, source, line in pending:
+                reads.array_contents(self, whole, source, line)
         self.tell_written()
         for module, setting in SETTINGS:
-            value = vars(module)[setting]
-            self.found(Attribute(Object(Held(module)), setting), value)
-            reads.container(self, value)
+            of = Object(Held(module))
+            if callable(setting):
+                self.found(Result(setting, of), setting(module))
+            else:
+                value = vars(module)[setting]
+                self.found(Attribute(of, setting), value)
+                reads.container(self, value)
         self._check_result(result)
 
     def _check_result(self, result: Any) -> None:
@@ -244,6 +249,21 @@ def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Giv
         return function(*args, **kwargs) if watch is None else watch.net.without(function, *args, **kwargs)
     finally:
         WATCHING.watch = watch
+
+
+def writes_of(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> tuple[
+    Value, list[Impurity]
+]:  # fmt: skip
+    """What `function` gives, and what it changes outside; whoever watches now sees it too."""
+    watch = WATCHING.watch
+    if watch is not None:
+        before = watch.writes_so_far()
+        watch.see(calls.called, function, list(args), dict(kwargs))
+        value = function(*args, **kwargs)
+        return value, [impurity for impurity in watch.writes_so_far() if impurity not in before]
+    observer = Observer()
+    value = observer.run(function, *args, **kwargs)
+    return value, observer.writes_so_far()
 
 
 def notes_of(tensor: Tensor) -> list[str]:

@@ -90,12 +90,12 @@ def item(watch: Watch, thing: Any, key: Any) -> None:
     if isinstance(thing, _MAPPINGS):
         return of_mapping(watch, thing, key)
     if isinstance(thing, (list, tuple, deque)) and hasattr(key, "__index__"):
-        place = int(key.__index__())
+        index = int(key.__index__())
         watch.kind(thing)
         thing = natively(watch, thing)
-        if not -len(thing) <= place < len(thing):
+        if not -len(thing) <= index < len(thing):
             return length(watch, thing)
-        return watch.part(thing, Item, place, thing[place])
+        return watch.part(thing, Item, index, thing[index])
     if isinstance(thing, CONTAINERS):
         return container(watch, thing)
     if not isinstance(getter, FunctionType) and watch.source_of(thing) is not None:
@@ -207,7 +207,7 @@ def elements_of(thing: Any) -> list[Any]:
 
 
 def _elements(watch: Watch, thing: Any) -> None:
-    """The elements of a container, which are read in their places."""
+    """The elements of a container, which are read where they stand."""
     thing = natively(watch, thing)
     source = watch.source_of(thing)
     if isinstance(thing, _MAPPINGS):
@@ -215,8 +215,8 @@ def _elements(watch: Watch, thing: Any) -> None:
             watch.listed(thing)
         for key, value in pairs(thing):
             known = key_of(key)
-            place = Item(source, Held(key) if known is MISSING else known) if source else None
-            watch.found(place, value)
+            item = Item(source, Held(key) if known is MISSING else known) if source else None
+            watch.found(item, value)
     elif isinstance(thing, _WITHOUT_PLACES):
         watch.listed(thing)
     elif source is not None and len(thing) > 4 and all(map(is_plain, thing)):
@@ -249,13 +249,13 @@ def owner_of(array: Any) -> Any:
     return array
 
 
-def array_contents(watch: Watch, whole: Any, source: Source, place: tuple[str, int]) -> None:
+def array_contents(watch: Watch, whole: Any, source: Source, line: tuple[str, int]) -> None:
     """What stands in an array has to stay."""
     if whole.nbytes > LARGEST_ARRAY:
         watch.impure(
             f"reads an array of {whole.nbytes} bytes from outside, {source}, too large to be compared at "
             "each call; make it a Tensor, or use it in ops alone",
-            place=place,
+            line=line,
         )
     else:
         watch.guard(source, "array", Contents.of(whole))

@@ -78,15 +78,15 @@ class Transformer(ast.NodeTransformer):
             node.body[first:first] = self._beginning(node, (node.body[first:] or node.body)[0])
         self._names.scopes.pop()
 
-    def _beginning(self, node: Any, place: Any) -> list[ast.stmt]:
+    def _beginning(self, node: Any, first: Any) -> list[ast.stmt]:
         """What a call makes is new; what an operator gives a method is what the user gave the operator."""
         given = [*node.args.posonlyargs, *node.args.args]
         made = [node.args.kwarg, *(given[:1] if node.name in _BEGINNING else ())]
-        new: list[ast.stmt] = [_at(ast.Expr(self._hook(place, "begins")), place)]
-        new += [self._made(place, one.arg) for one in made if one is not None]
+        new: list[ast.stmt] = [_at(ast.Expr(self._hook(first, "begins")), first)]
+        new += [self._made(first, one.arg) for one in made if one is not None]
         for name in [one.arg for one in given[1:] if node.name.startswith("__")]:
-            itself = self._hook(place, "itself", ast.Name(name, ast.Load()))
-            new.append(_at(ast.Assign([ast.Name(name, ast.Store())], itself), place))
+            itself = self._hook(first, "itself", ast.Name(name, ast.Load()))
+            new.append(_at(ast.Assign([ast.Name(name, ast.Store())], itself), first))
         return new
 
     # names
@@ -219,9 +219,9 @@ class Transformer(ast.NodeTransformer):
             variable = self._variable(target.id) if self._names.is_outside(target.id) else ()
             result = self._hook(node, "augmented", _OPERATORS[type(node.op).__name__], load, value, *variable)
             return _at(ast.Assign([target], result), node)
-        place = node.target = self.visit(target)
+        variable = node.target = self.visit(target)
         node.value = value
-        place.value.args.append(_at(ast.Constant(_OPERATORS[type(node.op).__name__]), node))
+        variable.value.args.append(_at(ast.Constant(_OPERATORS[type(node.op).__name__]), node))
         return node
 
     def visit_For(self, node: Any) -> Any:
@@ -282,7 +282,7 @@ class Transformer(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         value, name = self._thing(node.value), self._names.mangled(node.attr)
         if not isinstance(node.ctx, ast.Load):
-            return self._place(node, "field", value, name)
+            return self._entry(node, "field", value, name)
         node.value = self._hook(node.value, "attribute", value, name)
         return self._hook(node, "number", node)
 
@@ -295,10 +295,10 @@ class Transformer(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         value, key = self._thing(node.value), self._key(self.visit(node.slice))
         if not isinstance(node.ctx, ast.Load):
-            return self._place(node, "element", value, key)
+            return self._entry(node, "element", value, key)
         return self._hook(node, "item", value, key)
 
-    def _place(self, node: Any, hook: str, *args: Any) -> Any:
+    def _entry(self, node: Any, hook: str, *args: Any) -> Any:
         """What stands for an attribute or element where it is written or deleted."""
         return _at(ast.Subscript(self._hook(node.value, hook, *args), ast.Constant(None), node.ctx), node)
 
@@ -384,13 +384,13 @@ def _function(value: Any) -> ast.Lambda:
     return ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
 
 
-def _at(node: Any, place: Any) -> Any:
-    """`node`, new, where `place` stands."""
+def _at(node: Any, other: Any) -> Any:
+    """`node`, new, where `other` stands."""
     if not hasattr(node, "lineno"):
         if "lineno" in node._attributes:
-            ast.copy_location(node, place)
+            ast.copy_location(node, other)
         for part in ast.iter_child_nodes(node):
-            _at(part, place)
+            _at(part, other)
     return node
 
 

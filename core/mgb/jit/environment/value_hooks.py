@@ -16,7 +16,7 @@ from ...tensor import Tensor
 from ..guard import PLAIN
 from ..measured import given
 from ..source import Item
-from . import attributes, calls, known, operands, reads
+from . import attributes, c_calls, known, operands, reads
 from .builtin_calls import SPECIAL
 from .reach import reaches_no_user
 from .watch import WATCHING, Watch
@@ -161,7 +161,7 @@ def _store_item(watch: Watch, thing: Any, key: Any, *value: Any) -> None:
         return attributes.special(watch, thing, method)
     if not value:
         return watch.wrote(thing, "an element")
-    calls.stores(watch, thing, key, *value)
+    c_calls.stores(watch, thing, key, *value)
     return watch.writes(thing, Item, key, "an element", *value)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from types import FrameType, FunctionType
 from typing import Any
@@ -18,30 +17,22 @@ from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain, same
 from ..source import Attribute, Call, Held, Item, Object, Result, Source
+from ..tree import parts_of
 from .armed import Armed
 from .arming import Net
 from .changing import Changing
-from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_library, is_pure_library, is_trusted, namespace
+from .impurity import Impurity, line_of
+from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_pure_library, namespace
 
 _NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None
 #: At most so many impurities are told apart.
 _MOST = 100
 
+#: Containers in containers that are looked into.
+_DEEP = 8
+
 #: What is done with the result of a call: a function that is given it, or None.
 Then = Callable[[Any], Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Impurity:
-    """Why a body cannot be skipped, and the line of the user that made it so."""
-
-    reason: str
-    file: str
-    line: int
-    once: bool = False  # may another call do without it?
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
 
 
 class _Watching(threading.local):
@@ -66,7 +57,7 @@ class Watch:
         self.written: list[Any] = []  # what has been changed outside
         #: Did the body make this Tensor? Who records the ops knows.
         self.makes: Callable[[Any], bool] = lambda _: False
-        self._places: dict[int, dict[Source, None]] = {}  # by the ids of Tensors: where else they were found
+        self._aliases: dict[int, dict[Source, None]] = {}  # by the ids of Tensors: where else they were found
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
@@ -79,7 +70,7 @@ class Watch:
         self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
         self._errors, self.handled = handling_of_errors(), sys.exception()
-        #: Places that were written: what was there before, and what to say of it, with its line.
+        #: What was written: what was there before, and what to say of it, with its line.
         self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
         self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
@@ -134,7 +125,17 @@ class Watch:
         known = self.known(thing)
         if known is None and isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray):
             return self.source_of(self.viewed(thing))
+        if known is None and isinstance(thing, CONTAINERS) and self._holds_made(thing):
+            self.make(thing)  # by mgb, as the nest of parameters that `grad` hands to a function
+            return None
         return known or self.keep(thing, Object(Held(thing)))
+
+    def _holds_made(self, thing: Any, depth: int = 0) -> bool:
+        """Is a Tensor of this body in it? Then so is what holds it: to put one into another is a write."""
+        for part in (parts_of(thing) or ()) if depth < _DEEP else ():
+            if self.makes(part) if isinstance(part, Tensor) else self._holds_made(part, depth + 1):
+                return True
+        return False
 
     def viewed(self, view: Any) -> Any:
         """The array that holds the elements of `view`: an argument, which may be one itself, or its base."""
@@ -183,30 +184,30 @@ class Watch:
         if known is None:
             self.keep(value, source)
         elif known != source and isinstance(value, Tensor):
-            self._places.setdefault(id(value), {})[source] = None
+            self._aliases.setdefault(id(value), {})[source] = None
 
     def same(self, tensor: Tensor) -> None:
         """What was found in several places was compared with itself: these stay the same."""
         first = self.known(tensor)
-        for place in self._places.get(id(tensor), ()):
+        for source in self._aliases.get(id(tensor), ()):
             if first is not None:
-                self.guard(place, "alias", first)
+                self.guard(source, "alias", first)
 
     def looked_for(self, key: Any, thing: Any) -> None:
         """`thing` is asked for `key`, of which a Tensor equals only itself."""
-        place = self.known(key) if isinstance(key, Tensor) else None
-        if place is None:
+        source = self.known(key) if isinstance(key, Tensor) else None
+        if source is None:
             return
         if self.changing.path_to(key) is not None:
             self.changing.fix_tensor(key)
         elif not self.is_made(thing):
-            self.guard(place, "is", Held(key))
+            self.guard(source, "is", Held(key))
         elif any(part is key for part in thing):
             self.same(key)
         else:
             others = [self.known(part) for part in thing if isinstance(part, Tensor)]
             for other in filter(None, others):
-                self.guard(place, "apart", other)
+                self.guard(source, "apart", other)
 
     def part(self, thing: Any, step: Callable[[Source, Any], Source], key: Any, value: Any) -> None:
         """`value` was read where `step`, an `Attribute` or an `Item`, leads from `thing`."""
@@ -223,8 +224,8 @@ class Watch:
 
     def reads_array(self, array: Any, whole: Any, source: Source) -> None:
         """`array`, a part of `whole`, which is found at `source`, is read: see `takes_array`."""
-        place = place_of(sys._getframe(1))
-        self.unaccounted.setdefault(id(array), []).append((array, whole, source, place))
+        line = line_of(sys._getframe(1))
+        self.unaccounted.setdefault(id(array), []).append((array, whole, source, line))
         self._latest = array
 
     def takes_array(self, array: Any) -> Source | None:
@@ -237,7 +238,7 @@ class Watch:
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
-        self.leaves, self._found, self.written, self._places = (), {}, [], {}
+        self.leaves, self._found, self.written, self._aliases = (), {}, [], {}
         self.changing.forget()
         self.makes = lambda _: False
 
@@ -269,7 +270,7 @@ class Watch:
             parts = tuple(part if is_plain(part) else Held(part) for part in thing)
             self.guard(Result(list, source), "items", parts)
             for part in thing:
-                if not isinstance(part, Tensor):  # of which its place is asked
+                if not isinstance(part, Tensor):  # of which its source is asked
                     self.source_of(part)
 
     def impure(
@@ -277,15 +278,15 @@ class Watch:
         reason: str,
         frame: FrameType | None = None,
         once: bool = False,
-        place: tuple[str, int] | None = None,
+        line: tuple[str, int] | None = None,
+        writes: bool = False,
     ) -> None:
-        """The body cannot be skipped: for what is done at `place`, or by the user's innermost `frame`."""
-        file, line = place or place_of(frame or sys._getframe(1))
-        impurity = Impurity(reason, file, line, once)
+        """The body cannot be skipped: for what is done at `line`, or by the user's innermost `frame`."""
+        impurity = Impurity(reason, *(line or line_of(frame or sys._getframe(1))), once, writes)
         if self._refuses:
             raise ImpureBodyError(
-                f"the body {reason} at {file}:{line}, so it would have to run at each call: do that outside "
-                "of it, or use @trace, which runs such a body"
+                f"the body {reason} at {impurity.file}:{impurity.line}, so it would have to run at each "
+                "call: do that outside of it, or use @trace, which runs such a body"
             )
         if len(self.impurities) < _MOST and impurity not in self.impurities:
             self.impurities.append(impurity)
@@ -294,7 +295,7 @@ class Watch:
         """Something of `thing`, perhaps a Tensor, which tells of it, was changed."""
         if not isinstance(thing, Tensor) and not self.is_made(thing):
             self.written.append(thing)
-            self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True)
+            self.impure(f"writes {what} of a {type(thing).__name__} from outside", once=True, writes=True)
 
     def writes(
         self, thing: Any, step: Callable[[Source, Any], Source], key: Any, what: str, value: Any = MISSING
@@ -306,17 +307,17 @@ class Watch:
         self.written.append(thing)
         reason = f"writes {what} of a {type(thing).__name__} from outside"
         if source is None:
-            self.impure(reason, once=True)
+            self.impure(reason, once=True, writes=True)
         else:
             self.writes_at(step(source, key), _there(thing, step, key), reason, value)
 
-    def writes_at(self, place: Source, old: Any, reason: str, value: Any = MISSING) -> None:
-        """The same of a place where `old` is; the end shows whether it is another then."""
+    def writes_at(self, source: Source, old: Any, reason: str, value: Any = MISSING) -> None:
+        """The same of a source where `old` is; the end shows whether it is another then."""
         if old is MISSING or (self._refuses and not _is_same(value, old)):
-            self.impure(reason, once=True)
-        elif place not in self._written:
-            self.found(place, old)
-            self._written[place] = old, reason, place_of(sys._getframe(1))
+            self.impure(reason, once=True, writes=True)
+        elif source not in self._written:
+            self.found(source, old)
+            self._written[source] = old, reason, line_of(sys._getframe(1))
 
     def tell_written(self) -> None:
         """At the end: what was written and is another thing now is an impurity.
@@ -324,14 +325,24 @@ class Watch:
         No call finds both what was there and what is: whoever asks while a body runs that writes there again
         is told that something has changed.
         """
-        for place, (old, reason, line) in self._written.items():
+        for source, now, reason, line in self._changed():
+            self.guard(source, *(("same", now) if is_plain(now) else ("is", Held(now))))
+            self.impure(reason, once=True, line=line, writes=True)
+
+    def _changed(self) -> Iterator[tuple[Source, Any, str, tuple[str, int]]]:
+        """The sources that were written and hold another thing now."""
+        for source, (old, reason, line) in self._written.items():
             try:
-                now = place.read(self.leaves)
+                now = source.read(self.leaves)
             except Exception:
                 now = MISSING
             if not _is_same(now, old):
-                self.guard(place, *(("same", now) if is_plain(now) else ("is", Held(now))))
-                self.impure(reason, once=True, place=line)
+                yield source, now, reason, line
+
+    def writes_so_far(self) -> list[Impurity]:
+        """What has changed something outside, with its line."""
+        found = (Impurity(reason, *line, True, True) for _, _, reason, line in self._changed())
+        return [*(impurity for impurity in self.impurities if impurity.writes), *found]
 
     # watching
 
@@ -388,16 +399,3 @@ def _stands_for_itself(value: Any) -> bool:
     if not is_heap(kinds[0]) or isinstance(value, (int, float, complex, str, bytes)):
         return True
     return is_pure_library(kinds[0]) or any((kind.__module__ or "").startswith("mgb.") for kind in kinds)
-
-
-def place_of(frame: FrameType | None) -> tuple[str, int]:
-    """The innermost line of the user."""
-    library = None
-    while frame is not None:
-        code = frame.f_code
-        if not is_trusted(code):
-            if not is_library(frame.f_globals.get("__name__")):
-                return code.co_filename, frame.f_lineno
-            library = library or (code.co_filename, frame.f_lineno)
-        frame = frame.f_back
-    return library or ("?", 0)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import forking
 from ...apply import recording_tapes
+from ...autodiff.cut import without
 from ...autodiff.function import attach_call
 from ...autodiff.stretch import recording
 from ...autodiff.tape import Tape
@@ -21,7 +22,6 @@ from ...tensor import Tensor, wrap
 from ..call import CompiledCall
 from ..guard import MISS, reader_of
 from ..variant import Compile, Variant, cut_out
-from .cut import without
 from .record import Backward, Noted, pattern_of, seeing
 
 
@@ -88,7 +88,7 @@ class PartialCall(CompiledCall):
         """Where those of `tensors` that have a gradient come from on `tape`; the call may rebind them."""
         if tape is None or self.way_back is None:
             return ()
-        found = [tensors[place] for place in self.way_back.backward.sources]
+        found = [tensors[index] for index in self.way_back.backward.sources]
         return tuple([t._tape[tape] for t in found if t is not None and t._tape])
 
 
@@ -132,7 +132,7 @@ class WayBack:
         Parameters
         ----------
         arrived : mapping
-            The gradients of outputs, by their places.
+            The gradients of outputs, by their indices.
         saved : list of arrays
             What the forward pass kept.
         """
@@ -141,12 +141,12 @@ class WayBack:
         if way is not None:
             inputs = self.backward.graph.inputs
             values = dict(enumerate(saved))
-            for place, end in self.backward.arriving:
+            for index, end in self.backward.arriving:
                 if end in arrived:
-                    values[place] = _array(arrived[end], inputs[place].spec)
-            arrays = way.program.call([values[place] for place in way.reads])
-            for place, array, spec in zip(way.writes, arrays, way.program.outputs, strict=True):
-                found[place] = wrap(array, spec.device)
+                    values[index] = _array(arrived[end], inputs[index].spec)
+            arrays = way.program.call([values[index] for index in way.reads])
+            for index, array, spec in zip(way.writes, arrays, way.program.outputs, strict=True):
+                found[index] = wrap(array, spec.device)
         return found
 
     def _way(self, arrived: frozenset[int]) -> _Way | None:
@@ -157,18 +157,18 @@ class WayBack:
 
     def _build(self, arrived: frozenset[int]) -> _Way | None:
         graph, arriving = self.backward.graph, self.backward.arriving
-        here = [place for place, end in arriving if end in arrived]
-        missing = [place for place, end in arriving if end not in arrived]
+        here = [index for index, end in arriving if end in arrived]
+        missing = [index for index, end in arriving if end not in arrived]
         graph, writes = without(graph, here, missing)
         if not writes:
             return None
-        graph, reads = cut_out(graph.outputs, {node: place for place, node in enumerate(graph.inputs)})
+        graph, reads = cut_out(graph.outputs, {node: index for index, node in enumerate(graph.inputs)})
         return _Way(self._compile(graph, {}), reads, writes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A backward program, and the places of what it reads and of the gradients that it makes."""
+    """A backward program, and the indices of what it reads and of the gradients that it makes."""
 
     program: Program
     reads: tuple[int, ...]

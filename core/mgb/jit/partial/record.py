@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...apply import apply, caller
+from ...autodiff.cut import values_to_keep
 from ...autodiff.stretch import Stretch, recording, the_only
 from ...autodiff.tape import Tape
 from ...errors import PartialReadError, TraceError, UnknownInputError
@@ -19,7 +20,6 @@ from ..recording import Recording
 from ..source import Source, found_at
 from ..tree import LEAF, Structure, flatten_once
 from ..variant import cut_out
-from .cut import values_to_keep
 
 
 def refused(what: str) -> TraceError:
@@ -38,16 +38,16 @@ class Backward:
     ----------
     graph : Graph
         From values that were kept and gradients of `ends` to the gradients of externals.
-    kept : tuple of Ref
+    saved : tuple of Ref
         The values, in the order of the first inputs.
     arriving : tuple of (int, int)
-        For each other input its place, and the place in `ends` of the output that it is the gradient of.
+        For each other input its index, and the index in `ends` of the output that it is the gradient of.
     sources : tuple of int
         The externals whose gradients are the outputs.
     """
 
     graph: Graph
-    kept: tuple[int, ...]
+    saved: tuple[int, ...]
     arriving: tuple[tuple[int, int], ...]
     sources: tuple[int, ...]
 
@@ -70,7 +70,7 @@ class Noted:
     pattern : tuple
         Which externals the tape of the caller saw: see `pattern_of`.
     ends : tuple
-        The results, by their place, and the Tensors outside with a new value, that the tape sees after it.
+        The results, by their index, and the Tensors outside with a new value, that the tape sees after it.
     backward : Backward or None
         None: the tape saw nothing, or no result depends on what it saw.
     """
@@ -94,7 +94,7 @@ def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int
     """For each of `tensors` the first one with the same node on `tape`; None: the tape does not see it."""
     first: dict[Any, int] = {}
     nodes = (t._tape.get(tape) if isinstance(t, Tensor) and t._tape else None for t in tensors)
-    return tuple([None if n is None else first.setdefault(n, place) for place, n in enumerate(nodes)])
+    return tuple([None if n is None else first.setdefault(n, index) for index, n in enumerate(nodes)])
 
 
 def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], holders: Iterable[Any]) -> Noted:
@@ -180,19 +180,19 @@ def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Note
     """The record of the forward pass, whose results end with what is kept, and the graph of the way back."""
     assert record.ends is not None
     structure, results = record.ends
-    holders = tuple(None if e.converts is not None else e.place for e in record.externals)
-    tensors: list[Any] = [None if place is None else found_at(place, leaves) for place in holders]
+    holders = tuple(None if e.converts is not None else e.source for e in record.externals)
+    tensors: list[Any] = [None if source is None else found_at(source, leaves) for source in holders]
     tape = seeing(tensors, recording())
     pattern = pattern_of(tensors, tape)  # even if no op is seen
-    places = {tensors[place]._tape[tape]: place for place in pattern if place is not None}
-    backward = _backward(record, gradients, results, places)
+    indices = {tensors[index]._tape[tape]: index for index in pattern if index is not None}
+    backward = _backward(record, gradients, results, indices)
     steps = {ref for ref in (*results, *(b.source for b in record.bindings)) if isinstance(ref, int)}
-    steps.update(backward.kept if backward is not None else ())
+    steps.update(backward.saved if backward is not None else ())
     required = tuple(sorted(step for step in steps if step >= 0))
     end = cut_at(END, record.entries[-1].source, required)
-    kept = backward.kept if backward is not None else ()
-    flat = Structure(list, (), (LEAF,) * (len(results) + len(kept)))
-    forward = replace(record, entries=[*record.entries[:-1], end], ends=(flat, (*results, *kept)))
+    saved = backward.saved if backward is not None else ()
+    flat = Structure(list, (), (LEAF,) * (len(results) + len(saved)))
+    forward = replace(record, entries=[*record.entries[:-1], end], ends=(flat, (*results, *saved)))
     ends = gradients.ends if backward is not None else ()
     return Noted(forward, structure, len(results), holders, pattern, ends, backward)
 
@@ -215,12 +215,12 @@ def _backward(
     held = {e.node for e in record.externals}
     held |= {record.node(ref) for ref in results if isinstance(ref, int | Literal)}
     keep = values_to_keep(gradients, list(arriving), held)
-    kept = {node: ref_of[node] for node in sorted(keep, key=ref_of.__getitem__)}  # alike calls are equal
-    graph, refs = cut_out(gradients, {**kept, **arriving})
+    saved = {node: ref_of[node] for node in sorted(keep, key=ref_of.__getitem__)}  # alike calls are equal
+    graph, refs = cut_out(gradients, {**saved, **arriving})
     end_of = {step: end for end, step in enumerate(found.arriving)}
     return Backward(
         graph,
         tuple(ref for ref in refs if ref not in end_of),
-        tuple((place, end_of[ref]) for place, ref in enumerate(refs) if ref in end_of),
+        tuple((index, end_of[ref]) for index, ref in enumerate(refs) if ref in end_of),
         tuple(external_of[node] for node in found.gradients),
     )

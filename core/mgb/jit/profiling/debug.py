@@ -13,7 +13,7 @@ from ...errors import DebugLevelError
 from ...executor import Program
 from ...executor.profile import CallProfile
 from .report import rows_of
-from .table import bytes_text, time_text
+from .table import bytes_text, copy_text, time_text
 
 #: Lines go to stderr unless this logger has handlers already.
 logger = logging.getLogger("mgb.debug")
@@ -80,7 +80,7 @@ def _step_lines(call: CallProfile) -> Iterator[str]:
         line = f"  step {row['id']}: {row['name']} by {row['by']}: {time_text(row['time']['median'])}"
         if moved := row["bytes_read"] + row["bytes_written"]:
             line += f", {bytes_text(moved)}, {row['gb_per_second']:.2f} GB/s"
-            line += f", {row['fraction_of_copy']:.0%} of copy"
+            line += f", {copy_text(row['fraction_of_copy'], ' of copy')}"
         yield line
 
 
@@ -88,14 +88,14 @@ def _graph_lines(program: Program) -> Iterator[str]:
     yield f"recorded: {program.recorded}"
     yield f"simplified: {program.simplified}"
     for number, step in enumerate(program.steps):
-        how = f"fused by {step.backend}" if step.fused else "eager"
+        how = f"fused by {step.backend}" if step.fused else step.by
         yield f"step {number}, {how}{f' ({step.reason})' if step.reason else ''}: {step.graph}"
     yield program.joined
 
 
 def _source_lines(program: Program) -> Iterator[str]:
     kernels = dict.fromkeys(kernel for kernel in program.kernels if kernel is not None)
-    yield from (kernel.source for kernel in kernels)
+    yield from (kernel.text for kernel in kernels)
     yield program.source
 
 

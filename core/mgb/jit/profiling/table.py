@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import io
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ...executor.profile import CallProfile
+from ...shown import Shown
 from .report import rows_of
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
     from rich.table import Table
 
 _COLUMNS = ("step", "by", "calls", "median", "total", "share", "bytes", "GB/s", "of copy", "GFLOP/s", "from")
 _NUMBERS = frozenset(_COLUMNS[2:-1])
 
-#: Wide enough for every column; as text, a table is never folded.
-_WIDTH = 200
+#: The columns that a narrow terminal does without, the least telling first.
+_EXPENDABLE = ("GFLOP/s", "total", "calls", "bytes", "from", "of copy", "by", "GB/s")
+
+#: Columns of words are folded, but not below so many characters.
+_LEAST = 12
+
+#: Faster than this many copies of memory, data comes from caches, and the share of a copy says nothing.
+_MEMORY = 1.05
 
 
-class ProfileTable:
+class ProfileTable(Shown):
     """The steps of a traced function, the longest first.
 
-    ``print(table)`` gives text, ``rich.print(table)`` a table of the width of the terminal.
+    ``print(table)`` gives text with every column, ``rich.print(table)`` those that fit in the terminal.
 
     Parameters
     ----------
@@ -39,24 +46,26 @@ class ProfileTable:
         self._rows = sorted((row.as_dict() for row in rows_of(calls)), key=lambda row: -row["time"]["total"])
         self._whole = sum(call.seconds for call in calls)
 
-    def __rich__(self) -> Table:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         from rich.markup import escape
         from rich.table import Table
 
+        rows = [dict(zip(_COLUMNS, _cells(row, self._whole), strict=True)) for row in self._rows]
+        widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in _COLUMNS}
+        columns = list(_COLUMNS)
+        for name in _EXPENDABLE:
+            least = (widths[c] if c in _NUMBERS else min(widths[c], _LEAST) for c in columns)
+            if sum(least) + 3 * len(columns) + 1 > options.max_width:
+                columns.remove(name)
         table = Table(title=escape(self._title()), caption=self._caption())
-        for name in _COLUMNS:
-            table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
-        for row in self._rows:
-            table.add_row(*_cells(row, self._whole))
-        return table
-
-    def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
-        console.print(self)
-        text: str = console.file.getvalue()  # type: ignore[attr-defined]
-        return text.rstrip()
+        for name in columns:
+            if name in _NUMBERS:
+                table.add_column(name, justify="right", min_width=widths[name])
+            else:
+                table.add_column(name, overflow="fold", min_width=min(widths[name], _LEAST))
+        for row in rows:
+            table.add_row(*(escape(row[name]) for name in columns))
+        yield table
 
     def _title(self) -> str:
         median = statistics.median(call.seconds for call in self._calls)
@@ -69,12 +78,10 @@ class ProfileTable:
 
 
 def _cells(row: dict[str, Any], whole: float) -> list[str]:
-    from rich.markup import escape
-
     time, moved = row["time"], row["bytes_read"] + row["bytes_written"]
-    speeds = [bytes_text(moved), f"{row['gb_per_second']:.2f}", f"{row['fraction_of_copy']:.0%}"]
+    speeds = [bytes_text(moved), f"{row['gb_per_second']:.2f}", copy_text(row["fraction_of_copy"])]
     return [
-        escape(row["name"]),
+        row["name"],
         row["by"],
         str(row["calls"]),
         time_text(time["median"]),
@@ -82,8 +89,13 @@ def _cells(row: dict[str, Any], whole: float) -> list[str]:
         f"{time['total'] / whole:.1%}",
         *(speeds if moved else "---"),
         f"{row['gflop_per_second']:.2f}" if row["flops"] else "-",
-        escape(PurePath(row["sources"][0]).name if row["sources"] else ""),
+        PurePath(row["sources"][0]).name if row["sources"] else "",
     ]
+
+
+def copy_text(fraction: float, unit: str = "") -> str:
+    """How fast something is beside a copy of memory."""
+    return f"{min(fraction, 1.0):.0%}{unit}" if fraction <= _MEMORY else "in cache"
 
 
 def time_text(seconds: float) -> str:

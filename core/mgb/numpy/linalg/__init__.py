@@ -61,3 +61,7 @@ __all__ = [
     "tensorsolve", "trace", "vecdot", "vector_norm",
 ]
 # fmt: on
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,21 +5,35 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from ...apply import tensors
+from ...functional.complex_numbers import real
 from ...ops import decompositions as ops
 from ...ops.layout import reshape
-from ...ops.linear_systems import cholesky_, swapped
+from ...ops.linear_systems import adjoint, cholesky_, swapped
 from ...tensor import Tensor
 
 
 class QRResult(NamedTuple):
-    """What `qr` gives."""
+    """What `qr` gives.
+
+    Examples
+    --------
+    >>> q, r = mgb.linalg.qr(mgb.tensor([[3.0, 1.0], [4.0, 2.0]]))
+    >>> np.allclose((q @ r).numpy(), [[3, 1], [4, 2]])
+    True
+    """
 
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What `svd` gives."""
+    """What `svd` gives.
+
+    Examples
+    --------
+    >>> mgb.linalg.svd(mgb.tensor([[3.0, 0.0], [0.0, -4.0]])).S
+    Tensor([4., 3.], device=xpux:0)
+    """
 
     U: Tensor
     S: Tensor
@@ -27,14 +41,26 @@ class SVDResult(NamedTuple):
 
 
 class EighResult(NamedTuple):
-    """What `eigh` gives."""
+    """What `eigh` gives.
+
+    Examples
+    --------
+    >>> mgb.linalg.eigh(mgb.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+    Tensor([2., 3.], device=xpux:0)
+    """
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class EigResult(NamedTuple):
-    """What `eig` gives."""
+    """What `eig` gives.
+
+    Examples
+    --------
+    >>> mgb.linalg.eig(mgb.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues.real
+    Tensor([2., 3.], device=xpux:0)
+    """
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -46,7 +72,7 @@ def _without_row(x: Tensor) -> Tensor:
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Tensor:
-    """The triangle `L` with ``L @ L.T == a``, of positive definite matrices.
+    """The triangle `L` with ``L @ L.mT.conj() == a``, of positive definite matrices.
 
     The gradient is that of a symmetric matrix, and symmetric.
 
@@ -61,9 +87,15 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Tensor:
     ------
     LinAlgError
         A matrix is not positive definite.
+
+    Examples
+    --------
+    >>> mgb.linalg.cholesky(mgb.tensor([[4.0, 1.0], [1.0, 3.0]]))
+    Tensor([[2.       , 0.       ],
+            [0.5      , 1.6583124]], device=xpux:0)
     """
     (a,) = tensors("cholesky", (a,))
-    return swapped(cholesky_(swapped(a))) if upper else cholesky_(a)
+    return adjoint(cholesky_(adjoint(a))) if upper else cholesky_(a)
 
 
 def qr(a: Any, mode: Literal["reduced", "complete", "r"] = "reduced") -> Any:
@@ -79,6 +111,12 @@ def qr(a: Any, mode: Literal["reduced", "complete", "r"] = "reduced") -> Any:
     Returns
     -------
     QRResult of `Q` and `R`, or the Tensor `R`
+
+    Examples
+    --------
+    >>> q, r = mgb.linalg.qr(mgb.tensor([[3.0, 0.0], [4.0, 5.0]]))
+    >>> q.shape, r.shape
+    ((2, 2), (2, 2))
     """
     if mode not in ("reduced", "complete", "r"):
         raise ValueError(f"qr: mode is 'reduced', 'complete' or 'r', not {mode!r}")
@@ -106,6 +144,12 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     Returns
     -------
     SVDResult of `U`, `S` and `Vh`, or the Tensor `S`
+
+    Examples
+    --------
+    >>> u, s, vh = mgb.linalg.svd(mgb.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    >>> s
+    Tensor([3., 2.], device=xpux:0)
     """
     if not compute_uv:
         return svdvals(a)
@@ -116,12 +160,18 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     u, v = ops.rows(packed, 0, height), ops.rows(packed, top, top + width)
     if full_matrices:
         u, v = ops.columns(u, 0, height), ops.columns(v, 0, width)
-    s = ops.columns(ops.rows(packed, height, top), 0, count)
+    s = real(ops.columns(ops.rows(packed, height, top), 0, count))
     return SVDResult(u, _without_row(s), swapped(v))
 
 
 def svdvals(x: Any, /) -> Tensor:
-    """The singular values of matrices, the greatest first."""
+    """The singular values of matrices, the greatest first.
+
+    Examples
+    --------
+    >>> mgb.linalg.svdvals(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([5.3983455, 0.9262097], device=xpux:0)
+    """
     return ops.svdvals_(*tensors("svdvals", (x,)))
 
 
@@ -141,28 +191,50 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:
     a : Tensor of shape (..., n, n)
     UPLO : str
         Which triangle is read: ``"L"``, the lower one, or ``"U"``.
+
+    Examples
+    --------
+    >>> values, vectors = mgb.linalg.eigh(mgb.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    >>> values
+    Tensor([1., 3.], device=xpux:0)
     """
     values, vectors = ops.eigen_parts(ops.eigh_(*tensors("eigh", (a,)), upper=_is_upper("eigh", UPLO)))
-    return EighResult(_without_row(values), vectors)
+    return EighResult(_without_row(real(values)), vectors)
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, ascending; see `eigh`."""
+    """The eigenvalues of symmetric matrices, ascending; see `eigh`.
+
+    Examples
+    --------
+    >>> mgb.linalg.eigvalsh(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([-2.1231055,  6.1231055], device=xpux:0)
+    """
     return ops.eigvalsh_(*tensors("eigvalsh", (a,)), upper=_is_upper("eigvalsh", UPLO))
 
 
 def eig(a: Any) -> EigResult:
     """The eigenvalues of square matrices, in no order, and the vectors as columns, of length 1.
 
-    Raises
-    ------
-    LinAlgError
-        Some eigenvalues are complex: ask for those of ``a.numpy()``.
+    Both are complex, also where all eigenvalues are real. Vectors may be turned by any angle: what depends on
+    that has no gradient.
+
+    Examples
+    --------
+    >>> values, vectors = mgb.linalg.eig(mgb.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    >>> sorted(values.real.tolist())
+    [2.0, 3.0]
     """
     values, vectors = ops.eigen_parts(ops.eig_(*tensors("eig", (a,))))
     return EigResult(_without_row(values), vectors)
 
 
 def eigvals(a: Any) -> Tensor:
-    """The eigenvalues of square matrices, in no order; see `eig`."""
+    """The eigenvalues of square matrices, in no order, complex ones always; see `eig`.
+
+    Examples
+    --------
+    >>> sorted(mgb.linalg.eigvals(mgb.tensor([[1.0, 2.0], [4.0, 3.0]])).real.round(3).tolist())
+    [-1.0, 5.0]
+    """
     return ops.eigvals_(*tensors("eigvals", (a,)))

@@ -9,10 +9,12 @@ from typing import Any
 from ...apply import tensors
 from ...errors import ShapeError
 from ...functional import math
+from ...functional.complex_numbers import conj
 from ...ops.creation import eye
 from ...ops.declare import normalize_axis
 from ...ops.layout import broadcast_to, concat, cut_along, reshape
-from ...ops.linear_systems import check_square, swapped
+from ...ops.linear_systems import check_square
+from ...ops.methods import matrix_transpose as matrix_transpose
 from ...ops.operators import product
 from ...tensor import Tensor
 from .. import compositions as c
@@ -20,18 +22,38 @@ from .solving import inv
 
 
 def matmul(x1: Any, x2: Any, /) -> Tensor:
-    """The product of matrices, as ``x1 @ x2``."""
+    """The product of matrices, as ``x1 @ x2``.
+
+    Examples
+    --------
+    >>> mgb.numpy.matmul(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(2., device=xpux:0)
+    """
     return product(*tensors("matmul", (x1, x2)))
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    """The inner products of the vectors along `axis`."""
+    """The inner products of the vectors along `axis`, with the conjugates of those in `x1`.
+
+    Examples
+    --------
+    >>> mgb.numpy.vecdot(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor(2., device=xpux:0)
+    """
     x1, x2 = tensors("vecdot", (x1, x2))
-    return math.sum(x1 * x2, axis).astype((x1 * x2).dtype)
+    terms = conj(x1) * x2
+    return math.sum(terms, axis).astype(terms.dtype)
 
 
 def outer(x1: Any, x2: Any, /) -> Tensor:
-    """Each element of a vector times each of another."""
+    """Each element of a vector times each of another.
+
+    Examples
+    --------
+    >>> mgb.linalg.outer(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
+    Tensor([[ 3. ,  0.5],
+            [-6. , -1. ]], device=xpux:0)
+    """
     x1, x2 = tensors("outer", (x1, x2))
     if x1.ndim != 1 or x2.ndim != 1:
         raise ShapeError(f"outer: vectors are wanted, got shapes {x1.shape} and {x2.shape}")
@@ -39,12 +61,24 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
-    """The sum of products over `axes`: so many last of `x1` and first of `x2`, or the axes of each."""
+    """The sum of products over `axes`: so many last of `x1` and first of `x2`, or the axes of each.
+
+    Examples
+    --------
+    >>> mgb.numpy.tensordot(F.ones((2, 3, 4)), F.ones((3, 4)), axes=2)
+    Tensor([12., 12.], device=xpux:0)
+    """
     return c.tensordot(x1, x2, axes)
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    """The vectors of three elements that stand upright on those of `x1` and `x2` along `axis`."""
+    """The vectors of three elements that stand upright on those of `x1` and `x2` along `axis`.
+
+    Examples
+    --------
+    >>> mgb.linalg.cross(mgb.tensor([1.0, 0.0, 0.0]), mgb.tensor([0.0, 1.0, 0.0]))
+    Tensor([0., 0., 1.], device=xpux:0)
+    """
     x1, x2 = tensors("cross", (x1, x2))
     ndim = max(x1.ndim, x2.ndim)
     (place,) = normalize_axis("cross", axis, ndim)
@@ -62,28 +96,39 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     return a1 * b2 - a2 * b1
 
 
-def matrix_transpose(x: Any, /) -> Tensor:
-    """The matrices in the last two axes transposed."""
-    (x,) = tensors("matrix_transpose", (x,))
-    if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose: matrices stand in the last two axes, got shape {x.shape}")
-    return swapped(x)
-
-
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
-    """The diagonals of the matrices in the last two axes."""
+    """The diagonals of the matrices in the last two axes.
+
+    Examples
+    --------
+    >>> mgb.linalg.diagonal(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([1., 3.], device=xpux:0)
+    """
     (x,) = tensors("diagonal", (x,))
     return c.diagonal(x, offset, -2, -1)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """The sums of the diagonals of the matrices in the last two axes."""
+    """The sums of the diagonals of the matrices in the last two axes.
+
+    Examples
+    --------
+    >>> mgb.linalg.trace(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor(4., device=xpux:0)
+    """
     (x,) = tensors("trace", (x,))
     return c.trace(x if dtype is None else x.astype(dtype), offset, -2, -1)
 
 
 def matrix_power(a: Any, n: int) -> Tensor:
-    """`a` times itself, `n` factors in all, by squaring; negative powers are those of the inverse."""
+    """`a` times itself, `n` factors in all, by squaring; negative powers are those of the inverse.
+
+    Examples
+    --------
+    >>> mgb.linalg.matrix_power(mgb.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    Tensor([[1., 3.],
+            [0., 1.]], device=xpux:0)
+    """
     (a,) = tensors("matrix_power", (a,))
     check_square("matrix_power", a.spec)
     n = operator.index(n)
@@ -105,6 +150,11 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
     """The product of several matrices, in the order that needs the fewest multiplications.
 
     The first may be a row and the last a column, each a vector.
+
+    Examples
+    --------
+    >>> mgb.linalg.multi_dot([mgb.tensor([[1.0, 2.0]]), mgb.tensor([[3.0], [4.0]])])
+    Tensor([[11.]], device=xpux:0)
     """
     if len(arrays) < 2:
         raise ShapeError(f"multi_dot: at least two matrices are wanted, got {len(arrays)}")

@@ -12,23 +12,37 @@ from ... import dtypes
 from ...apply import tensors
 from ...errors import ShapeError
 from ...functional import math, tensor
+from ...functional.complex_numbers import is_complex
 from ...ops import linear_systems as ops
 from ...ops.declare import normalize_axis
 from ...ops.layout import cut_along, reshape, transpose
-from ...ops.primitives import cast, lt
+from ...ops.primitives import cast, lt, where
 from ...tensor import Tensor
-from .decompositions import svdvals
+from .decompositions import svd, svdvals
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
+    """What `slogdet` gives.
+
+    Examples
+    --------
+    >>> sign, logabsdet = mgb.linalg.slogdet(mgb.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    >>> (sign * F.exp(logabsdet)).item()
+    -6.0
+    """
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` gives."""
+    """What `lstsq` gives.
+
+    Examples
+    --------
+    >>> mgb.linalg.lstsq(mgb.tensor([[1.0], [1.0]]), mgb.tensor([1.0, 3.0])).x
+    Tensor([2.], device=xpux:0)
+    """
 
     x: Tensor
     residuals: Tensor
@@ -65,6 +79,11 @@ def solve(a: Any, b: Any) -> Tensor:
         A matrix is singular; where CuPy computes, the result is NaN instead.
     ShapeError
         The shapes do not fit.
+
+    Examples
+    --------
+    >>> mgb.linalg.solve(mgb.tensor([[2.0, 0.0], [0.0, 4.0]]), mgb.tensor([2.0, 8.0]))
+    Tensor([1., 2.], device=xpux:0)
     """
     a, b = tensors("solve", (a, b))
     return _like(ops.solve_(a, _columns(b)), b)
@@ -91,6 +110,13 @@ def solve_triangular(
     ------
     LinAlgError
         There is a 0 on the diagonal.
+
+    Examples
+    --------
+    >>> A, B = mgb.tensor([[2.0, 1.0], [0.0, 4.0]]), mgb.tensor([[4.0], [8.0]])
+    >>> mgb.linalg.solve_triangular(A, B, upper=True)
+    Tensor([[1.],
+            [2.]], device=xpux:0)
     """
     A, B = tensors("solve_triangular", (A, B))
     if left:
@@ -102,17 +128,24 @@ def solve_triangular(
 
 
 def inv(a: Any) -> Tensor:
-    """The inverses of square matrices; `LinAlgError` where there is none."""
+    """The inverses of square matrices; `LinAlgError` where there is none.
+
+    Examples
+    --------
+    >>> mgb.linalg.inv(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([[-0.6,  0.4],
+            [ 0.8, -0.2]], device=xpux:0)
+    """
     return ops.inv_(*tensors("inv", (a,)))
 
 
-def pinv(a: Any, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None) -> Tensor:
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tensor:
     """The pseudo-inverses of Moore and Penrose.
 
     Parameters
     ----------
     a : Tensor of shape (..., m, n)
-    rcond, rtol : float, optional
+    rcond, rtol : float or Tensor of shape (...), optional
         Singular values up to this times the greatest count as 0; by default the larger of `m` and `n` times
         the precision of the dtype, as in the array API. NumPy's own default, 1e-15, is one for float64 alone.
     hermitian : bool
@@ -121,22 +154,46 @@ def pinv(a: Any, rcond: float | None = None, hermitian: bool = False, *, rtol: f
     Returns
     -------
     Tensor of shape (..., n, m)
+
+    Examples
+    --------
+    >>> mgb.linalg.pinv(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor([[-0.59999996,  0.39999998],
+            [ 0.79999995, -0.19999999]], device=xpux:0)
     """
     least = rcond if rtol is None else rtol
-    return ops.pinv_(*tensors("pinv", (a,)), rcond=None if least is None else float(least))
+    if not isinstance(least, Tensor):
+        return ops.pinv_(*tensors("pinv", (a,)), rcond=None if least is None else float(least))
+    u, s, vh = svd(a, full_matrices=False)
+    counts = lt(_share_of_greatest(s, least), s)
+    inverse = reshape(where(counts, 1 / where(counts, s, 1), 0), shape=(*s.shape[:-1], 1, s.shape[-1]))
+    return ops.product(ops.adjoint(vh) * inverse, ops.adjoint(u))
 
 
 def det(a: Any) -> Tensor:
-    """The determinants of square matrices; singular ones have right gradients too."""
+    """The determinants of square matrices; singular ones have right gradients too.
+
+    Examples
+    --------
+    >>> mgb.linalg.det(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]))
+    Tensor(-5., device=xpux:0)
+    """
     return ops.det_(*tensors("det", (a,)))
 
 
 def slogdet(a: Any) -> SlogdetResult:
-    """The sign of the determinant, and the logarithm of its magnitude: minus infinity where it is 0."""
+    """The sign of the determinant, and the logarithm of its magnitude: minus infinity where it is 0.
+
+    Examples
+    --------
+    >>> sign, size = mgb.linalg.slogdet(mgb.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    >>> sign.item(), size.item()
+    (-1.0, 0.0)
+    """
     both = ops.slogdet_(*tensors("slogdet", (a,)))
     last = both.ndim - 1
     sign, magnitude = (reshape(cut_along(both, last, i, i + 1), shape=both.shape[:-1]) for i in (0, 1))
-    return SlogdetResult(sign, magnitude)
+    return SlogdetResult(sign, magnitude.real if is_complex(magnitude) else magnitude)
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
@@ -156,6 +213,11 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
         The solution, of shape (..., n) or (..., n, k); the sums of squares that are left, one for each
         column where `m` is greater than `n`, else none: their shape does not depend on the rank, as NumPy's
         does; the rank; the singular values.
+
+    Examples
+    --------
+    >>> mgb.linalg.lstsq(mgb.tensor([[1.0], [1.0]]), mgb.tensor([1.0, 3.0]))[0].tolist()
+    [2.0]
     """
     a, b = tensors("lstsq", (a, b))
     goal = _columns(b)
@@ -170,13 +232,22 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     return LstsqResult(_like(x, b), residuals, rank_of(s, max(height, width), rcond), s)
 
 
-def rank_of(s: Tensor, longer: int, share: float | None) -> Tensor:
+def _share_of_greatest(s: Tensor, share: Any) -> Tensor:
+    """`share`, one number or one for each row of singular values, of the greatest in the row."""
+    if isinstance(share, Tensor):
+        share = reshape(share, shape=(*share.shape, 1)).astype(s.dtype)
+    part: Tensor = cut_along(s, s.ndim - 1, 0, min(s.shape[-1], 1)) * share
+    return part
+
+
+def rank_of(s: Tensor, longer: int, share: Any) -> Tensor:
     """How many singular values are greater than `share` of the greatest.
 
     Without it, those that rounding does not explain, of matrices whose longer side is `longer`.
     """
-    greatest = cut_along(s, s.ndim - 1, 0, min(s.shape[-1], 1))
-    least = greatest * longer * float(finfo(s.dtype).eps) if share is None else greatest * float(share)  # type: ignore[no-untyped-call]
+    least = _share_of_greatest(s, longer if share is None else share)
+    if share is None:
+        least = least * float(finfo(s.dtype).eps)  # type: ignore[no-untyped-call]
     return math.sum(cast(lt(least, s), dtype=dtypes.int32), -1).astype("int32")
 
 
@@ -190,6 +261,12 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Tensor:
     b : Tensor
     axes : sequence of int, optional
         Axes of `a` to be put last first.
+
+    Examples
+    --------
+    >>> mgb.linalg.tensorsolve(2 * F.eye(4).reshape(2, 2, 2, 2), F.ones((2, 2)))
+    Tensor([[0.5, 0.5],
+            [0.5, 0.5]], device=xpux:0)
     """
     a, b = tensors("tensorsolve", (a, b))
     if axes is not None:
@@ -203,7 +280,13 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def tensorinv(a: Any, ind: int = 2) -> Tensor:
-    """The inverse for ``tensordot(inverse, b, ind)``; the first `ind` axes of `a` are a matrix's rows."""
+    """The inverse for ``tensordot(inverse, b, ind)``; the first `ind` axes of `a` are a matrix's rows.
+
+    Examples
+    --------
+    >>> mgb.linalg.tensorinv(2 * F.eye(6).reshape(2, 3, 6)).shape
+    (6, 2, 3)
+    """
     (a,) = tensors("tensorinv", (a,))
     if ind < 1:
         raise ShapeError(f"tensorinv: ind is {ind}, and at least one axis makes the rows")

@@ -9,13 +9,22 @@ from typing import Any
 
 import pytest
 from mgb.backend import Backend
+from mgb.eager_backend import EagerBackend
 from mgb.plugins import manager
 
 from .bench import provider
 
 
 def register(backend: Backend) -> None:
-    """Have `backend` found by its name in this process."""
+    """Have `backend` found by its name in this process.
+
+    Raises
+    ------
+    ValueError
+        It might serve programs that name no backend: those of other tests, too.
+    """
+    if backend.traits.priority >= EagerBackend().traits.priority:
+        raise ValueError(f"{backend.name} has priority {backend.traits.priority}: see bench.unasked")
     if not manager.has_plugin(backend.name):
         manager.register(provider(backend), name=backend.name)
 

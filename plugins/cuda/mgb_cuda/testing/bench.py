@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mgb.backend import Backend, Traits
+from mgb.eager_backend import EagerBackend
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
 from mgb.plugins import hookimpl
@@ -94,6 +95,11 @@ def call(run: Callable[..., None], graph: Graph, arrays: Sequence[Any]) -> tuple
     out = tuple(np.full(o.spec.shape, SENTINEL, o.spec.dtype) for o in graph.outputs)
     run(*arrays, out=out)
     return out
+
+
+def unasked(traits: Traits) -> Traits:
+    """These, of a backend that never serves a program that names none."""
+    return replace(traits, priority=EagerBackend().traits.priority - 1)
 
 
 def provider(backend: Backend) -> type:

@@ -99,7 +99,7 @@ class OnPaper(HostArrays, Device):
 
 def like(dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """An array of this shape that takes no memory."""
-    return np.broadcast_to(samples(dtype, (1,)), shape)
+    return np.broadcast_to(samples(dtype, (1,)).reshape(()), shape)
 
 
 class Compiled(Suite):

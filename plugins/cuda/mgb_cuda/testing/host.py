@@ -25,11 +25,13 @@ FLAGS = (
 ).split()
 
 #: What a block waits for, and shuffles do.
-WAITS = re.compile(r"__syncthreads|__shfl")
-KERNEL = re.compile(r"__global__ .*?(\w+)\(const __grid_constant__ (\w+) ")
+WAITS = re.compile(r"__syncthreads|__shfl|cluster_sync")
+KERNEL = re.compile(
+    r"__global__ void (?:__cluster_dims__\((\d+)[^)]*\) )?.*?(\w+)\(const __grid_constant__ (\w+) "
+)
 
 #: Few multiprocessors, so that small arrays are cut over blocks as large ones are on a GPU.
-PROPERTIES = Properties("host", (9, 0), multiprocessors=4)
+PROPERTIES = Properties("host", (8, 0), multiprocessors=4)
 
 
 def missing() -> str | None:
@@ -62,7 +64,7 @@ class HostDevice(HostArrays, Device):
 
     def compile(self, source: str) -> bytes:
         self.sources.append(source)
-        key = hashlib.sha256((_header_key() + source).encode()).hexdigest()
+        key = hashlib.sha256((_header_key() + source + _entries(source)).encode()).hexdigest()
         kept = self.folder / f"{key}.so"
         if not kept.exists():
             self.folder.mkdir(mode=0o700, exist_ok=True, parents=True)
@@ -107,12 +109,12 @@ def _entries(source: str) -> str:
     """For each kernel a function that launches it."""
     waits = "true" if WAITS.search(source) else "false"
     lines = []
-    for name, params in KERNEL.findall(source):
+    for cluster, name, params in KERNEL.findall(source):
         lines.append(f"static void call_{name}(const void *p) {{ {name}(*(const {params} *)p); }}")
         lines.append(
             f'extern "C" __attribute__((visibility("default"))) const char *launch_{name}'
             "(const unsigned *geometry, bool reverse, const void *p) "
-            f"{{ return shim::launch(geometry, {waits}, reverse, call_{name}, p); }}"
+            f"{{ return shim::launch(geometry, {cluster or 1}, {waits}, reverse, call_{name}, p); }}"
         )
     return "\n" + "\n".join(lines) + "\n"
 

@@ -173,6 +173,27 @@ print(json.dumps(notes.library.stub_libraries()))
 """
         assert self.run(stub_folder, script) == 1
 
+    def test_a_kernel_that_is_made_again_is_not_loaded_again(self, stub_folder: Path) -> None:
+        """Nothing is unloaded: a graph that a user has captured may launch it."""
+        script = """
+x = np.zeros(1000, np.float32)
+for _ in range(3):
+    backend.compile(traced(lambda x: x * 2 + 1, x)).run(x, out=[x.copy()])
+print(json.dumps([notes.library.stub_libraries(), len(notes.launches())]))
+"""
+        assert self.run(stub_folder, script) == [1, 3]
+
+    def test_a_stream_that_captures_is_known(self, stub_folder: Path) -> None:
+        script = """
+device, found = backend.device, []
+for status in (0, 1):
+    notes.library.stub_capture(status)
+    for arrays.current in (0x6000, 0):
+        found.append(device.is_capturing())
+print(json.dumps(found))
+"""
+        assert self.run(stub_folder, script) == [False, False, True, False]
+
     def test_a_saved_kernel_needs_no_compiler(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)

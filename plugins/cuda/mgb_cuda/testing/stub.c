@@ -15,7 +15,7 @@ typedef struct {
     char name[64];
     unsigned grid[3], block[3], shared;
     u64 stream;
-    unsigned char parameters[PARAMETERS];
+    unsigned char *parameters; /* PARAMETERS bytes at least, where they are watched */
     int graph; /* the number of the graph that it is a node of; 0: it was launched by itself */
     int thread; /* whose default stream it went to, by a number of the thread; 0: to no such stream */
     u64 context;
@@ -129,7 +129,10 @@ API int cuLibraryUnload(void *library) { return unloaded++, SUCCESS; }
 static Launch noted(const char *kernel, const unsigned *grid, const unsigned *block, unsigned shared,
                     void **parameters) {
     Launch note = {.grid = {grid[0], grid[1], grid[2]}, .block = {block[0], block[1], block[2]}, .shared = shared};
-    if (parameter_bytes) memcpy(note.parameters, parameters[0], parameter_bytes);
+    if (parameter_bytes) {
+        note.parameters = calloc(1, parameter_bytes > PARAMETERS ? parameter_bytes : PARAMETERS);
+        memcpy(note.parameters, parameters[0], parameter_bytes);
+    }
     memcpy(note.name, kernel, sizeof note.name - 1);
     return note;
 }

@@ -49,7 +49,7 @@ class _Launch(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("shared", ctypes.c_uint),
         ("stream", ctypes.c_uint64),
-        ("parameters", ctypes.c_ubyte * 4096),
+        ("parameters", ctypes.c_void_p),
         ("graph", ctypes.c_int),
         ("thread", ctypes.c_int),
         ("context", ctypes.c_uint64),
@@ -65,9 +65,11 @@ class Notes:
         self.library.stub_launches.restype = ctypes.c_long
         for name in ("libraries", "updates", "graph_launches", "live_graphs"):
             getattr(self.library, f"stub_{name}").restype = ctypes.c_long
+        self._watched = 4096
 
     def watch(self, parameter_bytes: int) -> None:
         """Forget the past, and copy so many bytes of each launch's parameters."""
+        self._watched = max(4096, parameter_bytes)
         self.library.stub_parameter_bytes(parameter_bytes)
         self.library.stub_forget()
 
@@ -80,10 +82,13 @@ class Notes:
             found.append(
                 {"name": note.name.decode(), "shared": note.shared, "stream": note.stream}
                 | {name: tuple(getattr(note, name)) for name in names}
-                | {"parameters": bytes(note.parameters), "graph": note.graph}
+                | {"parameters": self._parameters(note.parameters), "graph": note.graph}
                 | {"thread": note.thread, "context": note.context}
             )
         return found
+
+    def _parameters(self, address: int | None) -> bytes:
+        return ctypes.string_at(address, self._watched) if address else bytes(self._watched)
 
 
 class StubArrays(HostArrays):

@@ -15,7 +15,7 @@ from mgb_conformance.judge import judge, problem
 
 from ..device import ResourceError
 from .bench import call
-from .programs import KINDS, Axes, check, log_sum, normalise, rows_of, softmax, total
+from .programs import Axes, check, log_sum, normalise, rows_of, softmax, total
 from .suite import Suite
 
 #: Shape, folded axes, multiprocessors of the device, and what must hold of the variant.
@@ -266,18 +266,25 @@ class Online(Variants):
         Has the kinds of columns as ``columns``.
     """
 
-    @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
-    def test_rows(self, function: Any, kind: str) -> None:
-        self.check(function, rows_of(kind, (6, 40_000)), (1,))
+    def test_rows(self, function: Any, rows: str) -> None:
+        self.check(function, rows_of(rows, (6, 40_000)), (1,))
 
     @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
     def test_columns(self, function: Any, columns: str) -> None:
         self.check(function, np.repeat(rows_of(columns, (6, 2500)).T, 44, axis=1), (0,))
 
-    def check(self, function: Any, x: Any, axis: tuple[int, ...]) -> None:
-        (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(1), x)
-        assert variant.online and not variant.stays and not variant.split
+    @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
+    def test_rows_that_blocks_share(self, function: Any, shared: str) -> None:
+        self.check(function, rows_of(shared, (6, 60_000)), (1,), multiprocessors=16)
+
+    @pytest.mark.parametrize("function", [log_sum, normalise], ids=lambda f: f.__name__)
+    def test_columns_that_blocks_share(self, function: Any, shared: str) -> None:
+        self.check(function, np.repeat(rows_of(shared, (6, 9001)).T, 5, axis=1), (0,), multiprocessors=16)
+
+    def check(self, function: Any, x: Any, axis: tuple[int, ...], multiprocessors: int = 1) -> None:
+        (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(multiprocessors), x)
+        assert variant.online and not variant.stays and variant.split is (multiprocessors > 1)
         assert problem(found, judge(of(lambda x: function(x, axis), x), [x])[0]) is None
 
     def test_where_it_does_not_apply(self) -> None:

@@ -2,6 +2,18 @@
 
 from .builder import INDEX, SCALAR, WORD, Builder, Carried, Lanes, Type
 from .kernel import SYMBOL, Nest
-from .words import VOCABULARY
+from .words import SCANS, VOCABULARY
 
-__all__ = ["INDEX", "SCALAR", "SYMBOL", "VOCABULARY", "WORD", "Builder", "Carried", "Lanes", "Nest", "Type"]
+__all__ = [
+    "INDEX",
+    "SCALAR",
+    "SCANS",
+    "SYMBOL",
+    "VOCABULARY",
+    "WORD",
+    "Builder",
+    "Carried",
+    "Lanes",
+    "Nest",
+    "Type",
+]

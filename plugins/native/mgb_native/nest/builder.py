@@ -142,6 +142,14 @@ class Builder(ABC):
         """The first lane of a vector of `type_`."""
 
     @abstractmethod
+    def last(self, vector: str, type_: Type) -> str:
+        """The last lane of a vector of `type_`."""
+
+    @abstractmethod
+    def slide(self, vector: str, before: str, by: int, type_: Type) -> str:
+        """The lanes of a vector moved up by so many, behind those of `before`, a vector of equal numbers."""
+
+    @abstractmethod
     def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
         """The lanes of a vector of `type_`, folded by an operation into one number."""
 
@@ -162,6 +170,10 @@ class Builder(ABC):
     @abstractmethod
     def store(self, value: str, view: str, i: str, type_: Type, mask: str = "") -> None:
         """Write to memory from element `i` on, the lanes that `mask` has."""
+
+    @abstractmethod
+    def gather(self, addresses: str, type_: Type, mask: str) -> str:
+        """What is in memory at each of the addresses, words; 0 in lanes that `mask` leaves out."""
 
     @abstractmethod
     def call(self, function: str, *operands: str) -> None:

@@ -52,6 +52,8 @@ class Given(Loops):
         """The address of an operand."""
         if o.is_iota:
             return self.index(0)
+        if o.is_look_up:
+            o = self.frame.source_of[o.node.inputs[0]]
         return self.word("arrays", self.places_of[o.name], o.name + "_data")
 
     def buffer(self, b: Buffer) -> str:
@@ -69,14 +71,15 @@ class Given(Loops):
         return self.frame.buffer(prefix, node)
 
     def streams(self, o: Operand) -> str:
-        """Whether an output goes past the caches: not where it replaces an input, which is in them."""
+        """Whether an output goes past the caches: not what lies apart, or replaces an input that is there."""
         key = f"streams {o.name}"
         if key not in self.given:
-            stream, output = self.slot("stream"), self.operand(o)
+            stream, output, apart = self.slot("stream"), self.operand(o), self.slot(o.at)
             inputs = [self.frame.graph.inputs[i] for i in replaced(self.frame.graph, o.node)]
             others = [self.operand(self.frame.source_of[x]) for x in inputs]
             with self.heading():
                 found = self.compare("ne", stream, self.index(0))
+                found = self.both(found, self.compare("eq", apart, self.index(o.itemsize)))
                 for other in others:
                     found = self.both(found, self.compare("ne", output, other))
             self.given[key] = found

@@ -23,7 +23,7 @@ from ..frame import Frame, Operand
 from .body import Body, element
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes, Type
 from .casts import convert
-from .lanes import Access, Names, Nodes, Value
+from .lanes import Access, Names, Nodes, Value, Width
 from .reaching import Reaching
 from .units import Units
 from .words import across, fold_step, nothing
@@ -76,7 +76,10 @@ class Nest(Reaching):
         self.row_reads(rows)
         self.row_values(self.frame.schedule.before, rows, width)
         for k, part in enumerate(self.frame.schedule.passes):
+            if part.is_for_chunks:
+                continue
             units, lanes = self.units(k, part, rows, width)
+            self.starts = {}
             done = units.work(rows, self.index(0), self.slot("n"), [v for v, _ in self.begin(part, lanes)])
             for f, vector in zip(part.folds, done, strict=False):
                 self.row_names[f] = Value(self.folded(f, vector, lanes))
@@ -103,6 +106,7 @@ class Nest(Reaching):
     def row_reads(self, rows: dict[Operand, str]) -> None:
         """Load the operands that a row has one element of."""
         self.row_names = dict(self.names)
+        self.look_at = {o.node: rows[o] for o in self.frame.look_up_of.values()}
         if not self.frame.columns:
             for node in self.frame.schedule.row_reads:
                 o = self.frame.source_of[node]
@@ -115,8 +119,11 @@ class Nest(Reaching):
             self.chunks(k, part, rows, width)
             return
         begun = self.compare("sle", self.span("first"), self.index(k))
-        open_ = self.compare("slt", self.index(k), self.span("last"))
-        self.when(self.both(begun, open_), lambda: self.chunks(k, part, rows, width))
+        wanted = self.both(begun, self.compare("slt", self.index(k), self.span("last")))
+        if part.is_for_chunks:
+            count = self.sub(self.span("chunk1"), self.span("chunk0"))
+            wanted = self.both(wanted, self.compare("ne", count, self.slot("chunks")))
+        self.when(wanted, lambda: self.chunks(k, part, rows, width))
 
     def row_addresses(self, row: str) -> tuple[dict[Operand, str], str, list[str]]:
         """Where each operand has its row, the columns of it, and its places along the kept loops."""
@@ -165,18 +172,22 @@ class Nest(Reaching):
     def chunks(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
         """The loop over the chunks of a row."""
         chunk0, chunk1 = self.span("chunk0"), self.span("chunk1")
+        scans = [v for v in self.scans_of(part) if v not in part.totals]
+        begun = self.begun(scans, chunk0, width)
 
-        def turn(counter: str, _: list[str]) -> Sequence[str]:
+        def turn(counter: str, given: list[str]) -> Sequence[str]:
             # Every other pass runs backwards: it begins with what the one before has left in cache.
             chunk = counter
-            if k % 2:
+            if k % 2 and not scans:
                 chunk = self.add(chunk0, self.sub(self.sub(chunk1, self.index(1)), counter))
-            self.chunk(k, part, rows, width, chunk)
-            return ()
+            self.starts = dict(zip(scans, given, strict=False))
+            own = self.chunk(k, part, rows, width, chunk)
+            return self.onwards(scans, own, width)
 
-        self.loop(chunk0, chunk1, self.index(1), [], turn, "chunk")
+        self.loop(chunk0, chunk1, self.index(1), begun, turn, "chunk")
 
-    def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> None:
+    def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> dict[Node, str]:
+        """One chunk; what each scan makes of it alone, unless that is in memory."""
         partials = {f: self.buffer_of("p", f) for f in part.folds}
         at = {}
         if self.frame.columns:
@@ -184,13 +195,17 @@ class Nest(Reaching):
             for f, b in partials.items():
                 address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
                 at[f] = self.at_buffer(b, address)
-            self.fill(at, width)
+            self.fill(at | {v: self.at_buffer(self.buffer_of("c", v)) for v in self.scans_of(part)}, width)
         units, lanes = self.units(k, part, rows, width, at)
         carried = [] if self.frame.columns else self.begin(part, lanes)
         unit0 = self.mul(chunk, self.slot("group"))
         unit1 = self.least(self.slot("units"), self.add(unit0, self.slot("group")))
-        for f, vector in zip(part.folds, units.write(unit0, unit1, carried), strict=False):
+        done = units.write(unit0, unit1, carried)
+        for f, vector in zip(part.folds, done, strict=False):
             self.write(self.at_buffer(partials[f]), chunk, Value(self.folded(f, vector, lanes)))
+        own = dict(zip(units.scans, done[len(part.folds) :], strict=False))
+        self.note_totals(part.totals, own, chunk, width)
+        return own
 
     def units(
         self,
@@ -201,28 +216,20 @@ class Nest(Reaching):
         partials: dict[Node, Access] | None = None,
     ) -> tuple[Units, Lanes]:
         """What writes the units of a pass, and the lanes that it folds in."""
-        at_once = self.width((*part.reads, *part.computes, *part.folds), bool(part.folds))
+        at_once = self.width((*part.reads, *part.computes, *part.folds, *part.totals), bool(part.folds))
+        if self.scans_of(part) and not self.frame.columns:
+            at_once = Width(at_once.vector, at_once.vector)
         return Units(self, k, part, rows, width, partials or {}, at_once), Lanes(at_once.turn)
 
     def begin(self, part: Pass, lanes: Lanes) -> list[Carried]:
         """What the folds of a pass begin with."""
-        body = Body(self, lanes)
-        return [(nothing(body, f, held(f)), body.type(held(f))) for f in part.folds]
+        kinds = [(f, Body(self, lanes)) for f in part.folds]
+        kinds += [(f, Body(self, SCALAR)) for f in self.scans_of(part)]
+        return [(nothing(body, f, held(f)), body.type(held(f))) for f, body in kinds]
 
     def folded(self, f: Node, vector: str, lanes: Lanes) -> str:
         """What the lanes of a fold have together."""
         return across(Body(self, lanes), f, vector) if lanes.count else vector
-
-    def fill(self, at: dict[Node, Access], count: str) -> None:
-        """Let the memory of reductions begin with what a reduction of nothing is."""
-
-        def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
-            for f, access in at.items():
-                self.write(access, i, Value(nothing(Body(self, lanes), f, held(f)), lanes.count), lanes)
-            return ()
-
-        if at:
-            self.over(count, self.width(at), [], turn)
 
     # row values
 
@@ -268,14 +275,14 @@ class Nest(Reaching):
         """Values of which a row has one; where the lanes are columns, there is one in each."""
         nodes = [v for v in nodes if v not in self.row_names and v.op is not CONST]
         if not self.frame.columns:
-            self.compute(nodes, self.row_names, SCALAR)
+            self.compute(nodes, self.row_names, SCALAR, self.index(0))
         elif nodes:
             lanes_of = self.lane_reads(nodes, (), rows)
             to = {v: self.at_buffer(self.buffer_of("r", v)) for v in nodes}
 
             def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
                 names = {**self.row_names, **lanes_of(i, lanes)}
-                self.compute(nodes, names, lanes)
+                self.compute(nodes, names, lanes, i)
                 for v in nodes:
                     self.write(to[v], i, Value(self.value(v, names, lanes), lanes.count), lanes)
                 return ()
@@ -289,12 +296,13 @@ class Nest(Reaching):
             return
 
         def write() -> Sequence[str]:
-            to = {o: Access(self.reached(o.dtype, rows[o]), o.dtype, o.moves) for o in outputs}
             if not self.frame.columns:
-                for o, access in to.items():
+                for o in outputs:
+                    access = Access(self.reached(o.dtype, rows[o]), o.dtype, o.moves)
                     value = Value(self.value(o.node, self.row_names, SCALAR))
                     self.write(access, self.index(0), value)
                 return ()
+            to = {o: self.side_by_side(o, rows[o]) for o in outputs}
             lanes_of = self.lane_reads((), [o.node for o in outputs], rows)
 
             def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
@@ -304,6 +312,8 @@ class Nest(Reaching):
                 return ()
 
             self.over(width, self.width([o.node for o in outputs]), [], turn)
+            for o in outputs:
+                self.put_apart(o, rows[o], width)
             return ()
 
         last = self.compare("eq", self.span("last"), self.index(self.frame.stages))

@@ -83,13 +83,17 @@ class Loops(Builder):
     def width(self, nodes: Iterable[Node], folds: bool = False) -> Width:
         """That of a loop that reads and computes `nodes`: the widest of them fill a vector."""
         nodes = tuple(nodes)
-        sizes = [np.dtype("float32" if "float16" in held(v) else held(v)).itemsize for v in nodes]
+        sizes = [self.bytes_of(v) for v in nodes]
         ops = sum(v.op.kind is not Kind.LEAF for v in nodes)
         reads = sum(v.op.kind is Kind.LEAF and v.op is not CONST for v in nodes)
         least = FEW if folds else 1
         vectors = MANY if ops >= CHEAP and (folds or reads < BROAD) else least
         lanes = self.vector // max(sizes, default=4)
         return Width(lanes * vectors, lanes)
+
+    def bytes_of(self, node: Node) -> int:
+        """Those of a lane that computes `node`."""
+        return np.dtype("float32" if "float16" in held(node) else held(node)).itemsize
 
     def over(self, count: str, width: Width, carried: Sequence[Carried], turn: Turn) -> list[str]:
         """Write the loop over `count` elements; returns what it carries at the end.
@@ -154,8 +158,8 @@ class Loops(Builder):
             return Body(self, lanes).constant(scalar(node).astype(_exact(node)).item(), held(node))
         return self.spread_to(names[node], held(node), lanes)
 
-    def compute(self, nodes: Iterable[Node], names: Names, lanes: Lanes) -> None:
-        """Write the operations of `nodes`, and note their names."""
+    def compute(self, nodes: Iterable[Node], names: Names, lanes: Lanes, i: str = "") -> None:
+        """Write the operations of `nodes` in turn `i`, and note their names."""
         body = Body(self, lanes)
         for node in nodes:
             if node not in names and node.op is not CONST:

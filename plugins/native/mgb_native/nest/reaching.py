@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from mgb.codegen import EXTENT
+from mgb.codegen import operands
 from mgb.ir import CONST, Node
 
 from ..folds import held
 from ..frame import Buffer, Frame, Operand
 from .body import Body
+from .branches import UNLIKELY, Branch, branches
 from .builder import INDEX, Lanes
-from .given import Given
 from .lanes import Access, Names, Value
+from .scanning import Scanning
 from .words import fold_step
 
 
-class Reaching(Given):
+class Reaching(Scanning):
     """Writes how values are reached.
 
     Attributes
@@ -29,6 +30,43 @@ class Reaching(Given):
     def __init__(self, frame: Frame, vector: int) -> None:
         super().__init__(frame, vector)
         self.row_names: Names = {}
+
+    def compute(self, nodes: Iterable[Node], names: Names, lanes: Lanes, i: str = "") -> None:
+        """Write the operations of `nodes`, and note their names; those that hardly count apart."""
+        nodes = [n for n in nodes if n not in names and n.op is not CONST]
+        if not any(n.op.name == UNLIKELY for n in nodes):
+            super().compute(nodes, names, lanes, i)
+            return
+        found = branches(self.frame.graph, nodes, self.frame.kept)
+        of = {choice: branch for branch in found for choice in branch.choices}
+        inside = {n for branch in found for n in branch.inside}
+        for node in nodes:
+            if node in names or node in inside:
+                continue
+            if node in of:
+                self.branch(of[node], names, lanes, i)
+            else:
+                super().compute([node], names, lanes, i)
+
+    def branch(self, branch: Branch, names: Names, lanes: Lanes, i: str) -> None:
+        """Compute what `branch` is for, where its condition holds in a lane."""
+        self.compute(branch.before, names, lanes, i)
+        condition, body = self.value(branch.condition, names, lanes), Body(self, lanes)
+        bits = body.type("bool")
+        holds = self.across("or", condition, bits) if lanes.count else condition
+
+        def taken() -> Sequence[str]:
+            own = dict(names)
+            self.compute(branch.inside, own, lanes, i)
+            pairs = ([self.value(x, own, lanes) for x in c.inputs[1:]] for c in branch.choices)
+            return [
+                body.select(condition, a, b, body.type(held(c)))
+                for c, (a, b) in zip(branch.choices, pairs, strict=True)
+            ]
+
+        usual = [(self.value(c.inputs[2], names, lanes), body.type(held(c))) for c in branch.choices]
+        for choice, name in zip(branch.choices, self.when(holds, taken, usual), strict=True):
+            names[choice] = Value(name, lanes.count)
 
     def places(self, index: str, kind: str, first: int = 0) -> list[str]:
         """Split `index` into its places along the loops of a kind, "kept" or "folded", from `first` out."""
@@ -58,6 +96,29 @@ class Reaching(Given):
 
         apart = self.compare("ne", step, self.index(o.itemsize))
         return self.when(apart, gather, [(start, INDEX)])[0]
+
+    def side_by_side(self, o: Operand, address: str) -> Access:
+        """Where a loop writes an output from `address` on; a buffer, where its elements lie apart."""
+        if o.moves:
+            buffer = self.buffer(self.buffer_of("s", o.node))
+            address = self.select(self.is_apart(o), buffer, address)
+        return Access(self.reached(o.dtype, address), o.dtype, o.moves)
+
+    def put_apart(self, o: Operand, address: str, count: str) -> None:
+        """Put `count` elements from the buffer to their places, where these lie apart."""
+        if o.moves:
+            buffer, step = self.buffer(self.buffer_of("s", o.node)), self.slot(o.at)
+            scatter = partial(self.call, f"mgb_scatter_{8 * o.itemsize}", address, step, buffer, count)
+            self.when(self.is_apart(o), scatter)
+
+    def is_apart(self, o: Operand) -> str:
+        """Whether the elements of an output do not lie side by side."""
+        key = f"apart {o.name}"
+        if key not in self.given:
+            step = self.slot(o.at)
+            with self.heading():
+                self.given[key] = self.compare("ne", step, self.index(o.itemsize))
+        return self.given[key]
 
     def ask(self, wanted: str, at: dict[Operand, str], away: str, count: str) -> None:
         """Where a slot of the plan is not 0, have `count` elements of a later row on their way from memory.
@@ -99,7 +160,7 @@ class Reaching(Given):
     ) -> Callable[[str, Lanes], Names]:
         """The row values that a loop over columns reads, as a function of the turn."""
         nodes = list(nodes)
-        wanted = dict.fromkeys((*(i for v in nodes if v.op is not EXTENT for i in v.inputs), *ends))
+        wanted = dict.fromkeys((*(i for v in nodes for i in operands(v)), *ends))
         found: dict[Node, Callable[[str, Lanes], Value]] = {}
         for v in wanted:
             if v in self.row_names or v in nodes or (v.op is CONST and v not in self.frame.source_of):

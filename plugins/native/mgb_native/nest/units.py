@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from mgb.codegen import Pass
+from mgb.codegen import Pass, operands
 from mgb.ir import CONST, Node
 
 from ..folds import held
 from ..frame import Operand
 from .body import Body
-from .builder import SCALAR, Carried, Lanes
+from .builder import INDEX, SCALAR, WORD, Carried, Lanes
 from .lanes import Access, Names, Value, Width
 from .reaching import Reaching
 from .words import fold_step, nothing
@@ -57,8 +57,11 @@ class Units:
         self.columns = columns
         self.partials = partials
         self.lanes = lanes
+        #: What is carried on; columns have it in memory.
+        self.scans = () if self.frame.columns else nest.scans_of(part)
         self.written = [o for o in self.frame.operands if o.is_output and o.node in part.stores]
         self.operands = [*(self.frame.source_of[v] for v in part.reads), *self.written]
+        self.operands += [self.frame.look_up_of[v] for v in part.computes if v in self.frame.look_up_of]
 
     def write(self, unit0: str, unit1: str, carried: Sequence[Carried]) -> list[str]:
         """Write the loops. Only runs along the innermost of several folded loops take divisions."""
@@ -109,7 +112,7 @@ class Units:
         at = {}
         for o, base in bases.items():
             address = nest.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
-            at[o] = nest.lined_up(o, address, count)
+            at[o] = address if o.is_look_up else nest.lined_up(o, address, count)
         nest.ask("next", {o: at[o] for o in self.asked}, nest.index(1), count)
         return self.work(at, unit, count, given)
 
@@ -119,6 +122,7 @@ class Units:
         done = self.elements(at, unit, count, given)
         for o in self.written:
             if o.moves:
+                nest.put_apart(o, at[o], count)
                 source = nest.buffer(nest.buffer_of("s", o.node))
                 size = nest.mul(count, nest.index(o.itemsize))
                 nest.when(nest.streams(o), partial(nest.call, "mgb_flush", at[o], source, size))
@@ -129,14 +133,18 @@ class Units:
         nest, part = self.nest, self.part
         reads = [(v, self.frame.source_of[v]) for v in part.reads]
         sources = [(v, o, nest.access(o, at[o]), at[o]) for v, o in reads if o.moves]
+        nest.look_at |= {o.node: address for o, address in at.items() if o.is_look_up}
         fixed = self.fixed(at)
+        sources += self.rows_of_tables(fixed, count)
         kept = self.kept(unit)
         to = {o: self.target(o, at[o]) for o in self.written}
-        ends = (*part.stores, *(f.inputs[0] for f in part.folds))
+        ends = (*part.stores, *(f.inputs[0] for f in (*part.folds, *part.totals)))
         lanes_of = nest.lane_reads(part.computes, ends, self.rows) if self.frame.columns else None
         type_ = Lanes(self.lanes.turn)
+        types = [type_] * len(part.folds) + [SCALAR] * len(self.scans)
         carried = [
-            (value, Body(nest, type_).type(held(f))) for f, value in zip(part.folds, given, strict=False)
+            (value, Body(nest, lanes).type(held(f)))
+            for f, lanes, value in zip((*part.folds, *self.scans), types, given, strict=False)
         ]
 
         def turn(i: str, lanes: Lanes, given: list[str]) -> Sequence[str]:
@@ -147,12 +155,15 @@ class Units:
                 names[v] = nest.read(kept[v], i, lanes)
             if lanes_of is not None:
                 names |= lanes_of(i, lanes)
-            nest.compute(part.computes, names, lanes)
+            nest.carried = dict(zip(self.scans, given[len(part.folds) :], strict=False))
+            nest.compute(part.computes, names, lanes, i)
+            for v in part.totals:
+                nest.scanned(v, names, lanes, i)
             for v in part.keeps:
                 nest.write(kept[v], i, Value(nest.value(v, names, lanes), lanes.count), lanes)
             for o, access in to.items():
                 nest.write(access, i, Value(nest.value(o.node, names, lanes), lanes.count), lanes)
-            return self.folds(i, lanes, names, given)
+            return [*self.folds(i, lanes, names, given), *nest.carried.values()]
 
         return nest.over(count, self.lanes, carried, turn)
 
@@ -164,9 +175,26 @@ class Units:
             if not o.moves:
                 names[v] = nest.element(o, nest.access(o, at[o]), at[o], nest.index(0), SCALAR)
         for v in self.part.computes:
-            if all(i in names or (i.op is CONST and i not in self.frame.source_of) for i in v.inputs):
-                nest.compute([v], names, SCALAR)
+            moves = v in self.frame.look_up_of and self.frame.look_up_of[v].moves
+            if v not in self.frame.scans and not moves and all(self.is_fixed(i, names) for i in operands(v)):
+                nest.compute([v], names, SCALAR, nest.index(0))
         return names
+
+    def is_fixed(self, node: Node, names: Names) -> bool:
+        """Is it among what is the same in every turn, which has `names`?"""
+        return node in names or (node.op is CONST and node not in self.frame.source_of)
+
+    def rows_of_tables(self, fixed: Names, count: str) -> list[tuple[Node, Operand, Access | None, str]]:
+        """The rows of tables that a loop goes through: their indices are the same in every turn."""
+        nest, found = self.nest, []
+        for v in self.part.computes:
+            o = self.frame.look_up_of.get(v)
+            if o is not None and v not in fixed and all(self.is_fixed(i, fixed) for i in operands(v)):
+                offset = nest.offset(v, fixed, SCALAR)
+                start = nest.add(nest.look_at[v], nest.change("bitcast", offset, WORD, INDEX))
+                start = nest.lined_up(o, start, count)
+                found.append((v, o, nest.access(o, start), start))
+        return found
 
     def kept(self, unit: str) -> dict[Node, Access]:
         """Where the values are that an earlier pass kept, or that a later one reads."""
@@ -179,12 +207,12 @@ class Units:
         return found
 
     def target(self, o: Operand, address: str) -> Access:
-        """Where the loop writes an output: a buffer, when it is to go past the caches."""
+        """Where the loop writes an output: a buffer, when it is to go past the caches, or lies apart."""
         nest = self.nest
         if o.moves:
             buffer = nest.buffer(nest.buffer_of("s", o.node))
             address = nest.select(nest.streams(o), buffer, address)
-        return Access(nest.reached(o.dtype, address), o.dtype, o.moves)
+        return nest.side_by_side(o, address)
 
     def folds(self, i: str, lanes: Lanes, names: Names, given: list[str]) -> list[str]:
         """Fold the elements of a turn."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from mgb.codegen import combine, identity, reductions
+from mgb.codegen import LOOK_UP, combine, identity, reductions, scans
 from mgb.ir import Node
 
 from ..folds import held
 from ..remainder import Doubles, fuses, remainder
 from .body import BITS, Body, element, is_float, is_signed, stored
+from .branches import UNLIKELY
 from .casts import convert, from_memory, to_memory
 
 #: ``word(body, node, *operands) -> value``
@@ -160,7 +161,7 @@ WORDS: dict[str, Word] = {
     "maximum": _extreme("gt"), "minimum": _extreme("lt"),
     "lt": _comparison("lt"), "le": _comparison("le"), "eq": _comparison("eq"),
     "logical_and": _by_kind("", "and"), "logical_or": _by_kind("", "or"),
-    "logical_not": _logical_not, "where": _where,
+    "logical_not": _logical_not, "where": _where, UNLIKELY: _where,
     "floor": _by_kind("floor", ""), "round": _by_kind("roundeven", ""), "sqrt": _by_kind("sqrt", ""),
     "bit_and": _by_kind("", "and"), "bit_or": _by_kind("", "or"), "bit_xor": _by_kind("", "xor"),
     "shl": _shift(lambda dtype: "shl"),
@@ -180,11 +181,13 @@ _STEPS = {
 #: What LLVM may do with the steps of floats.
 _FLAGS = {"fadd": "reassoc", "fmul": "reassoc", "maximum": "nsz", "minimum": "nsz"}
 
-REDUCTIONS = reductions(_STEPS)
-VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
+REDUCTIONS, SCANS = reductions(_STEPS), scans(_STEPS)
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, *SCANS, "extent", LOOK_UP))
 
-#: All that a body may hold: beside the words, what every backend prints. A fold of nothing is its operand.
-SPELLINGS: dict[str, Word] = {**WORDS, "cast": _cast, **dict.fromkeys(REDUCTIONS, lambda body, node, x: x)}
+#: All that a body may hold: beside the words, what every backend prints. A fold of one element is that.
+SPELLINGS: dict[str, Word] = {
+    **WORDS, "cast": _cast, **dict.fromkeys((*REDUCTIONS, *SCANS), lambda body, node, x: x)
+}  # fmt: skip
 
 
 def _step(fold: Node) -> str:
@@ -197,6 +200,11 @@ def fold_step(body: Body, fold: Node, a: str, b: str, dtype: str) -> str:
     """Fold two elements, held in `dtype`, of the reduction `fold`; NaN stays."""
     step = _step(fold)
     return body.op(step, (a, b), body.type(dtype), _FLAGS.get(step, ""))
+
+
+def scan_step(body: Body, scan: Node, a: str, b: str) -> str:
+    """Fold two elements of a scan, in this order whoever does it."""
+    return body.op(_step(scan), (a, b), body.type(held(scan)))
 
 
 def across(body: Body, fold: Node, vector: str) -> str:

@@ -1,0 +1,142 @@
+"""What is folded up to each element along an axis, alone and with what stands before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb import dtypes
+from mgb.ops.primitives import maximum
+from mgb.ops.reduce import reduce_max, reduce_sum
+from mgb.ops.sort import cummax_, cummin_, cumprod_, cumsum_
+
+from .cases import DTYPES, FLOATS, check, of, require, samples
+from .drive import Driver
+
+SCANS: dict[str, Callable[..., Any]] = {
+    "cumsum": cumsum_, "cumprod": cumprod_, "cummax": cummax_, "cummin": cummin_,
+}  # fmt: skip
+
+#: Shapes and axes.
+CASES = {
+    "row": ((5, 33), 1),
+    "column": ((33, 5), 0),
+    "middle": ((3, 17, 5), 1),
+    "first of three": ((17, 3, 5), 0),
+    "one axis": ((100,), 0),
+    "length 1": ((4, 1), 1),
+    "length 7": ((4, 7), 1),
+    "length 600": ((4, 600), 1),
+    "long row": ((3, 40_001), 1),
+    "long rows": ((300, 1111), 1),
+    "long column": ((5000, 40), 0),
+    "large": ((300_007,), 0),
+    "large column": ((40_000, 13), 0),
+    "many columns": ((33, 3000), 0),
+}
+
+
+def small(dtype: str, shape: tuple[int, ...], axis: int) -> Any:
+    """Samples whose products stay in range: of two neighbours one is above 1 and the other one below."""
+    x = samples(dtype, shape)
+    if dtype not in FLOATS:
+        return x
+    wide, odd = 1 + x.astype(np.float64) % 1 / 4, np.arange(shape[axis]) % 2 == 1
+    odd = odd.reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    return np.where(odd, 1 / wide, wide).astype(x.dtype)
+
+
+class TestScans:
+    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("scan", SCANS)
+    def test_lengths(self, driver: Driver, scan: str, name: str) -> None:
+        shape, axis = CASES[name]
+        x = small("float32", shape, axis) if scan == "cumprod" else samples("float32", shape)
+        check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x])
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("scan", SCANS)
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_dtypes(self, driver: Driver, scan: str, dtype: str, axis: int) -> None:
+        if dtype == "bool" and scan in ("cumsum", "cumprod"):
+            pytest.skip("sums and products of bools are of integers")
+        x = small(dtype, (37, 70), axis)
+        check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x])
+
+    @pytest.mark.parametrize("scan", ["cummax", "cummin"])
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_special_values(self, driver: Driver, scan: str, axis: int) -> None:
+        x = samples("float32", (40, 50)) % 3
+        x[7, 9], x[3, 4], x[5, 6] = np.nan, np.inf, -np.inf
+        check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x])
+
+    @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
+    def test_between_ops(self, driver: Driver, name: str) -> None:
+        """What stands before and after it, and its operand's other readers."""
+        shape, axis = CASES[name]
+        x, y = samples("float32", shape) % 3, samples("float32", shape[-1:], 1) % 5
+
+        def between(x: Any, y: Any) -> list[Any]:
+            squares = x * x + y
+            return [cumsum_(squares, axis=axis) * 2 - x, squares]
+
+        check(driver, of(between, x, y), [x, y])
+
+    @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
+    def test_with_folds(self, driver: Driver, name: str) -> None:
+        """Folds of the same axis, before and after it."""
+        shape, axis = CASES[name]
+        x = samples("float32", shape) % 3 - 1
+
+        def folded(x: Any) -> list[Any]:
+            sums = cumsum_(x - reduce_max(x, axis=(axis,)), axis=axis)
+            return [sums, reduce_sum(sums * 0.125, axis=(axis,)), maximum(sums, x)]
+
+        check(driver, of(folded, x), [x])
+
+    @pytest.mark.parametrize("name", ["row", "column", "long row", "large", "large column"])
+    def test_of_scans(self, driver: Driver, name: str) -> None:
+        shape, axis = CASES[name]
+        x = np.round(samples("float32", shape) % 8)
+
+        def twice(x: Any) -> list[Any]:
+            greatest = cummax_(x, axis=axis)
+            return [cummin_(greatest - x, axis=axis), cumsum_(greatest, axis=axis)]
+
+        check(driver, of(twice, x), [x])
+
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_views(self, driver: Driver, axis: int) -> None:
+        if driver.backend.traits.strided.value != "any":
+            pytest.skip(f"traits.strided is {driver.backend.traits.strided.value}")
+        x = samples("float32", (90, 140))[::-2, 5:125:3].T
+        check(driver, of(lambda x: cumsum_(x, axis=axis) * 2, x), [x])
+
+    @pytest.mark.parametrize("name", ["row", "column", "long row", "large column"])
+    def test_over_its_operand(self, driver: Driver, name: str) -> None:
+        """The result may be written over what is scanned."""
+        shape, axis = CASES[name]
+        x = samples("float32", shape)
+        check(driver, of(lambda x: cumsum_(x, axis=axis), x), [x], over={0: 0})
+
+    @pytest.mark.parametrize("name", ["large", "large column", "long row"])
+    def test_threads(self, driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The bits are the same for any number of threads."""
+        shape, axis = CASES[name]
+        x = samples("float32", shape)
+        graph = of(lambda x: [cumsum_(x, axis=axis), cumsum_(x * x + 1, axis=axis) - x], x)
+        require(driver, graph)
+        found = []
+        for threads in ("1", "2", "3"):
+            monkeypatch.setenv("MGB_NUM_THREADS", threads)
+            found.append([y.tobytes() for y in driver.run(graph, [x])])
+        assert found[0] == found[1] == found[2]
+
+    def test_integers_wrap(self, driver: Driver) -> None:
+        x = np.full((3, 300), 2**30, np.int32)
+        graph = of(lambda x: cumsum_(x, axis=1), x)
+        require(driver, graph)
+        (got,) = driver.run(graph, [x])
+        np.testing.assert_array_equal(got, np.cumsum(x, 1, dtype=dtypes.int32))

@@ -1,0 +1,12 @@
+"""Mixed precision: products in 16 bits, the rest in 32, and a scale that keeps small gradients."""
+
+from __future__ import annotations
+
+from .autocast import autocast
+from .grad_scaler import GradScaler
+
+__all__ = ["GradScaler", "autocast"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,176 @@
+"""Groups of short rows are turned, so that neighbouring rows are the lanes of a vector.
+
+A kernel goes through the last axis of its domain vector by vector. Where that axis has three elements, as the
+coordinates of points or the colours of pixels, or ten, as the classes of a softmax, most of a vector is empty
+and the walk around a row takes longer than the row. If it is folded, it is put in front. If not, and how an
+operand lies keeps it from being one with the axis before, it is put before as many as make a long row.
+Operands become transposed views. Results of the whole domain are transposed views of what is stored, and laid
+out for who wants them otherwise: by the kernel, where it may write into windows (`parts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from math import prod
+
+import numpy as np
+
+from ..backend import Scope, Traits
+from ..codegen import aligned, domain, reduced_axes
+from ..fusion import Step
+from ..fusion.step import make_step
+from ..ir import Graph, Kind, Node, Op, input_node
+from ..ops.declare import op_of
+from ..ops.layout import RESHAPE, TRANSPOSE, concat
+from ..sizes import about, same_shape
+from ..strides import broadcast_strides, row_major
+from .views import lying
+
+Shape = tuple[int, ...]
+
+CONCAT = op_of(concat)
+
+#: Rows from which turning them is worth the views; where none is folded, elements, and those of a long row.
+ROWS, ELEMENTS, LONG = 1 << 8, 1 << 14, 1 << 10
+
+
+def turn_short_rows(graph: Graph, steps: Sequence[Step], traits: Traits) -> tuple[Step, ...]:
+    """Turn the groups whose rows have `Traits.short_rows` elements or fewer.
+
+    Parameters
+    ----------
+    graph : Graph
+        The whole program.
+    steps : sequence of Step
+        In the order in which they run.
+    traits : Traits
+        Of the backend that is to compile the groups.
+
+    Returns
+    -------
+    tuple of Step
+        With further ones, which make views.
+    """
+    if not traits.short_rows or traits.scope is Scope.GRAPH:
+        return tuple(steps)
+    laid_out = _laid_out(graph, steps)
+    return tuple(s for step in steps for s in _turned(step, traits, laid_out))
+
+
+def _laid_out(graph: Graph, steps: Sequence[Step]) -> frozenset[Node]:
+    """What leaves the program, or is read by ops that no view is as good for as what it is a view of."""
+    strict = (s for s in steps if not s.fused and _op(s) is not TRANSPOSE and _op(s).parts is None)
+    return frozenset((*graph.outputs, *(n for step in strict for n in step.reads)))
+
+
+def _op(step: Step) -> Op:
+    return step.graph.outputs[0].op
+
+
+def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[Step]:
+    order = _order(step, traits) if step.fused else None
+    if order is None:
+        yield step
+        return
+    graph, reads = _graph(step.graph, order), list[Node]()
+    for read, inner in zip(step.reads, graph.inputs, strict=True):
+        views = _views(read, aligned(read.spec.shape, len(order)), order, inner.spec.shape)
+        yield from (_viewed(view) for view in views)
+        reads.append(views[-1] if views else read)
+    back, folds = tuple(int(a) for a in np.argsort(order)), bool(reduced_axes(step.graph))
+    stored, moved = list[Node](), list[list[Node]]()
+    for out, wanted in zip(graph.outputs, step.writes, strict=True):
+        result = input_node(out.spec, out.source)
+        views = _views(result, aligned(out.spec.shape, len(order)), back, wanted.spec.shape)
+        if views and wanted in laid_out and not folds:
+            views.append(_node(CONCAT, views[-1], axis=0))
+        stored.append(result if views else wanted)
+        moved.append(views)
+    yield replace(step, graph=graph, reads=tuple(reads), writes=tuple(stored))
+    for views, wanted in zip(moved, step.writes, strict=True):
+        yield from (_viewed(view) for view in views[:-1])
+        if views:
+            yield replace(_viewed(views[-1]), writes=(wanted,))
+
+
+def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
+    """The axes of the domain in the order of the turned one; None: they stay where they are."""
+    graph = step.graph
+    if any(n.op.kind not in (Kind.ELEMENTWISE, Kind.REDUCE) and not _is_flat(n) for n in graph.nodes):
+        return None
+    folded, shape = reduced_axes(graph), domain(graph)
+    long = [a for a, d in enumerate(shape) if d != 1]
+    if not folded:
+        return _outward(step, shape, long, traits.short_rows) if traits.strided_outputs else None
+    row = [shape[a] for a in takewhile(lambda a: a in folded, reversed(long))]
+    single = [a for a, d in enumerate(shape) if d == 1]
+    kept = [a for a in long if a not in folded]
+    if row and prod(row) <= traits.short_rows and about(prod(shape[a] for a in kept)) >= ROWS:
+        return (*single, *(a for a in long if a in folded), *kept)
+    return (*single, *long) if len(long) > 1 and long[-1] != len(shape) - 1 else None  # rows of one
+
+
+def _outward(step: Step, shape: Shape, long: list[int], longest: int) -> tuple[int, ...] | None:
+    """The last axis before as many as make a long row, if it is short and none with the axis before."""
+    if len(long) < 2 or shape[long[-1]] > longest or about(prod(shape)) < ELEMENTS:
+        return None
+    operands = [(read.spec.shape, lying(read)) for read in step.reads]
+    operands += [(out.spec.shape, row_major(out.spec.shape)) for out in step.graph.outputs]
+    before, last = long[-2:]
+    strides = [broadcast_strides(own, steps, shape) for own, steps in operands]
+    if all(steps[before] == steps[last] * shape[last] for steps in strides):
+        return None
+    order = [a for a in range(len(shape)) if a != last]
+    place = len(order)
+    while place and about(prod(shape[a] for a in order[place:])) < LONG:
+        place -= 1
+    return (*order[:place], last, *order[place:])
+
+
+def _is_flat(leaf: Node) -> bool:
+    """Does it vary along no axis?"""
+    return leaf.op.kind is Kind.LEAF and all(d == 1 for d in leaf.spec.shape)
+
+
+def _permuted(value: Node, order: Sequence[int]) -> Shape:
+    shape = aligned(value.spec.shape, len(order))
+    return value.spec.shape if all(d == 1 for d in shape) else tuple(shape[a] for a in order)
+
+
+def _views(value: Node, full: Shape, order: tuple[int, ...], wanted: Shape) -> list[Node]:
+    """What makes `value`, seen as `full`, have its axes in `order`, and the shape `wanted`."""
+    long = [a for a in order if full[a] != 1]
+    if long == sorted(long):
+        return _reshaped(value, wanted)
+    views = _reshaped(value, full)
+    turned = _node(TRANSPOSE, views[-1] if views else value, axes=order)
+    return [*views, turned, *_reshaped(turned, wanted)]
+
+
+def _reshaped(value: Node, shape: Shape) -> list[Node]:
+    return [] if same_shape(value.spec.shape, shape) else [_node(RESHAPE, value, shape=shape)]
+
+
+def _node(op: Op, value: Node, **params: object) -> Node:
+    return Node(op, (value,), params, op.infer(value.spec, **params), value.source)
+
+
+def _viewed(view: Node) -> Step:
+    return make_step([view], [view], False, "a view for a kernel of short rows, which is turned")
+
+
+def _graph(graph: Graph, order: tuple[int, ...]) -> Graph:
+    """The group over the turned domain."""
+    copy = {i: input_node(replace(i.spec, shape=_permuted(i, order)), i.source) for i in graph.inputs}
+    copy |= {n: n for n in graph.nodes if n.op.kind is Kind.LEAF}
+    for node in (n for n in graph.nodes if n not in copy):
+        params, inputs = dict(node.params), tuple(copy[i] for i in node.inputs)
+        if node.op.kind is Kind.REDUCE:
+            lead = len(order) - node.inputs[0].spec.ndim
+            params["axis"] = tuple(sorted(order.index(a + lead) for a in params["axis"]))
+        copy[node] = Node(
+            node.op, inputs, params, node.op.infer(*[i.spec for i in inputs], **params), node.source
+        )
+    return Graph(tuple(copy[i] for i in graph.inputs), tuple(copy[o] for o in graph.outputs))

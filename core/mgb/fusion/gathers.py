@@ -1,0 +1,84 @@
+"""Indexing by arrays becomes part of kernels, for backends that read elements where other values say.
+
+``weight[words] * scale + places`` reads rows of a table, and computes with them at once: the rows are never
+put together. Indices are computed in the kernel too. What is looked up must lie in memory: it ends a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..backend import Scope, Traits
+from ..ir import CONST, Graph, Kind, Node
+from ..ops.declare import op_of
+from ..ops.index import gather_, index_get
+from ..ops.layout import RESHAPE, slice_
+from ..ops.look_up import look_up
+from ..ops.primitives import IOTA
+from ..passes.merge import merge
+from ..passes.reshapes import delay_reshapes
+from ..passes.rewrite import node_of, reshaped, rewrite
+from ..sizes import same_shape
+from ..tensor import Tensor
+from .legality import DEFAULT, FusionConfig, accepts
+
+INDEX_GET, GATHER, LOOK_UP = op_of(index_get), op_of(gather_), op_of(look_up)
+
+
+def looked_up(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph:
+    """Spell indexing by arrays as `look_up`, where a backend takes that.
+
+    Parameters
+    ----------
+    graph : Graph
+        Simplified.
+    traits : Traits
+        Of the backend that is to compile the groups.
+    config : FusionConfig
+        What the user allows.
+
+    Returns
+    -------
+    Graph
+    """
+    takes = Kind.GATHER in traits.kinds and traits.scope is Scope.DOMAIN
+    if not takes or not graph.has(INDEX_GET, GATHER):
+        return graph
+
+    def rule(node: Node, *values: Tensor) -> Tensor | None:
+        if node.op not in (INDEX_GET, GATHER) or not _lies_in_memory(node_of(values[0])):
+            return None
+        found = (_of_get if node.op is INDEX_GET else _of_gather)(node, values)
+        return found if accepts(traits, node_of(found), config) is None else None
+
+    graph = rewrite(graph, rule)
+    return merge(delay_reshapes(graph)) if graph.has(RESHAPE) else graph
+
+
+def _lies_in_memory(node: Node) -> bool:
+    """Is it a value that kernels read? Small constants and places are part of them."""
+    return node.op not in (CONST, IOTA) and node.spec.size > 1
+
+
+def _of_get(node: Node, values: Sequence[Tensor]) -> Tensor:
+    x, *indices = values
+    axes, place = node.params["axes"], node.params["place"]
+    rest = [a for a in range(x.ndim) if a not in axes]
+    behind = len(rest) - place
+    spread = [reshaped(i, (*i.shape, *(1,) * behind)) for i in indices]
+    inside = node.spec.ndim - len(rest)
+    at = {a: k - node.spec.ndim if k < place else k + inside - node.spec.ndim for k, a in enumerate(rest)}
+    return look_up(x, *_in_order(spread, axes), along=tuple(at.get(a) for a in range(x.ndim)))
+
+
+def _in_order(indices: Sequence[Tensor], axes: Sequence[int]) -> list[Tensor]:
+    return [index for _, index in sorted(zip(axes, indices, strict=True), key=lambda pair: pair[0])]
+
+
+def _of_gather(node: Node, values: Sequence[Tensor]) -> Tensor:
+    x, index = values
+    axis = node.params["axis"]
+    shape = tuple(x.shape[a] if a == axis else d for a, d in enumerate(index.shape))
+    if not same_shape(shape, x.shape):
+        x = slice_(x, window=tuple((0, d, 1) for d in shape))
+    return look_up(x, index, along=tuple(None if a == axis else a - x.ndim for a in range(x.ndim)))

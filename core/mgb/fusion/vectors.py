@@ -1,0 +1,91 @@
+"""Products of a matrix and a vector, or of two vectors, are loops of kernels: no library does them better.
+
+Each element of the matrix is read once, so memory is what they wait for; in a kernel they take what computes
+the matrix, and what comes after, into the same pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backend import Scope, Traits
+from ..dtypes import HALVES
+from ..ir import Graph, Kind, Node
+from ..ops.contract import MATMUL
+from ..ops.layout import RESHAPE
+from ..ops.primitives import mul
+from ..ops.reduce import reduce_sum
+from ..passes.broadcasts import delay_broadcasts
+from ..passes.merge import merge
+from ..passes.reshapes import delay_reshapes
+from ..passes.rewrite import node_of, reshaped, rewrite
+from ..sizes import about, same_shape
+from ..tensor import Tensor
+from .legality import DEFAULT, FusionConfig, accepts, bare
+
+#: Elements of a matrix from which a kernel reads it as fast as a library; bytes of one that is stored anyway
+#: from which a library is faster, for it reads the vector once for several rows.
+LEAST, MOST = 1 << 12, 1 << 26
+
+
+def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph:
+    """Spell products in which no element of the larger operand is read twice as sums of products.
+
+    Parameters
+    ----------
+    graph : Graph
+        Simplified.
+    traits : Traits
+        Of the backend that is to compile the groups.
+    config : FusionConfig
+        What the user allows.
+
+    Returns
+    -------
+    Graph
+    """
+    takes = {Kind.ELEMENTWISE, Kind.REDUCE} <= traits.kinds and traits.scope is Scope.DOMAIN
+    if not takes or not graph.has(MATMUL):
+        return graph
+
+    def rule(node: Node, *values: Tensor) -> Tensor | None:
+        if node.op is not MATMUL or node.spec.dtype in HALVES:  # whose products are rounded as libraries do
+            return None
+        found = _as_fold(node, *values)
+        if found is None or accepts(traits, node_of(found), config) is not None:
+            return None
+        return reshaped(found, node.spec.shape)
+
+    spelt = rewrite(graph, rule)
+    return merge(delay_broadcasts(delay_reshapes(spelt))) if spelt.has(RESHAPE) else spelt
+
+
+def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+    """The elements of the product of `a` and `b` without one; each matrix is gone through as it lies."""
+    left, right = bool(node.params.get("transpose_a")), bool(node.params.get("transpose_b"))
+    *batch, rows, columns = node.spec.shape
+    inner = a.shape[-2 if left else -1]
+    matrix = a if columns == 1 else b
+    if inner == 1 and about(node.spec.size) >= LEAST:
+        return mul(_column(a, rows), _row(b, columns))
+    is_read_once = same_shape(bare(matrix.shape[:-2]), bare(tuple(batch)))
+    if 1 not in (rows, columns) or not is_read_once or about(matrix.size) < LEAST:
+        return None
+    if node_of(matrix).op.kind is not Kind.ELEMENTWISE and about(node_of(matrix).spec.nbytes) >= MOST:
+        return None
+    if columns == 1:
+        return _folded(a, b, inner, left)
+    return _folded(b, a, inner, not right)
+
+
+def _folded(matrix: Tensor, vector: Tensor, inner: Any, along_columns: bool) -> Tensor:
+    products = mul(matrix, _column(vector, inner) if along_columns else _row(vector, inner))
+    return reduce_sum(products, axis=(products.ndim - (2 if along_columns else 1),))
+
+
+def _row(x: Tensor, length: Any) -> Tensor:
+    return reshaped(x, (*x.shape[:-2], 1, length))
+
+
+def _column(x: Tensor, length: Any) -> Tensor:
+    return reshaped(x, (*x.shape[:-2], length, 1))

@@ -1,0 +1,84 @@
+"""Axes whose lengths a file leaves open: their names, and what is recorded for other lengths."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..errors import DumpNameError, DumpOptionError
+from ..ir import Spec
+from .captured import Captured, check_pure
+
+DynamicAxes = Mapping[str, Mapping[int, str] | Sequence[int]]
+
+#: Lengths that stand for any: none is a number that a model has for another reason. The third tests what
+#: was found of the others.
+_LENGTHS = ((37, 53, 71), (43, 59, 73), (41, 61, 79))
+
+
+class Recording(Protocol):
+    """A traced function that is recorded anew."""
+
+    def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]: ...
+
+
+def named_axes(
+    given: DynamicAxes | None, inputs: Sequence[str], specs: Sequence[Spec]
+) -> dict[tuple[int, int], str]:
+    """The names of the axes of inputs that are left open.
+
+    Raises
+    ------
+    DumpNameError
+        No input is called so.
+    DumpOptionError
+        An input has no such axis, or there are too many names.
+    """
+    found: dict[tuple[int, int], str] = {}
+    for name, axes in (given or {}).items():
+        if name not in inputs:
+            raise DumpNameError(f"dynamic_axes: no input is called {name!r}: they are {', '.join(inputs)}")
+        place = list(inputs).index(name)
+        named = (
+            axes
+            if isinstance(axes, Mapping)
+            else {a: f"{name}_{a % max(specs[place].ndim, 1)}" for a in axes}
+        )
+        for axis, text in named.items():
+            if not isinstance(axis, int) or not -specs[place].ndim <= axis < specs[place].ndim:
+                raise DumpOptionError(
+                    f"dynamic_axes: {name!r} of shape {specs[place].shape} has no axis {axis!r}"
+                )
+            if not isinstance(text, str) or not text.isidentifier():
+                raise DumpOptionError(f"dynamic_axes: {text!r} is no name of a length: give an identifier")
+            found[place, axis % specs[place].ndim] = text
+    if len(set(found.values())) > len(_LENGTHS):
+        raise DumpOptionError(f"dynamic_axes: lengths of {len(_LENGTHS)} names at most are left open")
+    return found
+
+
+def recorded_for(
+    traced: Recording, captured: Captured, axes: Mapping[tuple[int, int], str]
+) -> Iterator[tuple[dict[str, int], Captured]]:
+    """What is recorded for all corners of a box of lengths, and for one more set of them."""
+    names = list(dict.fromkeys(axes.values()))
+    if not names:
+        return
+    choices = list(itertools.product((0, 1), repeat=len(names)))
+    for chosen in (*choices, (2,) * len(names)):
+        lengths = {n: own[k] for n, own, k in zip(names, _LENGTHS, chosen)}
+        args: list[Spec] = []
+        kwargs: dict[str, Spec] = {}
+        for place, (leaf, name, spec) in enumerate(captured.inputs):
+            shape = tuple(lengths.get(axes.get((place, i), ""), d) for i, d in enumerate(spec.shape))
+            other = Spec(shape, spec.dtype, spec.device)
+            if name is None and leaf == len(args):
+                args.append(other)
+            elif name is not None and name.isidentifier():
+                kwargs[name] = other
+            else:
+                raise DumpOptionError("dynamic_axes= is for functions whose arguments are Tensors alone")
+        found, _ = traced._to_export(tuple(args), kwargs)
+        check_pure(found.record)
+        yield lengths, found

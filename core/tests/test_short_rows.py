@@ -1,0 +1,98 @@
+"""Groups that fold short rows are turned for backends that say so; every value is NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mgb.functional as F
+import numpy as np
+import pytest
+from mgb import Parameter, Tensor, plugins
+from mgb.autodiff import GradManager
+from mgb.jit import trace
+from mgb.optimizer import SGD
+
+DEFAULT = plugins.choose_backend("cpu")
+
+pytestmark = pytest.mark.skipif(
+    not DEFAULT.traits.short_rows, reason="the default backend has no short rows turned"
+)
+
+
+def numbers(*shape: int, dtype: str = "float32") -> Any:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(dtype)
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def variance(x: Any, scale: Any) -> Any:
+    deviation = x - x.mean(axis=-1, keepdims=True)
+    return (deviation * deviation).mean(axis=-1) * 2.0, deviation * scale
+
+
+#: By names: a function of arrays, and the shapes of these.
+CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "distances of points": (lambda a, b: ((a[:, None] - b) ** 2).sum(axis=2), [(40, 3), (30, 3)]),
+    "classes": (softmax, [(700, 10)]),
+    "two results": (variance, [(300, 7), (7,)]),
+    "pooling": (lambda x: x.reshape(4, 16, 2, 16, 2).max(axis=(2, 4)), [(4, 32, 32)]),
+    "the first and the last": (lambda x: (x * 2.0).sum(axis=(0, 2)), [(20, 400, 3)]),
+    "a number for each row": (lambda x, y: (x + y[:, None]).min(axis=1), [(500, 2), (500,)]),
+    "a number for all": (lambda x, y: (x * y).sum(axis=1) + y, [(500, 2), (1,)]),
+    "transposed": (lambda x: (np.exp(x.T)).sum(axis=1), [(5, 600)]),
+    "every axis": (lambda x: (x * x).sum(), [(300, 3)]),
+    "long rows": (softmax, [(300, 40)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_numpys(name: str) -> None:
+    function, shapes = CASES[name]
+    arrays = [numbers(*shape) for shape in shapes]
+    traced = trace(function)
+    for _ in range(3):
+        found = traced(*map(Tensor, arrays))
+    wanted = function(*[a.astype(np.float64) for a in arrays])
+    for got, value in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, wanted)), strict=True):
+        assert got.shape == value.shape
+        np.testing.assert_allclose(got.numpy(), value, rtol=2e-5, atol=2e-6)
+
+
+def test_only_short_rows_of_many_are_turned() -> None:
+    for shape, turned in [((700, 10), True), ((700, 40), False), ((10, 10), False)]:
+        text = str(trace(softmax).explain(Tensor(numbers(*shape))))
+        assert ("short rows" in text) == turned, shape
+
+
+def test_other_lengths_are_served() -> None:
+    traced = trace(softmax)
+    for shape in [(700, 10), (700, 10), (900, 10), (900, 3), (900, 70), (5, 3), (700, 10)]:
+        x = numbers(*shape)
+        np.testing.assert_allclose(traced(Tensor(x)).numpy(), softmax(x), rtol=2e-5, atol=1e-7)
+
+
+def test_a_step_of_few_classes_trains_as_by_hand() -> None:
+    x, classes = numbers(400, 6), np.arange(400) % 10
+    weight = Parameter(numbers(6, 10) * 0.1)
+    manager, optimizer = GradManager().attach(weight), SGD(weight, lr=0.5)
+
+    def step(x: Tensor, classes: Tensor) -> Tensor:
+        with manager:
+            loss = F.loss.cross_entropy(x @ weight, classes)
+            manager.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    traced, w = trace(step), weight.numpy().astype(np.float64)
+    for _ in range(4):
+        loss = traced(Tensor(x), Tensor(classes.astype(np.int32)))
+        chances = softmax(x @ w)
+        wanted = -np.log(chances[np.arange(400), classes]).mean()
+        chances[np.arange(400), classes] -= 1.0
+        w -= 0.5 * x.T @ chances / 400
+        np.testing.assert_allclose(loss.numpy(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(weight.numpy(), w, rtol=1e-4, atol=1e-6)
