@@ -94,6 +94,11 @@ class Results:
     entries: tuple[Entry, ...]
     machine: Mapping[str, Any]
 
+    @property
+    def contestants(self) -> list[str]:
+        """Those of mgb that ran, such as ``mgb:cpu_llvm``."""
+        return [name for name in self.machine["peers"] if name.startswith("mgb")]
+
     def suites(self) -> Iterator[tuple[str, list[Entry]]]:
         """Each suite with its entries, in the order of the run."""
         for suite in dict.fromkeys(entry.suite for entry in self.entries):

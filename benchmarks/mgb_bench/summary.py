@@ -41,7 +41,8 @@ def table(results: Results) -> Iterator[str]:
     LookupError
         The run has not what a row shows.
     """
-    yield from (f"On: {processor(results.machine)}.", "")
+    backends = ", ".join(name.removeprefix("mgb:").upper() for name in results.contestants)
+    yield from (f"On: {processor(results.machine)}. Backend of mgb: `{backends}`.", "")
     yield from ("| | mgb | best peer | ratio |", "| --- | --- | --- | --- |")
     for title, suite, case, size in ROWS:
         entry = _entry(results, suite, case, size)

@@ -51,8 +51,20 @@ def test_conv2d_bias_and_groups():
     close(F.conv2d(double(x), double(w), double(bias), groups=2), want)
     grouped = double(w.reshape(2, 3, 2, 3, 2))
     close(F.conv2d(double(x), grouped, double(bias.reshape(1, 6, 1, 1)), groups=2), want)
-    with pytest.raises(ShapeError, match="for 2 groups, not 1"):
-        F.conv2d(double(x), grouped)
+
+
+@pytest.mark.parametrize(
+    "name, axes",
+    [("conv1d", 1), ("conv2d", 2), ("conv3d", 3), ("conv_transpose2d", 2), ("conv_transpose3d", 3)],
+)
+def test_weights_with_an_axis_of_groups(name, axes):
+    convolve = getattr(F, name)
+    x = double(normal(2, 4, *(4,) * axes))
+    weight = normal(2, 2, 2, *(2,) * axes)
+    flat = double(weight.reshape(4, 2, *(2,) * axes))
+    close(convolve(x, double(weight), groups=2), convolve(x, flat, groups=2).numpy())
+    with pytest.raises(ShapeError, match=rf"^{name}: a weight of shape .* is for 2 groups, not 1$"):
+        convolve(x, double(weight))
 
 
 def test_conv1d(check_gradient):

@@ -99,7 +99,7 @@ def conv2d(
     """
     check_conv_modes("conv2d", conv_mode, compute_mode)
     window = _window(stride, padding, dilation, groups)
-    out = contract.conv2d(inp, _ungrouped(weight, groups), **window)
+    out = contract.conv2d(inp, ungrouped("conv2d", weight, groups, 2), **window)
     return _with_bias(out, bias)
 
 
@@ -112,13 +112,29 @@ def _window(stride: Pair, padding: Pair, dilation: Pair, groups: int) -> dict[st
     }
 
 
-def _ungrouped(weight: Tensor, groups: int) -> Tensor:
-    """A weight with an axis for its groups, which joins the axis of the outputs."""
-    if weight.ndim != 5:
+def ungrouped(name: str, weight: Tensor, groups: int, axes: int) -> Tensor:
+    """Join the axis of the groups, if `weight` has one, with that of the outputs.
+
+    Parameters
+    ----------
+    name : str
+        The function that is called, for the error.
+    weight : Tensor
+        Of shape (O, C, *kernel) or (groups, O, C, *kernel).
+    groups : int
+    axes : int
+        How many axes the kernel has.
+
+    Raises
+    ------
+    ShapeError
+        The weight is for another number of groups.
+    """
+    if weight.ndim != axes + 3:
         return weight
     if weight.shape[0] != groups:
         raise ShapeError(
-            f"conv2d: a weight of shape {weight.shape} is for {weight.shape[0]} groups, not {groups}"
+            f"{name}: a weight of shape {weight.shape} is for {weight.shape[0]} groups, not {groups}"
         )
     return reshape(weight, shape=(groups * weight.shape[1], *weight.shape[2:]))
 
@@ -144,15 +160,18 @@ def conv1d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """`conv2d` of rows: `inp` has shape (N, C, L), `weight` (O, C / groups, k).
+    """`conv2d` of rows: `inp` has shape (N, C, L).
+
+    `weight` has the shape (O, C / groups, k) or (groups, O / groups, C / groups, k).
 
     Examples
     --------
     >>> F.conv1d(mgb.tensor([[[1.0, 2.0, 3.0]]]), mgb.tensor([[[1.0, 1.0]]]))
     Tensor([[[3., 5.]]], device=xpux:0)
     """
-    rows, kernel = (reshape(t, shape=(*t.shape[:-1], 1, t.shape[-1])) for t in (inp, weight))
     check_conv_modes("conv1d", conv_mode, compute_mode)
+    weight = ungrouped("conv1d", weight, groups, 1)
+    rows, kernel = (reshape(t, shape=(*t.shape[:-1], 1, t.shape[-1])) for t in (inp, weight))
     out = conv2d(rows, kernel, None, (1, stride), (0, padding), (1, dilation), groups)
     return _with_bias(reshape(out, shape=(*out.shape[:2], out.shape[3])), bias)
 
@@ -209,7 +228,7 @@ def conv_transpose2d(
     """
     check_conv_modes("conv_transpose2d", conv_mode, compute_mode)
     window = _window(stride, padding, dilation, groups)
-    kernel = _ungrouped(weight, groups)
+    kernel = ungrouped("conv_transpose2d", weight, groups, 2)
     if inp.ndim != 4 or kernel.ndim != 4:
         raise ShapeError(
             f"conv_transpose2d: needs 4 axes each, got images of {inp.shape} and weights of {weight.shape}"

@@ -10,7 +10,7 @@ from ..ops import contract
 from ..ops.layout import concat, cut_along, reshape, slice_, transpose, unslice
 from ..ops.primitives import cast
 from ..tensor import Tensor
-from .convolution import _with_bias, along_axes
+from .convolution import _with_bias, along_axes, ungrouped
 from .options import check_conv_modes
 
 __all__ = ["conv3d", "conv_transpose3d"]
@@ -33,10 +33,7 @@ def triple(name: str, value: Triple) -> tuple[int, int, int]:
 
 def _kernel(name: str, inp: Tensor, weight: Tensor, groups: int) -> Tensor:
     """The weight without an axis for its groups."""
-    if weight.ndim == 6:
-        if weight.shape[0] != groups:
-            raise ShapeError(f"{name}: a weight of shape {weight.shape} is not for {groups} groups")
-        weight = reshape(weight, shape=(groups * weight.shape[1], *weight.shape[2:]))
+    weight = ungrouped(name, weight, groups, 3)
     if inp.ndim != 5 or weight.ndim != 5:
         raise ShapeError(
             f"{name}: needs 5 axes each, got volumes of {inp.shape} and weights of {weight.shape}"
