@@ -13,6 +13,7 @@ from ..apply import literal
 from . import collective
 from .errors import CheckpointError
 from .group import WORLD, get_rank, is_distributed
+from .helper import group_barrier
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "impure"}
@@ -21,7 +22,8 @@ __tracing__ = {"*": "impure"}
 def save(obj: Any, f: str | os.PathLike[str]) -> None:
     """`mgb.save` by rank 0; all ranks call it, and go on when the file is there.
 
-    The file is replaced in one go: whatever ends the job, there is the old one or the new one, whole.
+    The file is written when all ranks have come here, so all exchanges before it have ended well on each.
+    It is replaced in one go: whatever ends the job, there is the old one or the new one, whole.
 
     Parameters
     ----------
@@ -47,6 +49,7 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
         serialization.save(obj, f)
         return b""
 
+    group_barrier()
     _by_root(write, f"could not write {os.fspath(f)}")
 
 

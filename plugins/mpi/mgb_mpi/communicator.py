@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,20 @@ _OPEN_MPI = {
 
 #: The tag of messages from one rank to another, which order alone tells apart.
 _TAG = 1
+
+
+@cache
+def _load() -> Any:
+    """mpi4py's MPI, which starts, and reads the environment, when it is first imported.
+
+    MPICH reads the memory of other processes of a machine, and where a read fails, because that process has
+    died, it calls the collective done all the same. Without such reads a rank sends its data itself, and
+    what a dead one has not sent never arrives.
+    """
+    os.environ.setdefault("MPIR_CVAR_CH4_CMA_ENABLE", "0")
+    from mpi4py import MPI
+
+    return MPI
 
 
 class _Request:
@@ -38,8 +54,7 @@ class MpiChannel(Channel):
     """A communicator of MPI, of which only this channel knows."""
 
     def __init__(self, comm: Any) -> None:
-        from mpi4py import MPI
-
+        MPI = _load()
         self._comm, self.rank, self.size = comm, comm.rank, comm.size
         self._reductions = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
         self._in_place = MPI.IN_PLACE
@@ -80,7 +95,7 @@ class Mpi(Communicator):
     def probe(self) -> str | None:
         """Can MPI be loaded?"""
         try:
-            from mpi4py import MPI  # noqa: F401
+            _load()
         except (ImportError, RuntimeError) as error:
             first = str(error).partition("\n")[0]
             return f'{first}; pip install "mgb[mpich]" brings one, MPI4PY_LIBMPI names the library of another'
@@ -96,8 +111,7 @@ class Mpi(Communicator):
 
     def join(self, address: tuple[str, int] | None, size: int | None, rank: int | None) -> Channel:
         """Be a process of the job; MPI's launcher knows who it is."""
-        from mpi4py import MPI
-
+        MPI = _load()
         self._all = MPI.COMM_WORLD.Dup()
         self._post = MPI.COMM_WORLD.Dup()
         self._notes: list[Any] = []
@@ -115,8 +129,7 @@ class Mpi(Communicator):
 
     def notes(self) -> list[tuple[int, bytes]]:
         """Receive what has come."""
-        from mpi4py import MPI
-
+        MPI = _load()
         found = []
         status = MPI.Status()
         while (message := self._post.Improbe(status=status)) is not None:

@@ -35,6 +35,25 @@ while True:
     dist.save({"steps": steps, "w": w}, "state")
 """
 
+#: Rank 1 begins to send and becomes another program, as if it had died: rank 0 cannot have its block.
+LOST = """
+import os, time
+import numpy as np
+from mgb.distributed.communicator import Collective, chosen
+channel = chosen("mpi").join(None, None, None)
+blocks = np.zeros((2, 400_000), np.uint8)
+if channel.rank == 0:
+    while not os.path.exists("lost"):
+        time.sleep(0.01)
+ticket = channel.start(Collective("gather"), np.ones(400_000, np.uint8), None if channel.rank else blocks)
+tests = [ticket.test() for _ in range(100_000)]
+if channel.rank:
+    os.execvp("sh", ["sh", "-c", "touch lost; sleep 60"])
+assert blocks.all() or not tests[-1], "done without the block of rank 1"
+print("nothing wrong", flush=True)
+os._exit(0)
+"""
+
 #: Seconds in which a job ends after the kill.
 LIMIT = 15
 
@@ -62,3 +81,9 @@ def test_each_ends_and_leaves_a_whole_checkpoint_or_none(runs: int, tmp_path: Pa
         assert longest < 60, "a job that is let alone saves nothing"
     for k in range(runs):
         killed(tmp_path / str(k), draw.randrange(2), draw.uniform(0, longest))
+
+
+def test_what_a_lost_rank_has_not_sent_is_not_taken_for_received(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(LOST)
+    _, said = start(tmp_path, 2, ["program.py"])
+    assert "nothing wrong" in said, said
