@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -42,3 +43,22 @@ def heap() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     yield
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--times", action="store_true", help="print how long the tests of each folder took")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """With ``--times``, a line for each folder: tests, and seconds of all workers."""
+    if not config.getoption("--times"):
+        return
+    seconds: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for report in (r for rs in terminalreporter.stats.values() for r in rs if hasattr(r, "duration")):
+        folder = report.nodeid.partition("::")[0].rpartition("/")[0]
+        seconds[folder] += report.duration
+        tests[folder] += report.when == "call"
+    terminalreporter.section("seconds of all workers, and tests, by folder")
+    for folder, taken in seconds.most_common():
+        terminalreporter.line(f"{taken:7.1f}  {tests[folder]:6}  {folder}")

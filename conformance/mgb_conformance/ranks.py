@@ -16,7 +16,7 @@ from mgb.device import array_module, to_host
 from mgb.distributed.communicator import Channel, Collective, Communicator, Ticket, chosen
 
 #: Seconds for one exchange.
-LIMIT = 20.0
+LIMIT = 60.0
 #: What stands around each array, and has to stay.
 GUARD, MARK = 64, 0xA5
 

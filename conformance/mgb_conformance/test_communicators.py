@@ -83,7 +83,7 @@ class TestJobs:
 
     def test_a_job_that_is_well_ends_with_0(self, communicator: str, tmp_path: Path) -> None:
         text = "assert D.all_reduce_sum(mgb.tensor(1.0)).item() == n == 2\nprint('done', r)"
-        status, said = job(tmp_path, 2, text, 60, communicator)
+        status, said = job(tmp_path, 2, text, 120, communicator)
         assert (status, said.count("done")) == (0, 2), said
 
     @pytest.mark.parametrize("name", quick(FAILURES, "another dtype", "another number", "a sleeping rank"))
@@ -103,7 +103,8 @@ class TestJobs:
     def _fails(self, communicator: str, tmp_path: Path, name: str, text: str) -> None:
         """The program `text` ends as FAILURES says of `name`."""
         _, error, words = FAILURES[name]
-        status, said = job(tmp_path, 2, X + text, 60, communicator, MGB_DISTRIBUTED_TIMEOUT="2")
+        limit = "2" if error == LATE else "60"
+        status, said = job(tmp_path, 2, X + text, 120, communicator, MGB_DISTRIBUTED_TIMEOUT=limit)
         assert status == 75 if error == LATE else status not in (0, 75)
         assert error in said and words in said and "rank 0" in said and "rank 1" in said, said
         assert re.search(r"program\.py:\d+", said)
@@ -111,5 +112,5 @@ class TestJobs:
     @pytest.mark.parametrize("name", quick(ENDS, "killed in an exchange", "interrupted"))
     def test_a_rank_that_ends_ends_the_job(self, communicator: str, tmp_path: Path, name: str) -> None:
         # The others wait for an hour: what ends them before the job's own limit is that the rank has ended.
-        status, said = job(tmp_path, 2, X + ENDS[name], 60, communicator, MGB_DISTRIBUTED_TIMEOUT="3600")
+        status, said = job(tmp_path, 2, X + ENDS[name], 120, communicator, MGB_DISTRIBUTED_TIMEOUT="3600")
         assert status != 0, said

@@ -42,19 +42,19 @@ HANGS = {
         "time.sleep(3600)",
         "TestContract",
         "test_it_fills_its_outputs_and_nothing_else",
-        "the backend hangs: run took more than 1.0 s, of",
+        "the backend hangs: run took more than 5.0 s, of",
     ),
     "in a pool of the test's own": (
         "if 'Pool' in threading.current_thread().name: time.sleep(3600)",
         "TestThreads",
         "test_eight_threads_in_one_kernel[100]",
-        "of backend sleepy has not ended in 6.0 s\nat run of",
+        "of backend sleepy has not ended in 30.0 s\nat run of",
     ),
     "holding Python's lock": (
         "ctypes.PyDLL(None).sleep(3600)",
         "TestContract",
         "test_it_fills_its_outputs_and_nothing_else",
-        "of backend sleepy has not ended in 6.0 s\nat run of",
+        "of backend sleepy has not ended in 30.0 s\nat run of",
     ),
     "in a thread that the process waits for": (
         "t = threading.Thread(target=time.sleep, args=(3600,), daemon=False); t.start(); t.join()",
@@ -69,7 +69,7 @@ HANGS = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[subprocess.Popen[str], Path]]:
     """A run of the suite for each, all at once: most of the time they wait."""
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--mgb-report=found"]
-    limits = ["--mgb-timeout=1", "--mgb-hang-seconds=6"]
+    limits = ["--mgb-timeout=5", "--mgb-hang-seconds=30"]
     found = {}
     for where, (hang, tier, *_) in HANGS.items():
         folder = tmp_path_factory.mktemp("hang")
@@ -88,12 +88,12 @@ def test_a_hang_ends_the_run_with_a_report(
 ) -> None:
     run, folder = runs[where]
     *_, test, said = HANGS[where]
-    told, _ = run.communicate(timeout=100)
+    told, _ = run.communicate(timeout=300)
     assert run.returncode != 0
     assert said in told and test in told and "float32[" in told, (
         "the test, its backend or its graph is not named"
     )
-    if "has not ended in 6" in said:
+    if "has not ended in 30" in said:
         assert "in run\n" in told.partition("most recent call first")[2], "the stacks are not printed"
     tests = json.loads((folder / "found" / "conformance.json").read_text())["tests"]
     assert [t["id"].partition("::")[2] for t in tests if t["outcome"] == "failed"] == [test]

@@ -19,7 +19,7 @@ import pytest
 from fuzzing import faults
 from mgb.errors import FileFormatError
 
-PROGRAM = Path(__file__).parent.parent / "file_fuzz.py"
+PROGRAM = Path(__file__).parent.parent / "support" / "file_fuzz.py"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in file_fuzz.KINDS if kind != "code"])

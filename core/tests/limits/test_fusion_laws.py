@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from mgb.ops.activations import relu
 from mgb.passes import simplify
 from mgb.tensor import Tensor
 from mgb.tracing import graph_of
+from work import calls_of
 
 # what does not
 
@@ -278,10 +279,14 @@ def _network(depth: int) -> Graph:
 def test_ten_thousand_nodes_take_seconds(traits: Traits) -> None:
     graph = _network(550)
     assert len(graph.nodes) > 10_000
-    start = time.perf_counter()
-    steps = detect(simplify(graph, 3), traits)
-    assert time.perf_counter() - start < 20
-    assert len(fused(steps)) < 1200
+    assert len(fused(detect(simplify(graph, 3), traits))) < 1200
+
+
+@pytest.mark.parametrize("traits", [TRAITS, HOLES], ids=["domain", "graph"])
+def test_fusing_a_long_graph_takes_linear_work(traits: Traits) -> None:
+    graphs = [simplify(_network(depth), 3) for depth in (40, 80)]
+    short, twice = (calls_of(partial(detect, graph, traits)) for graph in graphs)
+    assert twice < 2.2 * short
 
 
 def test_nodes_know_nothing_of_steps() -> None:

@@ -184,11 +184,11 @@ def test_the_garbage_collector_rests_in_whatever_thread_compiles() -> None:
     def compile_long() -> None:
         with resting():
             begun.set()
-            end.wait(10)
+            end.wait(60)
 
     thread = threading.Thread(target=compile_long)
     thread.start()
-    begun.wait(10)
+    begun.wait(60)
     with resting():
         pass
     assert not gc.isenabled(), "the other thread is not done"

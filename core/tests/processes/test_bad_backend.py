@@ -9,11 +9,11 @@ import warnings
 
 import numpy as np
 import pytest
+from made_up_plugins import distribution, fresh  # noqa: F401 - fixtures
 from mgb import cache, errors, plugins, tensor
 from mgb.backend import API_VERSION
 from mgb.executor import kernels
 from mgb.jit import trace
-from test_plugins import distribution, fresh  # noqa: F401 - fixtures
 
 NAMES = {
     "nvrct": (errors.UnknownBackendError, r"'nvrct'; did you mean 'nvrtc'\? Installed: .*eager.*"

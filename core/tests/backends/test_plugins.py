@@ -1,0 +1,375 @@
+"""How a backend is found by name, and what is said when it is not. Distributions are made up on the fly."""
+
+# ruff: noqa: F811 - a test names the fixture that it is given
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+
+import mgb.backend
+import numpy as np
+import pytest
+from made_up_plugins import PLUGIN, distribution, forget, fresh, new_manager  # noqa: F401 - fixtures
+from mgb import errors, plugins, tensor
+from mgb.apply import apply
+from mgb.backend import API_VERSION, Backend, Kernel, Traits
+from mgb.dtypes import float32
+from mgb.ir import Spec
+from mgb.jit import trace
+from mgb.ops import reduce
+from mgb.ops.declare import OPS
+from mgb.tracing import graph_of
+
+
+def test_eager_is_always_there_through_the_hook():
+    assert plugins.installed()["eager"] == "mgb"
+    assert plugins.load_backend("EAGER").name == "eager"
+    assert plugins.manager.hook.mgb_backend(name="eager").name == "eager"
+
+
+def test_case_and_spaces_do_not_matter(distribution):
+    distribution("mine", entry="Mine")
+    assert plugins.load_backend(" MINE ") is plugins.load_backend("mine")
+
+
+def test_only_the_named_plugin_is_imported(distribution):
+    first, second = distribution("first"), distribution("second")
+    plugins.load_backend("second")
+    assert second in sys.modules and first not in sys.modules
+    assert {"first", "second"} <= set(plugins.installed())
+    assert plugins.installed()["first"] == "mgb-first"
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest(distribution):
+    distribution("mine")
+    with pytest.raises(errors.UnknownBackendError, match=r"'mnie'; did you mean 'mine'\?.*eager,.*mine.*pip"):
+        plugins.load_backend("mnie")
+
+
+def test_a_name_that_the_variable_holds_is_refused_with_the_variable(monkeypatch):
+    monkeypatch.setenv("MGB_JIT_BACKEND", "eager_, eager")
+    with pytest.raises(errors.UnknownBackendError, match=r"^MGB_JIT_BACKEND='eager_, eager': .*'eager_'"):
+        plugins.choose_backend("cpu")
+    with pytest.raises(errors.UnknownBackendError, match=r"^no backend is called 'egaer'"):
+        plugins.choose_backend("cpu", "egaer")
+
+
+def test_a_known_backend_that_is_not_installed_has_its_command(monkeypatch):
+    monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
+    with pytest.raises(errors.BackendNotInstalledError, match=r'pip install "mgb\[far\]"'):
+        plugins.load_backend("FARAWAY")
+
+
+def test_a_plugin_that_raises_at_import_disturbs_no_other(distribution):
+    distribution("broken", source="raise OSError('no libbroken.so')")
+    distribution("mine")
+    for _ in range(2):
+        with pytest.raises(errors.BackendImportError, match=r"mgb-broken.*OSError: no libbroken") as caught:
+            plugins.load_backend("broken")
+        assert isinstance(caught.value.__cause__, OSError)
+    assert plugins.load_backend("mine").name == "mine"
+
+
+def test_a_misspelt_hook_is_an_error(distribution):
+    distribution("mine", hook="mgb_bakcend")
+    with pytest.raises(errors.BackendImportError, match="no hook called mgb_bakcend"):
+        plugins.load_backend("mine")
+    assert plugins.load_backend("eager").name == "eager"
+
+
+def test_a_plugin_must_answer_to_its_own_name(distribution):
+    distribution("mine", entry="other")
+    with pytest.raises(errors.BackendImportError, match="gave None"):
+        plugins.load_backend("other")
+
+
+def test_no_plugin_answers_in_place_of_another(distribution):
+    class Greedy:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend("greedy", priority=9)
+
+    distribution("mine")
+    plugins.load_backend("mine")
+    plugins.manager.register(Greedy(), name="greedy")
+    plugins._imported.cache_clear()
+    assert plugins.load_backend("mine").name == "mine"
+
+
+@pytest.mark.parametrize(("version", "package"), [(API_VERSION + 1, "mgb"), (API_VERSION - 1, "mgb-mine")])
+def test_another_api_version_is_refused(distribution, version, package):
+    distribution("mine", version=version)
+    with pytest.raises(errors.BackendVersionError, match=rf"pip install --upgrade {package}$"):
+        plugins.load_backend("mine")
+
+
+def test_a_failing_probe_is_an_error_of_its_own(distribution):
+    distribution("mine", problem="no compiler: apt install gcc")
+    with pytest.raises(errors.BackendUnavailableError, match="apt install gcc"):
+        plugins.load_backend("mine")
+
+
+def test_two_distributions_of_one_name_are_both_named(distribution):
+    distribution("mine", dist="mgb-mine")
+    distribution("mine", dist="their-mine")
+    with pytest.raises(
+        errors.BackendConflictError, match=r"mgb-mine and by their-mine.*uninstall their-mine"
+    ):
+        plugins.load_backend("mine")
+
+
+# choosing
+
+
+def test_the_environment_is_read_at_each_choice(distribution, monkeypatch):
+    distribution("mine")
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+    assert plugins.choose_backend("cpu").name == "eager"
+    monkeypatch.setenv("MGB_JIT_BACKEND", "mine")
+    assert plugins.choose_backend("cpu").name == "mine"
+    assert plugins.choose_backend("cpu", "eager").name == "eager"
+
+
+def test_each_device_takes_the_first_name_that_serves_it(distribution):
+    distribution("forgpu", devices=["gpu"])
+    distribution("forcpu", devices=["cpu"])
+    assert plugins.choose_backend("cpu", "FORGPU, FORCPU").name == "forcpu"
+    assert plugins.choose_backend("gpu", ["forgpu", "forcpu"]).name == "forgpu"
+    with pytest.raises(errors.BackendUnavailableError, match=r"forgpu \(gpu\).*MGB_JIT_BACKEND=forgpu,eager"):
+        plugins.choose_backend("cpu", "forgpu")
+
+
+def test_a_named_backend_never_falls_back(distribution):
+    distribution("mine", problem="no toolchain")
+    with pytest.raises(errors.BackendUnavailableError, match="no toolchain"):
+        plugins.choose_backend("cpu", "mine,eager")
+    with pytest.raises(errors.UnknownBackendError):
+        plugins.choose_backend("cpu", "nowhere,eager")
+
+
+def test_unset_takes_the_best_that_works_and_says_so_once(distribution, caplog):
+    distribution("better", priority=9000, problem="no toolchain")
+    distribution("good", priority=8000)
+    distribution("worse", priority=7000, problem="it was asked")
+    distribution("broken", source="import nowhere_to_be_found")
+    with caplog.at_level(logging.INFO, "mgb.backend"):
+        assert plugins.choose_backend("cpu").name == "good"
+        assert plugins.choose_backend("cpu").name == "good"
+    assert caplog.text.count("good serves device cpu") == 1
+    assert "better is skipped" in caplog.text and "no toolchain" in caplog.text
+    assert "worse" not in caplog.text  # to ask a toolchain takes time
+    assert "broken is skipped" in caplog.text and "nowhere_to_be_found" in caplog.text
+
+
+def test_status_lists_all_with_their_problems(distribution, monkeypatch):
+    monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
+    distribution("mine", problem="no toolchain")
+    lines = {line.name: line for line in plugins.status()}
+    assert lines["eager"].problem == "" and lines["eager"].devices == ("cpu", "gpu")
+    assert lines["mine"].problem == "no toolchain" and lines["mine"].distribution == "mgb-mine"
+    assert "mgb[far]" in lines["faraway"].problem and lines["faraway"].distribution == ""
+
+
+# the other hooks
+
+
+def test_a_plugin_adds_ops(monkeypatch):
+    from mgb.ir import Kind, Op
+
+    monkeypatch.setattr("mgb.ops.declare.OPS", dict(OPS))
+    double = Op("double_it", Kind.ELEMENTWISE, lambda x: x, eager=lambda x: x + x)
+
+    class Adds:
+        @plugins.hookimpl
+        def mgb_ops(self):
+            return [double]
+
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend("adds")
+
+    plugins.manager.register(Adds(), name="adds")
+    plugins.load_backend("adds")
+    from mgb.ops import declare
+
+    assert declare.OPS["double_it"] is double
+    assert apply(double, np.float32(2)).numpy() == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ("double_it", errors.BackendAnswerError, r"mgb_ops\(\) of a plugin gave 'double_it'"),
+        (replace(OPS["mul"]), errors.BackendConflictError, "op 'mul' is declared twice"),
+    ],
+)
+def test_what_is_no_new_op_is_refused(given, kind, text):
+    class Adds:
+        @plugins.hookimpl
+        def mgb_ops(self):
+            return [given]
+
+    plugins.manager.register(Adds(), name="adds")
+    with pytest.raises(kind, match=text):
+        plugins.load_backend("eager")
+
+
+def _backend(called, words=(), **fields) -> Backend:
+    class Small(Backend):
+        name, traits = called, Traits(words, api_version=1, **fields)
+
+        def compile(self, graph):
+            return Kernel(lambda *arrays, out: None)
+
+    return Small()
+
+
+def test_eager_runs_a_graph_also_over_the_memory_of_its_inputs():
+    graph = graph_of(lambda x: (x + 1, reduce.reduce_sum(x, axis=(0,)), x), Spec((3,), float32))
+    x = np.arange(3, dtype=np.float32)
+    total, same = np.empty((1,), np.float32), np.empty_like(x)
+    plugins.load_backend("eager").compile(graph).run(x, out=(x, total, same))
+    assert x.tolist() == [1, 2, 3] and total.tolist() == [3] and same.tolist() == [0, 1, 2]
+
+
+def test_a_backend_is_found_by_the_name_that_it_has():
+    class Plugin:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend("eager")  # whose kernels would be kept under that name
+
+    plugins.manager.register(Plugin(), name="mine")
+    with pytest.raises(errors.BackendImportError, match="attribute `name` must be the same"):
+        plugins.load_backend("mine")
+
+
+def test_a_backend_without_a_hash_is_refused():
+    class Plugin:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            backend = _backend(name)
+            type(backend).__hash__ = None  # as that of a dataclass
+            return backend
+
+    plugins.manager.register(Plugin(), name="mine")
+    with pytest.raises(errors.BackendImportError, match=r"'mine'.* has no hash.*eq=False"):
+        plugins.load_backend("mine")
+
+
+def test_words_of_ops_that_a_plugin_brings_are_known(monkeypatch):
+    from mgb.ir import Kind, Op
+
+    monkeypatch.setattr("mgb.ops.declare.OPS", ops := dict(OPS))
+    monkeypatch.setattr(plugins, "OPS", ops)
+    twice = Op("twice_it", Kind.ELEMENTWISE, lambda x: x, eager=lambda x: x + x)
+
+    class Adds:
+        @plugins.hookimpl
+        def mgb_ops(self):
+            return [twice]
+
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend(name, ["twice_it", "add", "cast"])
+
+    class Other:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend(name, ["twice"])
+
+    plugins.manager.register(Adds(), name="adds")
+    plugins.manager.register(Other(), name="other")
+    assert plugins.load_backend("adds").traits.vocabulary == {"twice_it", "add", "cast"}
+    with pytest.raises(errors.BackendTraitsError, match=r"vocabulary has 'twice'; did you mean 'twice_it'"):
+        plugins.load_backend("other")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"dtypes": {"fp32"}}, r"Traits\.dtypes has 'fp32'; did you mean 'float32'\?"),
+        ({"dtypes": [np.float32]}, r"Traits\.dtypes has .*; did you mean 'float32'\?"),
+        ({"dtypes": "float32"}, r"Traits\.dtypes is 'float32', not a collection of str"),
+        ({"dtypes": ()}, r"Traits\.dtypes is empty"),
+        ({"dtypes": {"bfloat16"}}, r"Traits\.dtypes has 'bfloat16' and no 'float32'"),
+        ({"vocabulary": 3}, r"Traits\.vocabulary is 3, not a collection"),
+        ({"vocabulary": [["add"]]}, r"Traits\.vocabulary has \['add'\]"),
+        ({"kinds": ["elementwise"]}, r"Traits\.kinds has 'elementwise'; did you mean Kind\.ELEMENTWISE\?"),
+        ({"devices": {"cuda"}}, r"Traits\.devices has 'cuda', not one of cpu, gpu"),
+        ({"scope": "graph"}, r"Traits\.scope is 'graph'; did you mean Scope\.GRAPH\?"),
+        ({"specialize": "size"}, r"Traits\.specialize is 'size', not one of Specialize\.NDIM, "),
+        ({"strided": True}, r"Traits\.strided is True, not one of Strided\.ANY, Strided"),
+        ({"ieee": "no"}, r"Traits\.ieee is 'no', not one of False, True"),
+        ({"min_ops": 0}, r"Traits\.min_ops is 0, not an int of at least 1"),
+        ({"max_inputs": 64.0}, r"Traits\.max_inputs is 64\.0, not an int"),
+        ({"priority": None}, r"Traits\.priority is None, not an int"),
+        ({"api_version": "1"}, r"Traits\.api_version is '1', not an int"),
+        ({"products": {"int32"}}, r"Traits\.products has 'int32'"),
+        ({"products": {"float32"}}, r"Traits\.products needs Kind\.CONTRACT in kinds"),
+    ],
+)
+def test_traits_that_mean_nothing_are_refused(fields, text):
+    with pytest.raises(errors.BackendTraitsError, match=text):
+        Traits(**({"vocabulary": {"add"}, "api_version": 1} | fields))
+
+
+def test_any_collection_of_words_will_do():
+    plain = Traits(frozenset({"add", "mul"}), dtypes=frozenset({"float32"}), api_version=1)
+    table = {"add": "+", "mul": "*"}
+    assert Traits(table, dtypes=["float32"], api_version=1) == plain
+    assert hash(Traits(table.keys(), dtypes=("float32",), api_version=1)) == hash(plain)
+
+
+def test_the_version_must_be_told():
+    with pytest.raises(TypeError, match="api_version"):
+        Traits(frozenset())
+    assert "future" in Traits({"future"}, dtypes={"float8"}, api_version=API_VERSION + 1).vocabulary
+
+
+SPEAKER = """
+import numpy as np
+from mgb.backend import Backend, Kernel, Traits
+from mgb.plugins import hookimpl
+
+class Mine(Backend):
+    name, traits = {name!r}, Traits(["add", "mul"], min_ops=1, api_version={version})
+    def compile(self, graph):
+        def rule(node, *xs):
+            return node.params["value"] if node.op.name == "const" else getattr(np, WORDS[node.op.name])(*xs)
+        def run(*arrays, out):
+            for target, value in zip(out, graph.fold(rule, arrays)):
+                target[...] = value
+        return Kernel(run)
+
+WORDS = dict(add="add", mul="multiply")
+
+@hookimpl
+def mgb_backend(name):
+    return Mine()
+"""
+
+
+def test_a_backend_of_the_version_before_works_and_the_log_says_so(distribution, monkeypatch, caplog):
+    """What was written for a version works in an mgb that has the next one, as docs/ir.md promises."""
+    for module in (mgb.backend, plugins):
+        monkeypatch.setattr(module, "API_VERSION", API_VERSION + 1)
+    distribution("mine", source=SPEAKER, version=API_VERSION)
+    monkeypatch.setenv("MGB_JIT_BACKEND", "mine")
+    traced = trace(lambda x: x * 3.0 + 1.0, symbolic=True)
+    assert traced(tensor([2.0])).item() == 7 and traced.backend == "mine"
+    assert f"for version {API_VERSION} of the backend API, of which {API_VERSION + 1}" in caplog.text
+    with pytest.raises(errors.BackendTraitsError, match="'mull'"):  # it is looked at like the newest
+        distribution("other", words=["mull"], version=API_VERSION)
+        plugins.load_backend("other")
+
+
+def test_a_backend_of_a_version_that_is_gone_is_refused(distribution, monkeypatch):
+    for module in (mgb.backend, plugins):
+        monkeypatch.setattr(module, "API_VERSION", API_VERSION + 2)
+        monkeypatch.setattr(module, "OLDEST_API_VERSION", API_VERSION + 1)
+    distribution("mine", version=API_VERSION)
+    wanted = rf"has version {API_VERSION + 1} to {API_VERSION + 2}: pip install --upgrade mgb-mine"
+    with pytest.raises(errors.BackendVersionError, match=wanted):
+        plugins.load_backend("mine")

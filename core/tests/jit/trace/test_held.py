@@ -1,0 +1,284 @@
+"""What Python keeps of a call, beside the result or as part of it, only the body can renew."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import mgb.module as M
+import numpy as np
+import pytest
+from mgb import Parameter, Tensor, errors, tensor
+from mgb.autodiff import GradManager
+from mgb.jit import partial_trace, trace, xla_trace
+
+#: h -> h / 2 + 1, from 0.
+STATES = [1.0, 1.5, 1.75, 1.875, 1.9375]
+
+BODY = {"skipped": trace, "run": lambda f: trace(f, run_body=True)}
+REFUSING = {
+    "run_body=False": lambda f: trace(f, run_body=False),
+    "partial_trace": partial_trace,
+    "xla_trace": lambda f: xla_trace(f, backend="eager", capture_as_const=True),
+}
+
+
+def filled(value: float) -> Tensor:
+    return tensor(np.full(3, value, np.float32))
+
+
+class Thing:
+    """Something with attributes."""
+
+
+class Net(M.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.h = filled(0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.h = self.h * 0.5 + x
+        return self.h
+
+
+def in_dict(first: Tensor) -> Callable[[Tensor], Any]:
+    state = {"h": first}
+
+    def step(x: Tensor) -> Any:
+        state["h"] = state["h"] * 0.5 + x
+        return state["h"]
+
+    return step
+
+
+def in_list(first: Tensor) -> Callable[[Tensor], Any]:
+    state = [first]
+
+    def step(x: Tensor) -> Any:
+        state[0] = state[0] * 0.5 + x
+        return {"out": (state[0], [state[0]])}
+
+    return step
+
+
+def in_the_very_result(first: Tensor) -> Callable[[Tensor], Any]:
+    state = [first]
+
+    def step(x: Tensor) -> Any:
+        state[0] = state[0] * 0.5 + x
+        return state
+
+    return step
+
+
+def in_object(first: Tensor) -> Callable[[Tensor], Any]:
+    state: Any = Thing()
+    state.inner = Thing()
+    state.inner.h = first
+
+    def step(x: Tensor) -> Any:
+        state.inner.h = state.inner.h * 0.5 + x
+        return state.inner.h
+
+    return step
+
+
+def in_cell(first: Tensor) -> Callable[[Tensor], Any]:
+    state = first
+
+    def step(x: Tensor) -> Any:
+        nonlocal state
+        state = state * 0.5 + x
+        return state
+
+    return step
+
+
+def in_deque(first: Tensor) -> Callable[[Tensor], Any]:
+    state = deque([first], maxlen=1)
+
+    def step(x: Tensor) -> Any:
+        state.append(state[-1] * 0.5 + x)
+        return state[-1]
+
+    return step
+
+
+def in_module(first: Tensor) -> Callable[[Tensor], Any]:
+    net = Net()
+    net.h = first
+    return lambda x: net(x)
+
+
+def in_place_too(first: Tensor) -> Callable[[Tensor], Any]:
+    state, also = first, {"h": first}
+
+    def step(x: Tensor) -> Any:
+        new = also["h"] * 0.5 + x
+        state[...] = new
+        also["h"] = new
+        return new + 0.0
+
+    return step
+
+
+HOLDERS = [in_dict, in_list, in_the_very_result, in_object, in_cell, in_deque, in_module, in_place_too]
+
+
+def number(result: Any) -> float:
+    while not isinstance(result, Tensor):
+        result = result["out"] if isinstance(result, dict) else result[0]
+    value: float = result.tolist()[0]
+    return value
+
+
+@pytest.mark.parametrize("traced", BODY.values(), ids=BODY)
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_state_that_is_kept_and_returned_goes_on(holder: Any, traced: Any) -> None:
+    step = traced(holder(filled(0.0)))
+    assert [number(step(filled(1.0))) for _ in STATES] == STATES
+
+
+@pytest.mark.parametrize("traced", REFUSING.values(), ids=REFUSING)
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_state_that_is_kept_is_refused_where_the_body_never_runs_again(holder: Any, traced: Any) -> None:
+    step = traced(holder(filled(0.0)))
+    for _ in range(2):
+        with pytest.raises(errors.ImpureBodyError, match=r"test_held\.py"):
+            step(filled(1.0))
+
+
+def test_a_list_that_is_returned_itself_is_the_same_list_at_every_call() -> None:
+    history: list[Tensor] = []
+
+    @trace
+    def step(x: Tensor) -> list[Tensor]:
+        history.append(x * 2.0)
+        return history
+
+    assert all(step(filled(value)) is history for value in (1.0, 2.0, 3.0))
+    assert [number(h) for h in history] == [2.0, 4.0, 6.0]
+
+
+def test_a_result_that_nobody_keeps_lets_the_body_rest() -> None:
+    @trace(run_body=False)
+    def step(x: Tensor) -> Any:
+        y = x * 2.0
+        loop: list[Any] = [y]
+        loop.append(loop)  # refers to itself, and is nowhere
+        return {"a": (y, [y]), "b": y}
+
+    for value in (1.0, 2.0, 3.0):
+        result = step(filled(value))
+        assert number(result["b"]) == 2 * value and result["b"] is result["a"][0] is result["a"][1][0]
+    assert step.stats()["body_runs"] == 1
+
+
+def test_a_gradient_that_is_kept_as_well_as_left_is_new_at_every_call() -> None:
+    weight = Parameter(np.ones(3))
+    manager, log = GradManager().attach([weight]), []
+
+    @trace
+    def step(x: Tensor) -> Tensor | None:
+        weight.grad = None
+        with manager:
+            manager.backward((weight * x).sum())
+        log.append(weight.grad)
+        return weight.grad
+
+    for value in (1.0, 2.0, 3.0):
+        assert number(step(filled(value))) == value
+    assert [number(g) for g in log] == [1.0, 2.0, 3.0]
+
+
+def test_an_argument_that_is_kept_is_that_of_each_call() -> None:
+    state = {"last": filled(0.0)}
+
+    @trace
+    def difference(x: Tensor) -> Tensor:
+        result = x - state["last"]
+        state["last"] = x
+        return result
+
+    assert [number(difference(filled(v))) for v in (1.0, 3.0, 6.0, 10.0)] == [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("traced", REFUSING.values(), ids=REFUSING)
+def test_what_a_refused_call_leaves_in_python_has_its_value(traced: Any) -> None:
+    state: Any = Thing()
+
+    def keeps(x: Tensor) -> Tensor:
+        state.h = x * 3.0
+        return x * 2.0
+
+    with pytest.raises(errors.ImpureBodyError):
+        traced(keeps)(filled(2.0))
+    if hasattr(state, "h"):
+        assert number(state.h) == 6.0
+
+
+def test_compiling_a_body_that_keeps_something_leaves_values() -> None:
+    state = {"h": filled(0.0)}
+
+    @trace
+    def step(x: Tensor) -> Tensor:
+        state["h"] = state["h"] * 0.5 + x
+        return state["h"]
+
+    step.compile("f32[3]")
+    state["h"] = filled(0.0)
+    assert [number(step(filled(1.0))) for _ in STATES] == STATES
+
+
+def test_a_window_and_a_running_mean_follow_their_state() -> None:
+    window: list[Tensor] = []
+    average: list[Any] = [None]
+
+    @trace
+    def last_two(x: Tensor) -> Tensor:
+        window.append(x * 2.0)
+        if len(window) > 2:
+            window.pop(0)
+        return sum(window)  # type: ignore[return-value]
+
+    @trace
+    def moving(x: Tensor) -> Tensor:
+        if average[0] is None:
+            average[0] = filled(0.0)
+        average[0] = average[0] * 0.5 + x
+        kept: Tensor = average[0]
+        return kept
+
+    assert [number(last_two(filled(float(n)))) for n in range(1, 8)] == [2, 6, 10, 14, 18, 22, 26]
+    assert [number(moving(filled(1.0))) for _ in STATES] == STATES
+
+
+def test_aliases_and_data_that_are_kept_are_those_of_each_call() -> None:
+    weight, state, log = Parameter(np.zeros(3)), Thing(), []
+
+    @trace
+    def step(x: Tensor) -> Tensor:
+        state.alias, state.argument = weight.detach(), x.detach()  # type: ignore[attr-defined]
+        log.append(tensor(np.ones(3, np.float32)))
+        return x * 2.0
+
+    for call in range(5):
+        assert number(step(filled(call))) == 2.0 * call
+        assert number(state.alias) == number(state.argument) == call  # type: ignore[attr-defined]
+        weight[...] = filled(call + 1.0)
+    assert len({id(t) for t in log}) == 5
+
+
+@pytest.mark.parametrize("capture_as_const", [False, True])
+def test_an_alias_and_data_that_nobody_keeps_let_the_body_rest(capture_as_const: bool) -> None:
+    weight = Parameter(np.ones(3))
+
+    @trace(run_body=False, capture_as_const=capture_as_const)
+    def step(x: Tensor) -> Any:
+        return x * weight.detach() + x.detach() + tensor([0.0, 0.0, 0.0]), x.detach()
+
+    for value in (1.0, 2.0, 3.0):
+        result, alias = step(filled(value))
+        assert number(result) == 2 * value and number(alias) == value
+    assert step.stats()["body_runs"] == 1

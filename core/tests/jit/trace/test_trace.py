@@ -1,0 +1,369 @@
+"""What `trace` promises of results, reads and mismatches, judged against the same function without it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from mgb import Tensor, dtypes, tensor
+from mgb.errors import (
+    ForeignTensorError,
+    SymbolicReadError,
+    TraceInputError,
+    TraceMismatchError,
+)
+from mgb.jit import GraphOptimizationConfig, exclude_from_trace, trace
+
+MODES = [
+    {},
+    {"run_body": True},
+    {"symbolic": True},
+    {"run_body": True, "symbolic": True},
+    {"without_host": True},
+    {"imperative": True},
+    {"opt_level": 0},
+    {"run_body": True, "opt_level": 2},
+]
+HOSTED = [m for m in MODES if not m.get("without_host")]
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_results_equal_eager_at_every_call(mode: dict) -> None:
+    def function(x, y):
+        z = x * 2 + y
+        return z * z - x
+
+    traced = trace(function, **mode)
+    for call in range(4):
+        x, y = tensor(floats(3, 4, seed=call)), tensor(floats(4, seed=10 + call))
+        np.testing.assert_allclose(traced(x, y).numpy(), function(x, y).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_any_nesting_of_results(mode: dict) -> None:
+    @trace(**mode)
+    def function(x):
+        return {"a": x + 1, "b": [x * 2, (x - 1, None)]}
+
+    for call in range(3):
+        result = function(tensor([float(call)]))
+        assert result["a"].item() == call + 1
+        assert result["b"][0].item() == 2 * call
+        assert result["b"][1][0].item() == call - 1
+        assert result["b"][1][1] is None
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_new_shapes_need_no_new_record(mode: dict) -> None:
+    @trace(**mode)
+    def function(x):
+        return x.reshape(x.shape[0] * 2, -1) * x.shape[1]
+
+    for rows in (2, 3, 2, 5):
+        x = floats(rows, 4)
+        np.testing.assert_allclose(function(tensor(x)).numpy(), x.reshape(rows * 2, -1) * 4, rtol=1e-6)
+    assert function.stats()["variants"] == 3
+    if not mode.get("without_host"):
+        assert function.stats()["records"] == 1
+
+
+def test_dtype_and_device_changes_are_mismatches_in_replay_and_new_records_else() -> None:
+    def function(x):
+        return x + x
+
+    hosted = trace(function, run_body=True)
+    hosted(tensor([1.0]))
+    with pytest.raises(TraceMismatchError, match="dtype mismatch: float32 vs int32"):
+        hosted(tensor([1]))
+    with pytest.raises(TraceMismatchError, match="comp_node mismatch"):
+        hosted(tensor([1.0], device="cpu0"))
+    assert hosted(tensor([2.0])).item() == 4
+    skipping = trace(function)
+    for _ in range(2):
+        assert skipping(tensor([1.0])).dtype == np.float32
+        assert skipping(tensor([1])).dtype == np.int32
+    assert skipping.stats()["body_runs"] == skipping.stats()["records"] == 2
+
+
+MISMATCHES = [
+    (lambda a, b, c: a + b + c, lambda a, b, c: a + b - c, "operator mismatch"),
+    (lambda a, b, c: a + 1, lambda a, b, c: a + 2, "tensors not equals"),
+    (lambda a, b, c: a + b + c, lambda a, b, c: a + b, "mismature end"),
+    (lambda a, b, c: a + b, lambda a, b, c: a + b + c, "too many instructions"),
+    (lambda a, b, c: (a + b) * c, lambda a, b, c: a + b + 0 * c, "operator mismatch"),
+    (lambda a, b, c: (a + b) * c, lambda a, b, c: ((a + b), c * c)[1], "expect internal node, got external"),
+    (lambda a, b, c: ((a + b), c * c)[1], lambda a, b, c: (a + b) * c, "expect external node, got internal"),
+    (lambda a, b, c: ((a + b), (a - b)) [0] * c, lambda a, b, c: _swapped(a, b, c), "input id mismatch"),
+]  # fmt: skip
+
+
+def _swapped(a, b, c):
+    _sum, difference = a + b, a - b
+    return difference * c
+
+
+@pytest.mark.parametrize("imperative", [False, True])
+@pytest.mark.parametrize(("recorded", "other", "reason"), MISMATCHES, ids=[m[2] for m in MISMATCHES])
+def test_a_mismatch_says_why_and_leaves_the_trace_usable(recorded, other, reason, imperative) -> None:
+    body = recorded
+
+    @trace(run_body=True, imperative=imperative)
+    def function(a, b, c):
+        return body(a, b, c)
+
+    a, b, c = (tensor([v]) for v in (2.0, 3.0, 4.0))
+    expected = recorded(a, b, c).item()
+    assert function(a, b, c).item() == expected
+    for _ in range(2):
+        body = other
+        with pytest.raises(TraceMismatchError) as caught:
+            function(a, b, c)
+        assert caught.value.reason == reason
+        assert str(caught.value).startswith(f"trace error because {reason}")
+        assert "test_trace.py:" in str(caught.value)
+        body = recorded
+        assert function(a, b, c).item() == expected
+
+
+def test_a_value_that_was_dead_when_recorded_cannot_be_read() -> None:
+    keep = []
+    want = False
+
+    @trace(run_body=True)
+    def function(x):
+        y = x + 1
+        if want:
+            keep.append(y)
+        return y * 2
+
+    function(tensor([1.0]))
+    want = True
+    assert function(tensor([1.0])).item() == 4
+    with pytest.raises(TraceMismatchError, match="data unreadable"):
+        keep[0].numpy()
+
+
+def test_values_read_in_the_body_split_the_program() -> None:
+    seen = []
+
+    @trace
+    def function(x):
+        y = x * 2
+        seen.append(y.item())
+        z = y + 1
+        seen.append(float(z))
+        return z * y
+
+    for call in range(3):
+        assert function(tensor(float(call))).item() == (2 * call + 1) * 2 * call
+    assert seen == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_read_that_was_not_recorded_is_a_mismatch() -> None:
+    read = False
+
+    @trace(run_body=True)
+    def function(x):
+        y = x * 2
+        if read:
+            y.item()
+        return y + 1
+
+    function(tensor(1.0))
+    read = True
+    with pytest.raises(TraceMismatchError, match="value unreadable"):
+        function(tensor(1.0))
+    read = False
+    assert function(tensor(1.0)).item() == 3
+
+
+def test_symbolic_has_no_values() -> None:
+    @trace(symbolic=True)
+    def function(x):
+        return (x + 1).numpy()
+
+    with pytest.raises(SymbolicReadError, match="symbolic=False"):
+        function(tensor(1.0))
+
+
+def test_capture_as_const_compares_what_it_captured() -> None:
+    scale = tensor([2.0])
+
+    @trace(run_body=True, capture_as_const=True)
+    def function(x):
+        return x * scale
+
+    assert function(tensor([3.0])).item() == 6
+    assert function(tensor([4.0])).item() == 8
+    scale._reset(tensor([5.0]))
+    with pytest.raises(TraceMismatchError, match="tensors not equals"):
+        function(tensor([3.0]))
+    with pytest.raises(TraceInputError, match="Only support tensor type args"):
+        function(3.0)
+
+
+@pytest.mark.parametrize("mode", HOSTED, ids=str)
+def test_exclude_from_trace(mode: dict) -> None:
+    @trace(**mode)
+    def function(x, i):
+        x += 1
+        with exclude_from_trace():
+            if i % 2 == 0:
+                x += 1
+        return x * 1
+
+    assert [function(tensor([1]), i).item() for i in range(5)] == [3, 2, 3, 2, 3]
+
+
+def test_exclude_from_trace_sees_every_living_value_and_survives_an_exception() -> None:
+    fail = False
+
+    @trace
+    def function(x):
+        y = x + 1
+        with exclude_from_trace():
+            total = float(y.numpy().sum() + x.numpy().sum())
+            if fail:
+                raise KeyError("inside")
+        return y * 2, total
+
+    for value in (1.0, 2.0):
+        result, total = function(tensor(value))
+        assert (result.item(), total) == (2 * (value + 1), 2 * value + 1)
+    fail = True
+    with pytest.raises(KeyError, match="inside"):
+        function(tensor(1.0))
+    fail = False
+    assert function(tensor(5.0))[0].item() == 12
+    with exclude_from_trace():
+        assert tensor(1.0).item() == 1
+
+
+def test_nested_traces_are_part_of_the_outer_one() -> None:
+    @trace
+    def inner(x):
+        return x * 2
+
+    @trace
+    def outer(x):
+        return inner(x) + inner(x + 1)
+
+    for value in (1.0, 2.0, 3.0):
+        assert outer(tensor(value)).item() == 4 * value + 2
+    assert inner.stats()["calls"] == 0
+    assert outer.stats()["programs"] == 1
+
+
+def test_a_tensor_of_an_unfinished_trace_is_refused_elsewhere() -> None:
+    kept = []
+    wait, done = threading.Event(), threading.Event()
+
+    @trace(symbolic=True)
+    def slow(x):
+        kept.append(x + 1)
+        wait.set()
+        done.wait(60)
+        return x * 2
+
+    @trace
+    def other(x):
+        return x + kept[0]
+
+    worker = threading.Thread(target=slow, args=(tensor(1.0),))
+    worker.start()
+    wait.wait(60)
+    with pytest.raises(ForeignTensorError):
+        other(tensor(1.0))
+    done.set()
+    worker.join()
+    assert other(tensor(1.0)).item() == 3
+
+
+def test_options_it_does_not_have_are_refused() -> None:
+    with pytest.raises(TraceInputError, match="no option 'speed'"):
+        trace(lambda x: x, speed=3)
+    assert trace(lambda x: x, profiling=False) is not None
+    config = GraphOptimizationConfig()
+    assert repr(config) == (
+        "GraphOptimizationConfig { jit_fuse_dimshuffle = UNSET, jit_fuse_reduce = UNSET }"
+    )
+
+
+@pytest.mark.parametrize("mode", [{}, {"run_body": True}, {"symbolic": True}], ids=str)
+@pytest.mark.parametrize("dtype", [d.name for d in dtypes.DTYPES if d != np.bool_])
+def test_constants_of_every_dtype(dtype: str, mode: dict) -> None:
+    traced = trace(lambda x: (x + x) * x + 1, **mode)
+    for call in (1, 2, 3):
+        result = traced(tensor([call, call + 1], dtype=dtype))
+        assert result.dtype == dtypes.as_dtype(dtype)
+        expected = [2 * x * x + 1 for x in (call, call + 1)]
+        np.testing.assert_array_equal(result.numpy().astype(float), expected)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_arrays_and_lists_are_operands(mode: dict) -> None:
+    row = floats(4)
+
+    @trace(**mode)
+    def function(x, y):
+        return (x + row) * [1.0, 2.0, 3.0, 4.0] - np.float32(2) * y
+
+    for call in range(3):
+        x, y = floats(3, 4, seed=call), floats(4, seed=call + 9)
+        expected = (x + row) * np.arange(1, 5) - 2 * y
+        np.testing.assert_allclose(function(tensor(x), tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("imperative", [False, True])
+def test_none_is_no_operand_in_replay_either(imperative: bool) -> None:
+    values = [np.ones(2, np.float32), None]
+    traced = trace(lambda x: x + values[0], run_body=True, imperative=imperative)
+    traced(tensor([1.0, 2.0]))
+    values[0] = None
+    with pytest.raises(TypeError, match="the operand is None"):
+        traced(tensor([1.0, 2.0]))
+
+
+def test_a_value_that_nobody_kept_is_no_argument_of_a_replay() -> None:
+    lost: list[Tensor] = []
+
+    @trace(run_body=True)
+    def loses(x: Tensor, keep: bool) -> Tensor:
+        y = x + 1.0
+        if keep:
+            lost.append(y)
+        return y * 2.0
+
+    triple = trace(lambda x: x * 3.0)
+    x = tensor(floats(3))
+    for keep in (False, True):
+        loses(x, keep)
+        triple(x)
+    with pytest.raises(TraceMismatchError, match="data unreadable"):
+        triple(lost[0])
+
+
+@pytest.mark.parametrize("imperative", [False, True])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_to_return_a_value_that_was_dead_is_a_mismatch_of_the_call(symbolic: bool, imperative: bool) -> None:
+    """As in MegEngine, in each mode; a later call that returns what the recorded one did goes on."""
+    place = 1
+
+    @trace(run_body=True, symbolic=symbolic, imperative=imperative)
+    def function(a, b, c):
+        results = a + b, b + c
+        return results[place], {"all": [results[place]]}
+
+    a, b, c = (tensor([float(i)]) for i in range(3))
+    for place in (1, 0, 1, 0, 1):
+        if place:
+            first, nest = function(a, b, c)
+            assert first.tolist() == nest["all"][0].tolist() == [3]
+        else:
+            with pytest.raises(TraceMismatchError, match="data unreadable"):
+                function(a, b, c)

@@ -1,0 +1,92 @@
+"""Environment variables: what they may hold, and errors that name them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from mgb import cache, config, memory
+from mgb.backend import MOST_THREADS, num_threads
+from mgb.errors import VariableError
+
+SWITCHES = (config.AUTO, config.CACHE, config.VERIFY)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("3", 3), (" 7 ", 7), ("1_000", 1000), ("1e3", 1000), ("2.0", 2), (str(10**18 + 1), 10**18 + 1)],
+)
+def test_whole_numbers(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_POOL_BYTES", text)
+    assert config.POOL_BYTES.whole() == number
+
+
+@pytest.mark.parametrize("text", ["abc", "1.5", "-1", "inf", "nan", "1e30", "0x10", "9" * 5000, " "])
+@pytest.mark.parametrize("variable", [config.NUM_THREADS, config.POOL_BYTES], ids=lambda v: v.name)
+def test_what_is_no_number_is_refused_by_name(
+    variable: config.Variable, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.empty_cache()  # a buffer that is free is handed out without a look at the limit
+    monkeypatch.setenv(variable.name, text)
+    with pytest.raises(VariableError, match=f"{variable.name}=.*a whole number of at least"):
+        num_threads() if variable is config.NUM_THREADS else memory.empty((1 << 20,), np.dtype("u1"))
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in config.VARIABLES:
+        monkeypatch.setenv(variable.name, "")
+        assert variable.get() == variable.default
+    assert num_threads() == len(os.sched_getaffinity(0))
+    assert memory.empty((1 << 20,), np.dtype("u1")).shape == (1 << 20,)
+
+
+def test_threads_are_one_at_least_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_NUM_THREADS", "1e9")
+    assert num_threads() == MOST_THREADS
+    monkeypatch.setenv("MGB_NUM_THREADS", "0")
+    with pytest.raises(VariableError, match="at least 1, or unset MGB_NUM_THREADS"):
+        num_threads()
+
+
+def test_after_a_bad_size_of_the_pool_arrays_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (3 << 20) + 4096
+    before = memory.stats()
+    monkeypatch.setenv("MGB_POOL_BYTES", "a gigabyte")
+    with pytest.raises(VariableError, match="MGB_POOL_BYTES='a gigabyte'"):
+        memory.trim()
+    memory.empty_cache()
+    with pytest.raises(VariableError, match="MGB_POOL_BYTES='a gigabyte'"):
+        memory.empty((size,), np.dtype("u1"))
+    assert memory.stats().misses == before.misses
+    monkeypatch.delenv("MGB_POOL_BYTES")
+    assert memory.empty((size,), np.dtype("u1")).nbytes == size
+
+
+@pytest.mark.parametrize("variable", SWITCHES, ids=lambda v: v.name)
+def test_switches(variable: config.Variable, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("1", "true", "Yes", " on "):
+        monkeypatch.setenv(variable.name, text)
+        assert variable.on()
+    for text in ("0", "false", "No", "off"):
+        monkeypatch.setenv(variable.name, text)
+        assert not variable.on()
+    monkeypatch.setenv(variable.name, "yess")
+    with pytest.raises(VariableError, match=f"{variable.name}='yess'.*1 or 0"):
+        variable.on()
+
+
+def test_a_folder_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_CACHE_DIR", "~nobody_of_this_name/cache")
+    with pytest.raises(VariableError, match=r"MGB_CACHE_DIR=.*a folder"):
+        cache.folder()
+
+
+def test_the_import_names_the_variable() -> None:
+    environment = {**os.environ, "MGB_JIT_AUTO": "maybe"}
+    command = [sys.executable, "-c", "import mgb"]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "MGB_JIT_AUTO='maybe'" in ran.stderr.splitlines()[-1]
