@@ -25,7 +25,7 @@ def _cases() -> list[Any]:
 
 
 @pytest.mark.parametrize("case,size", _cases())
-def test_mgb_gives_the_truth(case: Case, size: Any) -> None:
+def test_mgb_matches_float64_reference(case: Case, size: Any) -> None:
     peers: dict[str, Peer] = {name: Mgb(name) for name in default_backends()}
     calls, failed = contestants(case, case.inputs(size), peers)
     assert not failed
@@ -33,14 +33,14 @@ def test_mgb_gives_the_truth(case: Case, size: Any) -> None:
 
 
 @pytest.mark.parametrize("case,size", _cases())
-def test_numpy_gives_the_truth(case: Case, size: Any) -> None:
+def test_numpy_matches_float64_reference(case: Case, size: Any) -> None:
     calls, failed = contestants(case, case.inputs(size), {"numpy": PEERS["numpy"]})
     assert not failed
     assert list(calls) == ["numpy"]
 
 
 @pytest.mark.parametrize("name", [name for name in PEERS if name not in ("numpy", "torch_compile")])
-def test_the_other_peers_give_it_too(name: str) -> None:
+def test_other_peers_match_float64_reference(name: str) -> None:
     """One case of each suite; a run checks all of them before it times."""
     reason = PEERS[name].probe()
     if reason:
@@ -53,7 +53,7 @@ def test_the_other_peers_give_it_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("case,size", _cases())
-def test_the_traffic_is_at_least_the_inputs_and_results(case: Case, size: Any) -> None:
+def test_traffic_reads_at_least_the_largest_input(case: Case, size: Any) -> None:
     if case.traffic is None:
         return
     arrays = case.inputs(size)
@@ -75,14 +75,14 @@ def _wrong(value: float, place: int) -> Case:
 
 @pytest.mark.parametrize("value", [7.0, np.nan, np.inf])
 @pytest.mark.parametrize("place", [0, 300_000, 699_999])
-def test_a_wrong_value_is_found(value: float, place: int) -> None:
+def test_wrong_value_is_detected(value: float, place: int) -> None:
     case = _wrong(value, place)
     calls, failed = contestants(case, case.inputs(700_000), {"numpy": PEERS["numpy"]})
     assert not calls
     assert f"at {place}" in failed["numpy"]
 
 
-def test_a_wrong_shape_and_a_missing_result_are_found() -> None:
+def test_wrong_shape_and_missing_result_are_detected() -> None:
     case = _wrong(0.0, 0)
     with pytest.raises(AssertionError, match="shape"):
         case.check("x", np.zeros(3), (np.zeros(4),))
@@ -90,7 +90,7 @@ def test_a_wrong_shape_and_a_missing_result_are_found() -> None:
         case.check("x", (np.zeros(4), np.zeros(4)), (np.zeros(4),))
 
 
-def test_missing_peers_are_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_peer_is_reported_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PEERS["torch"], "requires", ("torch_that_is_not_there",), raising=False)
     here, missing = choose([], ["numpy", "torch"])
     assert "numpy" in here
@@ -99,25 +99,25 @@ def test_missing_peers_are_named_with_what_to_type(monkeypatch: pytest.MonkeyPat
         choose([], ["nobody"])
 
 
-def test_a_backend_that_is_not_there_is_named() -> None:
+def test_missing_backend_is_reported() -> None:
     _, missing = choose(["nothing"], ["numpy"])
     assert "no backend" in missing["mgb:nothing"]
 
 
-def test_a_formula_is_recorded_once_for_each_operation() -> None:
+def test_formula_records_each_operation_once() -> None:
     arrays = (np.ones(3, np.float32), np.ones(3, np.float32))
     symbols, results = record(lambda w, a, b: (w.exp(a) * b, -b), arrays)
     assert [symbol.op for symbol in symbols] == ["input", "exp", "input", "*", "negative"]
     assert [result.op for result in results] == ["*", "negative"]
 
 
-def test_casts_in_the_truth_round() -> None:
+def test_reference_casts_round_to_16_bit_floats() -> None:
     words = numpy_words()
     assert words.cast(np.float64(1 + 2**-9), "bfloat16") == 1.0
     assert words.cast(np.float64(1 + 2**-9), "float16") == 1 + 2**-9
 
 
-def test_sizes_read_well() -> None:
+def test_sizes_are_formatted_with_binary_prefixes() -> None:
     assert [label(n) for n in (100, 1024, 64 << 10, 16 << 20)] == ["100", "1 Ki", "64 Ki", "16 Mi"]
     assert label((4096, 64)) == "4096x64"
     assert elements((4096, 64)) == 1 << 18

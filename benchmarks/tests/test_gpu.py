@@ -50,7 +50,7 @@ def clock(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda c: c.name)
 @pytest.mark.parametrize("name", ["mgb eager", "cupy", "jax"])
-def test_what_is_timed_is_right(
+def test_correct_contestants_are_timed(
     case: gpu.Case, name: str, cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "jax":
@@ -64,7 +64,7 @@ def test_what_is_timed_is_right(
     assert dict(os.environ) == before, "whatever is traced later would have this backend too"
 
 
-def test_what_another_backend_ran_is_not_timed(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_on_another_backend_is_not_timed(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the reason is: only a backend that compiled the case has a time under its name."""
     kept = jit.trace
     monkeypatch.setattr(jit, "trace", lambda f, **options: kept(f, **options | {"backend": "eager"}))
@@ -74,7 +74,7 @@ def test_what_another_backend_ran_is_not_timed(cupy: Any, monkeypatch: pytest.Mo
     assert line.problem == "AnotherBackendError: eager ran, not nvrtc"
 
 
-def test_each_backend_is_asked_for_by_its_own_name(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_contestant_requests_its_own_backend(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ways of all contestants are alive at once; none may decide for another, nor may the environment."""
     monkeypatch.setenv("MGB_JIT_BACKEND", "nobody")
     (x,) = SMALL[1].arrays()
@@ -92,14 +92,14 @@ def test_each_backend_is_asked_for_by_its_own_name(cupy: Any, monkeypatch: pytes
     assert asked == ["nvrtc", "triton"]
 
 
-def test_a_wrong_result_is_not_timed(cupy: Any) -> None:
+def test_wrong_result_is_not_timed(cupy: Any) -> None:
     zeros = peers.Way(lambda: np.zeros(SMALL[0].shape), lambda x: x)
     wrong = peers.Contestant("wrong", lambda: None, lambda case, arrays: zeros)
     (line,) = gpu.measure(SMALL[0], 1e12, [wrong], 1)
     assert line.microseconds is None and "AssertionError" in line.problem and not line.absent
 
 
-def test_who_has_a_stream_of_its_own_is_waited_for_before_time_is_taken(clock: list[str]) -> None:
+def test_timing_waits_for_contestants_with_their_own_stream(clock: list[str]) -> None:
     way = peers.Way(
         lambda: clock.append("call") or len(clock), lambda x: x, lambda last: clock.append(f"wait {last}")
     )
@@ -109,7 +109,7 @@ def test_who_has_a_stream_of_its_own_is_waited_for_before_time_is_taken(clock: l
     assert timed == ["record", *["call"] * gpu.TOGETHER, f"wait {last}", "record", "synchronize"]
 
 
-def test_jax_is_waited_for(cupy: Any) -> None:
+def test_jax_wait_blocks_until_the_result_is_ready(cupy: Any) -> None:
     pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
     waited: list[str] = []
 
@@ -122,24 +122,24 @@ def test_jax_is_waited_for(cupy: Any) -> None:
 
 
 class TestMissing:
-    def test_what_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_uninstalled_peers_report_an_install_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
         for peer in peers.PEERS.values():
             assert str(peer.missing()).startswith("not installed: pip install ")
 
-    def test_jax_without_a_gpu(self) -> None:
+    def test_jax_without_a_gpu_reports_the_reason(self) -> None:
         jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
         if any(device.platform == "gpu" for device in jax.devices()):
             pytest.skip("JAX has a GPU here")
         reason = peers.jax().missing()
         assert reason is not None and reason.startswith("JAX finds no GPU (") and "jax[cuda13]" in reason
 
-    def test_backends(self) -> None:
+    def test_unusable_backends_report_a_reason(self) -> None:
         assert "takes no arrays of a GPU" in str(peers.mgb("cpu_numba").missing())
         assert "no backend of this name is installed; there are" in str(peers.mgb("nobody").missing())
         assert peers.mgb("eager").missing() is None
 
-    def test_each_is_a_line_with_its_reason(
+    def test_absent_contestant_is_listed_and_broken_one_fails_the_run(
         self, cupy: Any, clock: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Who is missing is no failure; who is here and fails is one."""
@@ -162,13 +162,13 @@ class TestMissing:
 
 
 class TestChoice:
-    def test_all_of_a_kind_where_none_is_named(self) -> None:
+    def test_default_is_all_contestants(self) -> None:
         names = [c.name for c in peers.contestants()]
         assert names == [
             "mgb nvrtc", "mgb triton", "mgb mlir_ptx", "torch", "torch.compile", "jax", "cupy", "cupy.fuse",
         ]  # fmt: skip
 
-    def test_those_that_are_named(self) -> None:
+    def test_named_contestants_are_selected(self) -> None:
         assert [c.name for c in peers.contestants(["NVRTC", "eager"], ["jax"])] == [
             "mgb nvrtc",
             "mgb eager",
@@ -183,12 +183,14 @@ class TestChoice:
         ],
         ids=str,
     )
-    def test_what_there_is_not(self, options: dict[str, Any], text: str, tmp_path: Path) -> None:
+    def test_unknown_peer_or_case_is_rejected(
+        self, options: dict[str, Any], text: str, tmp_path: Path
+    ) -> None:
         with pytest.raises(ValueError, match=text):
             run.bench(["gpu"], out=tmp_path, **options)
 
 
-def test_the_truth_is_the_textbook() -> None:
+def test_reference_matches_textbook_formulas() -> None:
     by_name = {case.name: case for case in SMALL}
     (x,) = by_name["softmax"].arrays()
     np.testing.assert_allclose(
@@ -203,7 +205,7 @@ def test_the_truth_is_the_textbook() -> None:
     np.testing.assert_allclose(gpu.truth(by_name["transposed input"], [a, b]), want)
 
 
-def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_bench_without_a_gpu_reports_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     standin.install(0)
     try:
         assert run.bench(["gpu"], out=tmp_path / "out") == 2

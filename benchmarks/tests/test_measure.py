@@ -20,14 +20,14 @@ from mgb_bench.peers import Peer
 from mgb_bench.plugin import contestants
 
 
-def test_each_round_takes_one_sample_of_everybody() -> None:
+def test_each_round_takes_one_sample_per_contestant() -> None:
     timings = interleave({"a": lambda: None, "b": lambda: None}, rounds=4)
     assert list(timings) == ["a", "b"]
     assert all(timing.rounds == 4 for timing in timings.values())
     assert all(0 < timing.min <= timing.median for timing in timings.values())
 
 
-def test_the_order_rotates() -> None:
+def test_contestant_order_rotates() -> None:
     calls: list[str] = []
 
     def slow(name: str) -> Callable[[], None]:
@@ -52,7 +52,7 @@ def test_short_calls_are_repeated_and_long_ones_are_not() -> None:
     assert timings["long"].min >= 0.005
 
 
-def test_the_collector_rests_and_comes_back() -> None:
+def test_garbage_collector_is_disabled_during_a_race_and_restored() -> None:
     seen: set[bool] = set()
     assert gc.isenabled()
     interleave({"a": lambda: seen.add(gc.isenabled())}, rounds=2)
@@ -60,7 +60,7 @@ def test_the_collector_rests_and_comes_back() -> None:
     assert gc.isenabled()
 
 
-def test_the_collector_comes_back_after_an_error() -> None:
+def test_garbage_collector_is_restored_after_an_error() -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -69,7 +69,7 @@ def test_the_collector_comes_back_after_an_error() -> None:
     assert gc.isenabled()
 
 
-def test_the_budget_says_how_many_rounds() -> None:
+def test_time_budget_determines_the_number_of_rounds() -> None:
     race = Race({"a": lambda: time.sleep(0.01)}, warmup=1)
     assert race.rounds_in(0.0, at_least=7) == 7
     assert race.rounds_in(1e9, at_most=9) == 9
@@ -79,7 +79,7 @@ def test_the_budget_says_how_many_rounds() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("non_temporal", [False, True])
 @pytest.mark.parametrize("streams", [(1, 1, False), (3, 2, False), (4, 3, True), (2, 0, False)])
-def test_the_limit_moves_what_it_says(
+def test_mover_reads_and_writes_the_declared_streams(
     streams: tuple[int, int, bool], non_temporal: bool, threads: int
 ) -> None:
     reads, writes, in_place = streams
@@ -98,7 +98,7 @@ def test_the_limit_moves_what_it_says(
         np.testing.assert_allclose(sums.sum(dtype=np.float64), total.sum(), rtol=1e-5)
 
 
-def test_limits_move_the_bytes_of_the_case() -> None:
+def test_limits_move_as_many_bytes_as_the_traffic() -> None:
     mebi = 1 << 20
     found = limits(Traffic(3 * mebi, mebi, (3, 1)), threads=2)
     assert list(found) == ["limit", "limit_stream"]
@@ -108,7 +108,7 @@ def test_limits_move_the_bytes_of_the_case() -> None:
     assert list(limits(Traffic(mebi, 0, (1, 0)), threads=2)) == ["limit"]
 
 
-def test_contestants_have_inputs_of_their_own() -> None:
+def test_contestants_get_separate_inputs() -> None:
     seen: list[int] = []
 
     class Seen(Peer):
@@ -130,7 +130,7 @@ def test_contestants_have_inputs_of_their_own() -> None:
     assert len(set(seen)) == 2
 
 
-def test_who_raises_in_a_race_is_named_and_left_out() -> None:
+def test_contestant_that_raises_is_reported_and_excluded() -> None:
     calls = 0
 
     def sometimes() -> None:
@@ -160,7 +160,7 @@ def test_without_pause_times_every_call() -> None:
     assert 1e-3 <= timing.min <= timing.median
 
 
-def test_a_sample_waits_for_threads_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settle_waits_for_running_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for one that runs on without a pause, whose time the system may not have counted yet."""
     monkeypatch.setattr(measure, "PAUSES", 100_000)
     done = threading.Event()

@@ -30,12 +30,12 @@ TINY = {
 tiny = pytest.mark.parametrize("workload", TINY.values(), ids=TINY)
 
 
-def test_every_step_has_a_tiny_twin() -> None:
+def test_every_workload_has_a_tiny_version() -> None:
     assert TINY.keys() == WORKLOADS.keys()
 
 
 @tiny
-def test_gradients_are_those_of_torch(workload: Workload) -> None:
+def test_gradients_match_torch(workload: Workload) -> None:
     pytest.importorskip("torch", reason="gradients are judged by PyTorch: pip install torch")
     from mgb_bench.models import torch_step
 
@@ -53,7 +53,7 @@ def test_gradients_are_those_of_torch(workload: Workload) -> None:
 
 @tiny
 @pytest.mark.parametrize("module", ["torch", "jax"])
-def test_three_steps_have_the_losses_of(workload: Workload, module: str) -> None:
+def test_losses_match_torch_and_jax(workload: Workload, module: str) -> None:
     pytest.importorskip(
         module, reason=f"the losses are compared with those of {module}: pip install {module}"
     )
@@ -68,19 +68,19 @@ def test_three_steps_have_the_losses_of(workload: Workload, module: str) -> None
 
 
 @tiny
-def test_steps_learn(workload: Workload) -> None:
+def test_training_steps_reduce_the_loss(workload: Workload) -> None:
     losses = curve(mgb_step.make(workload), 8)
     assert min(losses[1:]) < losses[0]
 
 
-def test_a_wrong_loss_is_told() -> None:
+def test_wrong_loss_is_reported() -> None:
     right, wrong = (lambda: 1.0), (lambda: 1.1)
     calls, failed = agreeing({"mgb:here": wrong, "torch": right, "jax": right})
     assert list(calls) == ["torch", "jax"]
     assert "1.1" in failed["mgb:here"]
 
 
-def test_where_nobody_has_a_step_the_reasons_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_are_reported_when_no_step_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("no such layer")
 

@@ -75,7 +75,7 @@ def _results() -> Results:
     return parse(json.loads(json.dumps(_data())))
 
 
-def test_ratios_and_shares() -> None:
+def test_ratio_to_best_peer_and_fraction_of_limit() -> None:
     first, second, _ = _results().entries
     assert first.best_peer == "numba"
     assert first.ratio("mgb:x") == pytest.approx(2.0)
@@ -85,7 +85,7 @@ def test_ratios_and_shares() -> None:
     assert first.of_limit("mgb:x") == pytest.approx(0.5)
 
 
-def test_markdown_says_everything() -> None:
+def test_markdown_contains_machine_results_and_failures() -> None:
     text = markdown(_results())
     assert "A processor, 2 cores, avx2; L2 2048K" in text
     assert "missing: torch**: not installed: pip install torch" in text
@@ -95,7 +95,7 @@ def test_markdown_says_everything() -> None:
     assert "| 10 | 0.5 |" in text
 
 
-def test_markdown_tables_have_even_rows() -> None:
+def test_markdown_table_rows_have_equal_column_counts() -> None:
     block: list[int] = []
     for line in [*markdown(_results()).splitlines(), ""]:
         if line.startswith("|"):
@@ -105,7 +105,7 @@ def test_markdown_tables_have_even_rows() -> None:
             block = []
 
 
-def test_the_page_loads_nothing_and_escapes() -> None:
+def test_html_page_is_self_contained_and_escaped() -> None:
     text = page(_results())
     assert "<svg" in text
     assert "&lt;b&gt;" in text
@@ -113,7 +113,7 @@ def test_the_page_loads_nothing_and_escapes() -> None:
         assert word not in text
 
 
-def test_plots_are_well_formed() -> None:
+def test_plots_are_well_formed_svg() -> None:
     drawn = lines("t & u", {"mgb": [(1, 2.0), (4, 3.0)], "b<c": [(1, 0.0)]}, {1: "1 Ki", 4: "4 Ki"}, "GB/s")
     for text in (drawn, bars("ratios", [("a", 0.5), ("b", 2.0)])):
         assert ElementTree.fromstring(text).tag.endswith("svg")
@@ -124,12 +124,12 @@ def test_durations_have_three_digits_and_a_unit() -> None:
     assert [duration(s) for s in seconds] == ["2.5 s", "1000 ms", "1.23 ms", "5 µs", "3 ns"]
 
 
-def test_another_json_is_refused() -> None:
+def test_unrelated_json_is_rejected() -> None:
     with pytest.raises(ValueError, match="not the JSON of an mgb bench run"):
         parse({"machine_info": {}, "benchmarks": []})
 
 
-def test_a_run_has_a_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_has_a_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_VERIFY", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     made = environment(2)
@@ -137,7 +137,7 @@ def test_a_run_has_a_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made["OMP_NUM_THREADS"] == made["OPENBLAS_NUM_THREADS"] == made["MGB_NUM_THREADS"] == "2"
 
 
-def test_the_suites_stand_in_order() -> None:
+def test_suites_are_listed_in_order() -> None:
     names = [n for n in suites() if n in ("elementwise", "reductions", "updates", "overhead", "compile")]
     assert names == ["elementwise", "reductions", "updates", "overhead", "compile"]
 
@@ -155,7 +155,7 @@ def _mgb(*arguments: str, status: int, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_command_runs_a_suite_and_writes_the_report(tmp_path: Path) -> None:
+def test_bench_command_runs_a_suite_and_writes_the_report(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = [
         "bench",
@@ -179,7 +179,7 @@ def test_the_command_runs_a_suite_and_writes_the_report(tmp_path: Path) -> None:
     assert "<svg" in (out / "report.html").read_text()
 
 
-def test_a_suite_that_dies_loses_its_own_results_alone(tmp_path: Path) -> None:
+def test_crashed_suite_loses_only_its_own_results(tmp_path: Path) -> None:
     whole = {"machine_info": {"mgb_bench": dict(MACHINE)}, "benchmarks": [{"extra_info": {}}]}
     part(tmp_path, "updates").write_text(json.dumps(whole))
     part(tmp_path, "steps").write_text("")
@@ -198,7 +198,7 @@ def test_a_suite_that_dies_loses_its_own_results_alone(tmp_path: Path) -> None:
     assert merged(tmp_path, {"steps": -6, "compile": -9}) is None
 
 
-def test_a_suite_that_hangs_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_suite_is_killed_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not while there is news of it; and also where it does not end when it is told to."""
     stuck = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -221,7 +221,7 @@ def test_a_suite_that_hangs_is_ended_and_named(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("disk_is_full", [False, True])
-def test_the_parts_stay_until_the_whole_is_written(
+def test_partial_results_are_deleted_only_after_merging(
     disk_is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = {"machine_info": {"mgb_bench": dict(MACHINE)}, "benchmarks": [{"extra_info": {}}]}
@@ -250,7 +250,7 @@ def test_the_parts_stay_until_the_whole_is_written(
         assert not list(tmp_path.glob("results.*.json"))
 
 
-def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
+def test_bench_command_reports_unknown_suites_and_peers(tmp_path: Path) -> None:
     text = _mgb("bench", "--suite", "nothing", "--out", str(tmp_path), status=2)
     assert "no suite is called 'nothing'; there are elementwise" in text
     text = _mgb("bench", "--peers", "nobody", "--out", str(tmp_path), status=2)
@@ -259,16 +259,14 @@ def test_the_command_names_what_it_does_not_know(tmp_path: Path) -> None:
     assert "the suite 'gpu' runs alone, without steps; run: mgb bench --suite gpu" in text
 
 
-def test_the_suite_for_gpus_ignores_nothing_that_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_suite_receives_all_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(gpu, "bench", lambda *given: asked.append(given) or 0)
     assert run.bench(["gpu"], ["nvrtc", "eager"], ["jax"], tmp_path, True, "chain") == 0
     assert asked == [(tmp_path, True, ["nvrtc", "eager"], ["jax"], "chain")]
 
 
-def test_a_backend_that_takes_no_arrays_of_the_host_is_not_timed_on_them(
+def test_gpu_only_backend_is_not_timed_on_host_arrays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All would run op by op, under its name."""
@@ -277,7 +275,7 @@ def test_a_backend_that_takes_no_arrays_of_the_host_is_not_timed_on_them(
     assert Mgb("nvrtc").probe() == "takes arrays of a GPU alone: mgb bench --suite gpu --backend nvrtc"
 
 
-def test_a_terminated_run_ends_its_child(tmp_path: Path) -> None:
+def test_terminated_run_stops_its_child_process(tmp_path: Path) -> None:
     words = [
         sys.executable,
         "-m",
@@ -299,7 +297,7 @@ def test_a_terminated_run_ends_its_child(tmp_path: Path) -> None:
     assert not (tmp_path / "results.json").exists() or not (tmp_path / "results.json").stat().st_size
 
 
-def test_the_page_of_limits_has_places_for_programs_that_exist() -> None:
+def test_limits_page_refers_to_existing_programs() -> None:
     page = (Path(__file__).parent.parent.parent / "docs/benchmarks/limits.md").read_text()
     names = limits_page.programs(page)
     assert len(names) >= 7 and len(set(names)) == len(names)
@@ -311,7 +309,7 @@ def test_the_page_of_limits_has_places_for_programs_that_exist() -> None:
     assert limits_page.programs(new) == names
 
 
-def test_a_program_that_fails_leaves_its_place_as_it_was(
+def test_failed_program_leaves_its_section_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
@@ -325,13 +323,13 @@ def test_a_program_that_fails_leaves_its_place_as_it_was(
 
 
 @given(st.floats(1e-6, 1e9))
-def test_marks_are_few_round_numbers_that_reach_almost_to_the_top(highest: float) -> None:
+def test_axis_ticks_are_few_and_cover_the_range(highest: float) -> None:
     marks = _marks(highest)
     assert marks[0] == 0 and 4 <= len(marks) <= 9
     assert marks[-1] <= highest * (1 + 1e-9) and highest - marks[-1] <= marks[1] * (1 + 1e-9)
 
 
-def test_the_table_of_the_readme_is_what_the_results_say() -> None:
+def test_readme_table_matches_the_results() -> None:
     root = Path(__file__).parent.parent.parent
     results = parse(json.loads((root / "docs/benchmarks/results.json").read_text()))
     page = (root / "README.md").read_text()

@@ -10,7 +10,7 @@ from mgb.plugins import import_backend
 from mgb_bench import short_rows
 
 
-def test_a_broken_backend_is_named_and_left_out(
+def test_broken_backend_is_reported_and_excluded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = short_rows.backends()
@@ -27,7 +27,7 @@ def test_a_broken_backend_is_named_and_left_out(
     assert "without broken: backend 'broken' cannot be imported: pip install" in capsys.readouterr().err
 
 
-def test_all_that_race_make_loops_for_the_cpu() -> None:
+def test_all_contestants_are_cpu_domain_backends() -> None:
     for name in short_rows.backends():
         traits = import_backend(name).traits
         assert "cpu" in traits.devices and traits.scope is Scope.DOMAIN

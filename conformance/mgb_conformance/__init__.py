@@ -17,7 +17,7 @@ or one tier at a time::
 
 What a backend does not claim in its `Traits` is skipped, with the reason; all else must pass. `TestFloor`
 fails where so little is left that the rest proves nothing; at the end the skips are told. A failure that you
-know of goes into a file of your own, ``"TestCasts::test_bits[float32-int32]" = "why"``, given by
+know of goes into a file of your own, ``"TestCasts::test_bitcast[float32-int32]" = "why"``, given by
 ``--mgb-known-failures``; when it is mended the suite says so by failing.
 """
 
@@ -42,7 +42,7 @@ _TIERS = {
     "TestTraining": "test_training",
     "TestPromises": "test_promises",
     "TestCache": "test_cache",
-    "TestThreads": "test_threads",
+    "TestThreads": "test_thread_count_does_not_change_bits",
     "TestInterrupts": "test_interrupts",
     "TestForks": "test_forks",
     "TestFloor": "test_floor",

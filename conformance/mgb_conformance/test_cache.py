@@ -40,13 +40,13 @@ def program(x: Any) -> list[Any]:
 
 
 class TestCache:
-    def test_a_saved_kernel_is_the_same_when_loaded(self, driver: Driver) -> None:
+    def test_loaded_kernel_matches_the_saved_one(self, driver: Driver) -> None:
         graph, x, blob = self._saved(driver)
         loaded = driver.backend.load(lower(graph, driver.backend.traits), blob)
         first, second = driver.run(graph, [x]), driver.fill(loaded, graph, [x])
         assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
-    def test_a_second_process_compiles_nothing(self, driver: Driver, tmp_path: Path) -> None:
+    def test_second_process_loads_from_the_cache(self, driver: Driver, tmp_path: Path) -> None:
         self._saved(driver)
         first, second = self._process(driver, tmp_path), self._process(driver, tmp_path)
         assert first[:2] == [1, 0]
@@ -54,7 +54,7 @@ class TestCache:
         assert first[2] == second[2]
 
     @pytest.mark.parametrize("damage", ["cut short", "a bit turned", "emptied"])
-    def test_a_damaged_entry_is_compiled_again(self, driver: Driver, tmp_path: Path, damage: str) -> None:
+    def test_damaged_entry_is_recompiled(self, driver: Driver, tmp_path: Path, damage: str) -> None:
         self._saved(driver)
         first = self._process(driver, tmp_path)
         entries = [p for p in tmp_path.rglob("*") if p.is_file() and not p.name.startswith(".")]

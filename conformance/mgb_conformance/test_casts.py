@@ -249,19 +249,19 @@ def chosen(source: str, through: tuple[str, ...]) -> list[Case]:
 
 class TestCasts:
     @pytest.mark.parametrize("source", DTYPES)
-    def test_to_every_other(self, driver: Driver, source: str) -> None:
+    def test_cast_to_every_dtype(self, driver: Driver, source: str) -> None:
         """What is computed of the value where it stands."""
         ask(driver, [case for target in DTYPES for case in chosen(source, (target,))])
 
     @pytest.mark.parametrize("source", ["float64", "float32", "int64"])
-    def test_two_in_a_row(self, driver: Driver, source: str) -> None:
+    def test_two_consecutive_casts(self, driver: Driver, source: str) -> None:
         """Each does what it says, whatever a compiler makes of both."""
         ways = [(a, DTYPES[(k + DTYPES.index(source)) % len(DTYPES)]) for k, a in enumerate(DTYPES)]
         merged = [Case(source, way, "c") for way in MERGED]
         ask(driver, [*dict.fromkeys([*merged, *(case for way in ways for case in chosen(source, way))])])
 
     @pytest.mark.parametrize("source", ["float32", "float64"])
-    def test_what_does_not_fit_harms_nothing_else(self, driver: Driver, source: str) -> None:
+    def test_out_of_range_cast_does_not_affect_other_elements(self, driver: Driver, source: str) -> None:
         traits = driver.backend.traits
         cases = [Case(source, (target,), "c + 1") for target in INTEGERS if target in traits.dtypes]
         arrays = [fitting(source, case.through, 0).copy() for case in cases]
@@ -275,7 +275,7 @@ class TestCasts:
         assert not any(found), found
 
     @pytest.mark.parametrize("source", ["float32", "float64"])
-    def test_sums_of_them(self, driver: Driver, source: str) -> None:
+    def test_sum_of_cast_integers_wraps(self, driver: Driver, source: str) -> None:
         """The sum of a row of integers wraps."""
         targets = [target for target in INTEGERS if target in driver.backend.traits.dtypes]
         arrays = [fitting(source, (target,), 0).reshape(8, -1) for target in targets]
@@ -293,16 +293,16 @@ class TestCasts:
     @pytest.mark.slow
     @pytest.mark.parametrize("target", DTYPES)
     @pytest.mark.parametrize("source", DTYPES)
-    def test_all_that_is_computed_of_them(self, driver: Driver, source: str, target: str) -> None:
+    def test_all_uses_of_a_cast_value(self, driver: Driver, source: str, target: str) -> None:
         ask(driver, [Case(source, (target,), use) for use in uses(target)])
 
     @pytest.mark.slow
     @pytest.mark.parametrize("between", DTYPES)
     @pytest.mark.parametrize("source", DTYPES)
-    def test_every_two_in_a_row(self, driver: Driver, source: str, between: str) -> None:
+    def test_all_pairs_of_consecutive_casts(self, driver: Driver, source: str, between: str) -> None:
         ask(driver, [case for target in DTYPES for case in chosen(source, (between, target))])
 
     @pytest.mark.parametrize(("source", "target"), SAME_SIZE)
-    def test_bits(self, driver: Driver, source: str, target: str) -> None:
+    def test_bitcast(self, driver: Driver, source: str, target: str) -> None:
         x = samples(source, (65,))
         check(driver, of(lambda x: bitcast(x, dtype=dtypes.as_dtype(target)), x), [x])

@@ -81,20 +81,20 @@ def quick(names: Iterable[str], *few: str) -> list[Any]:
 class TestJobs:
     """Programs of `mgb.distributed`: nothing hangs, nothing is wrong in silence."""
 
-    def test_a_job_that_is_well_ends_with_0(self, communicator: str, tmp_path: Path) -> None:
+    def test_successful_job_exits_with_status_0(self, communicator: str, tmp_path: Path) -> None:
         text = "assert D.all_reduce_sum(mgb.tensor(1.0)).item() == n == 2\nprint('done', r)"
         status, said = job(tmp_path, 2, text, 120, communicator)
         assert (status, said.count("done")) == (0, 2), said
 
     @pytest.mark.parametrize("name", quick(FAILURES, "another dtype", "another number", "a sleeping rank"))
-    def test_a_failure_names_rank_collective_and_line(
+    def test_failure_reports_rank_collective_and_line(
         self, communicator: str, tmp_path: Path, name: str
     ) -> None:
         self._fails(communicator, tmp_path, name, FAILURES[name][0])
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", [name for name in FAILURES if name != "a sleeping rank"])
-    def test_a_traced_failure_names_rank_collective_and_line(
+    def test_traced_failure_reports_rank_collective_and_line(
         self, communicator: str, tmp_path: Path, name: str
     ) -> None:
         body = "".join(f"    {line}\n" for line in FAILURES[name][0].splitlines())
@@ -110,7 +110,7 @@ class TestJobs:
         assert re.search(r"program\.py:\d+", said)
 
     @pytest.mark.parametrize("name", quick(ENDS, "killed in an exchange", "interrupted"))
-    def test_a_rank_that_ends_ends_the_job(self, communicator: str, tmp_path: Path, name: str) -> None:
+    def test_terminated_rank_ends_the_job(self, communicator: str, tmp_path: Path, name: str) -> None:
         # The others wait for an hour: what ends them before the job's own limit is that the rank has ended.
         status, said = job(tmp_path, 2, X + ENDS[name], 120, communicator, MGB_DISTRIBUTED_TIMEOUT="3600")
         assert status != 0, said

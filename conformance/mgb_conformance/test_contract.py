@@ -42,10 +42,10 @@ def placed(lengths: tuple[Any, ...]) -> Callable[[Any, Any], Any]:
 
 
 class TestContract:
-    def test_it_can_run_here(self, driver: Driver) -> None:
+    def test_probe_finds_the_backend_usable(self, driver: Driver) -> None:
         assert driver.backend.probe() is None
 
-    def test_the_version_of_its_api_is_its_own(self, driver: Driver) -> None:
+    def test_api_version_is_declared_by_the_backend(self, driver: Driver) -> None:
         """With a core of another version it is refused: it does not say whatever that core's is."""
         command = [sys.executable, "-c", OTHER_CORE, driver.backend.name]
         done = subprocess.run(command, capture_output=True, text=True, timeout=4 * driver.timeout)
@@ -53,10 +53,10 @@ class TestContract:
             pytest.skip("another process cannot find this backend")
         assert done.stdout.strip() == "refused", f"pass api_version={API_VERSION} to Traits{done.stderr}"
 
-    def test_its_version_is_the_same_each_time(self, driver: Driver) -> None:
+    def test_version_is_the_same_each_time(self, driver: Driver) -> None:
         assert driver.backend.version() == driver.backend.version()
 
-    def test_it_returns_a_kernel_with_readable_source(self, driver: Driver) -> None:
+    def test_compile_returns_a_kernel_with_readable_source(self, driver: Driver) -> None:
         x = samples("float32", (5,))
         graph = of(lambda x: x * 2 + 1, x)
         require(driver, graph)
@@ -64,26 +64,26 @@ class TestContract:
         assert isinstance(kernel, Kernel)
         assert kernel.text.strip()
 
-    def test_it_fills_its_outputs_and_nothing_else(self, driver: Driver) -> None:
+    def test_kernel_writes_only_its_outputs(self, driver: Driver) -> None:
         for size in (1, 7, 64, 1000):
             x, y = samples("float32", (size,), 1), samples("float32", (size,), 2)
             check(driver, of(lambda x, y: (x + y, x * y, x < y), x, y), [x, y])
 
-    def test_an_output_may_be_the_memory_of_an_input(self, driver: Driver) -> None:
+    def test_output_may_alias_an_input(self, driver: Driver) -> None:
         x, y = samples("float32", (6, 50), 1), samples("float32", (6, 50), 2)
         graph = of(lambda x, y: (x * y + 1, x - y, y), x, y)
         check(driver, graph, [x, y], over={0: 0})
         check(driver, graph, [x, y], over={1: 1, 0: 0})
 
-    def test_a_small_output_may_be_the_memory_of_a_broadcast_input(self, driver: Driver) -> None:
+    def test_small_output_may_alias_a_broadcast_input(self, driver: Driver) -> None:
         x, y = samples("float32", (6, 50), 1), samples("float32", (50,), 2)
         check(driver, of(lambda x, y: (x * y, y * 0.5), x, y), [x, y], over={1: 1})
 
-    def test_an_input_and_a_constant_may_be_outputs(self, driver: Driver) -> None:
+    def test_input_may_be_an_output(self, driver: Driver) -> None:
         x = samples("float32", (40,))
         check(driver, of(lambda x: (x, x + 1, x), x), [x])
 
-    def test_results_are_arrays_of_their_own(self, driver: Driver) -> None:
+    def test_results_are_separate_arrays(self, driver: Driver) -> None:
         x, y = samples("float32", (6, 50), 1), samples("float32", (6, 50), 2)
         graph = of(lambda x, y: (x * y + 1, x < y, y, y), x, y)
         require(driver, graph)
@@ -98,7 +98,7 @@ class TestContract:
             assert np.array_equal(array, want)
             assert not any(np.shares_memory(array, other) for other in (x, y, *found[:k]))
 
-    def test_a_kernel_knows_other_lengths(self, driver: Driver) -> None:
+    def test_kernel_runs_at_other_sizes(self, driver: Driver) -> None:
         backend = driver.backend
         if backend.traits.specialize is not Specialize.SIZES:
             pytest.skip("traits.specialize is not Specialize.SIZES")
@@ -117,7 +117,7 @@ class TestContract:
             (want,) = judge(of(placed(lengths), x, y), [x, y], backend.traits.denormals)
             assert problem(driver.place.get(out[0]), want) is None
 
-    def test_a_kernel_can_be_run_again(self, driver: Driver) -> None:
+    def test_kernel_can_be_run_again(self, driver: Driver) -> None:
         x = samples("float32", (1000,))
         graph = of(lambda x: x * x - x, x)
         first, second = check(driver, graph, [x])[0], check(driver, graph, [x])[0]

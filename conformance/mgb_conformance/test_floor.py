@@ -18,20 +18,20 @@ class TestFloor:
         with driver.place.as_default():
             yield
 
-    def test_it_claims_what_the_suite_is_made_of(self, driver: Driver) -> None:
+    def test_backend_claims_the_required_traits(self, driver: Driver) -> None:
         lacking = unclaimed(driver.backend.traits)
         assert not lacking, "; ".join(lacking)
 
-    def test_each_word_is_run(self, driver: Driver) -> None:
+    def test_every_claimed_op_is_run(self, driver: Driver) -> None:
         unused = unused_words(driver.backend.traits)
         assert not unused, f"traits has no dtypes, or no kind, to run these words in: {', '.join(unused)}"
 
-    def test_each_kind_has_words(self, driver: Driver) -> None:
+    def test_every_claimed_kind_has_ops(self, driver: Driver) -> None:
         unused = unused_kinds(driver.backend.traits)
         assert not unused, f"traits.vocabulary has no op of kind {', '.join(unused)}"
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_programs_are_compiled(self, driver: Driver, dtype: str) -> None:
+    def test_programs_are_compiled_in_every_claimed_dtype(self, driver: Driver, dtype: str) -> None:
         """They come all the way through the core, which gives a backend only what its traits accept."""
         if dtype not in driver.backend.traits.dtypes:
             pytest.skip(f"traits.dtypes has no {dtype}")

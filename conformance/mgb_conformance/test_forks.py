@@ -13,11 +13,11 @@ from .drive import Driver, is_announced
 
 
 class TestForks:
-    def test_children_of_a_busy_process(self, driver: Driver) -> None:
+    def test_forked_children_of_a_busy_process(self, driver: Driver) -> None:
         self._fork(driver, 5)
 
     @pytest.mark.slow
-    def test_many_children(self, driver: Driver) -> None:
+    def test_many_forked_children(self, driver: Driver) -> None:
         self._fork(driver, 100)
 
     def _fork(self, driver: Driver, children: int) -> None:

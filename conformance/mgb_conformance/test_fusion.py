@@ -34,7 +34,7 @@ class TestFusion:
         arrays = [samples("float32", (50,), seed) for seed in range(count)]
         check(driver, of(lambda *xs: sum(xs[1:], xs[0]), *arrays), arrays)
 
-    def test_a_deep_chain(self, driver: Driver) -> None:
+    def test_deep_chain(self, driver: Driver) -> None:
         x = samples("float32", (100,))
 
         def chain(x: Any) -> Any:
@@ -44,7 +44,7 @@ class TestFusion:
 
         check(driver, of(chain, x), [x])
 
-    def test_a_shared_value_is_computed_once(self, driver: Driver) -> None:
+    def test_shared_value_is_computed_once(self, driver: Driver) -> None:
         """A printer that copies texts instead of naming values takes 2**32 steps."""
         x = np.linspace(-1, 1, 100, dtype=np.float32)
 
@@ -55,7 +55,7 @@ class TestFusion:
 
         check(driver, of(shared, x), [x])
 
-    def test_unlike_ops_in_a_row(self, driver: Driver) -> None:
+    def test_chain_of_different_ops(self, driver: Driver) -> None:
         x, y = samples("float32", (7, 31), 1), samples("float32", (7, 1), 2)
 
         def network(x: Any, y: Any) -> Any:
@@ -65,14 +65,14 @@ class TestFusion:
 
         check(driver, of(network, x, y), [x, y])
 
-    def test_captured_arrays_are_told_apart(self, driver: Driver) -> None:
+    def test_captured_constants_are_distinguished(self, driver: Driver) -> None:
         x = samples("float32", (4,))
         for value in (1.25, 2.5, -0.0, 0.0):
             check(driver, of(lambda x, v=value: x * v + v, x), [x])
 
     @pytest.mark.parametrize("where_it_holds", ["nowhere", "once", "in some", "everywhere"])
     @pytest.mark.parametrize("axis", [None, 0, 1])
-    def test_what_hardly_occurs(self, driver: Driver, where_it_holds: str, axis: int | None) -> None:
+    def test_unlikely_branches(self, driver: Driver, where_it_holds: str, axis: int | None) -> None:
         """Values that only it needs, that others need as well, that are results, and one inside another."""
         x = samples("float32", (37, 70), 1) % 1
         holds = {

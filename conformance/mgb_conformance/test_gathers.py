@@ -58,7 +58,7 @@ class TestGathers:
 
     @pytest.mark.parametrize("name", TABLES)
     @pytest.mark.parametrize("axis", [0, -1])
-    def test_folds(self, driver: Driver, name: str, axis: int) -> None:
+    def test_reductions_of_gathered_elements(self, driver: Driver, name: str, axis: int) -> None:
         along, arrays = case(name)
 
         def folded(x: Any, *indices: Any) -> list[Any]:
@@ -70,13 +70,13 @@ class TestGathers:
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("name", ["elements", "rows", "an element of each row"])
-    def test_dtypes(self, driver: Driver, dtype: str, name: str) -> None:
+    def test_table_dtypes(self, driver: Driver, dtype: str, name: str) -> None:
         along, arrays = case(name, table=dtype)
         check(driver, of(lambda x, i: look_up(x, i, along=along), *arrays), arrays)
 
     @pytest.mark.parametrize("dtype", INTEGERS)
     @pytest.mark.parametrize("name", ["elements", "rows", "columns"])
-    def test_indices(self, driver: Driver, dtype: str, name: str) -> None:
+    def test_index_dtypes(self, driver: Driver, dtype: str, name: str) -> None:
         along, arrays = case(name, index=dtype)
         check(driver, of(lambda x, i: look_up(x, i, along=along) + 1, *arrays), arrays)
 
@@ -93,12 +93,12 @@ class TestGathers:
         graph = of(lambda x, i, j: look_up(x, look_up(i, j, along=(None,)), along=(None,)) - 1, x, i, j)
         check(driver, graph, [x, i, j])
 
-    def test_table_and_operand(self, driver: Driver) -> None:
+    def test_input_used_as_table_and_operand(self, driver: Driver) -> None:
         """The same input is looked up and read in its own place, and another result has its shape."""
         x, i = samples("float32", (501,)), places((501,), 501, "int32", 0)
         check(driver, of(lambda x, i: [look_up(x, i, along=(None,)) - x, x * 2], x, i), [x, i])
 
-    def test_views(self, driver: Driver) -> None:
+    def test_gather_from_a_strided_view(self, driver: Driver) -> None:
         if driver.backend.traits.strided.value != "any":
             pytest.skip(f"traits.strided is {driver.backend.traits.strided.value}")
         x, i = samples("float32", (60, 90))[::-2, 5:75:3].T, places((41, 1), 24, "int32", 0)
@@ -106,7 +106,7 @@ class TestGathers:
 
     @pytest.mark.parametrize("name", ["many elements", "rows", "columns"])
     @pytest.mark.parametrize("wrong", [-1, 0])
-    def test_out_of_range(self, driver: Driver, name: str, wrong: int) -> None:
+    def test_out_of_range_index_raises(self, driver: Driver, name: str, wrong: int) -> None:
         along, (x, i) = case(name)
         length = x.shape[along.index(None)]
         graph = of(lambda x, i: look_up(x, i, along=along) * 2, x, i)
@@ -149,7 +149,7 @@ class TestIndexing:
             yield
 
     @pytest.mark.parametrize("function", [embedded, normalised, picked, along_axis, looked_up_after])
-    def test_as_numpy(self, driver: Driver, function: Callable[..., Any]) -> None:
+    def test_indexing_matches_numpy(self, driver: Driver, function: Callable[..., Any]) -> None:
         w, x = samples("float32", (40, 16)) % 5, samples("float32", (16,)) % 7
         i = places((6, 33), 16, "int32", 1) % 16 if function is picked else places((6, 33), 40, "int32", 1)
         run = trace(lambda w, i, x: function(mgb.numpy, w, i, x), backend=driver.backend.name)
@@ -160,7 +160,7 @@ class TestIndexing:
             got = run(mgb.tensor(w), mgb.tensor(i), mgb.tensor(x)).numpy()
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
-    def test_gradient(self, driver: Driver) -> None:
+    def test_embedding_gradient(self, driver: Driver) -> None:
         """Of an embedding under a loss: each row gets what its words do."""
         w, i = samples("float32", (11, 5)) % 3, places((4, 6), 11, "int32", 2)
         run = trace(mgb.grad(lambda w, i: (w[i] ** 2).sum()), backend=driver.backend.name)
@@ -168,7 +168,7 @@ class TestIndexing:
         found = run(mgb.tensor(w), mgb.tensor(i)).numpy()
         np.testing.assert_allclose(found, 2 * w * counts[:, None], rtol=1e-5)
 
-    def test_out_of_range(self, driver: Driver) -> None:
+    def test_out_of_range_index_raises(self, driver: Driver) -> None:
         run = trace(lambda w, i: F.exp(w[i]) * 2, backend=driver.backend.name)
         w = mgb.tensor(samples("float32", (5,)) % 3)
         run(w, mgb.tensor(np.zeros(70_000, np.int32)))

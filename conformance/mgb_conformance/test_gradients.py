@@ -58,11 +58,11 @@ class TestGradients:
     def test_op(self, driver: Driver, dtype: str, name: str) -> None:
         BATCHES.ask(driver, dtype, name)
 
-    def test_of_a_reduction(self, driver: Driver) -> None:
+    def test_gradient_of_a_reduction(self, driver: Driver) -> None:
         arrays = [samples("float32", (6, 40), 1), samples("float32", (6, 1), 2)]
         self._check(driver, lambda x: reduce_sum(tanh(x) * x, axis=(1,)), arrays)
 
-    def test_of_a_group(self, driver: Driver) -> None:
+    def test_gradient_of_a_group(self, driver: Driver) -> None:
         arrays = [samples("float32", (6, 40), seed) for seed in range(3)]
         self._check(driver, loss, [*arrays, samples("float32", (6, 1), 3)])
 

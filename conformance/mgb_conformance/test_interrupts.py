@@ -47,7 +47,9 @@ def _stopped_at(place: int, call: Callable[[], Any]) -> bool:
 
 class TestInterrupts:
     @pytest.mark.parametrize("shape", [(40,), (300, 700)])
-    def test_a_result_is_untouched_or_whole(self, driver: Driver, shape: tuple[int, ...]) -> None:
+    def test_interrupted_result_is_untouched_or_complete(
+        self, driver: Driver, shape: tuple[int, ...]
+    ) -> None:
         before = [samples("float32", shape, seed) for seed in (1, 2, 3)]
         graph = of(lambda p, m, g: (p - (m * 0.9 + g) * 0.1, m * 0.9 + g), *before)
         require(driver, graph)

@@ -87,11 +87,11 @@ class TestLayouts:
         check(driver, of(mixed, x, y), [x, y])
 
     @pytest.mark.parametrize("shape", [(), (7,), (3, 5), (0, 4), (1, 5), (2, 3, 4)])
-    def test_places(self, driver: Driver, shape: tuple[int, ...]) -> None:
+    def test_iota(self, driver: Driver, shape: tuple[int, ...]) -> None:
         x = samples("float32", (2, *shape))
         check(driver, of(lambda x: x * 0 + iota(shape=shape, dtype=np.dtype(np.float32)), x), [x])
 
-    def test_places_of_a_row_and_of_a_column(self, driver: Driver) -> None:
+    def test_iota_of_a_row_and_of_a_column(self, driver: Driver) -> None:
         x, dtype = samples("float32", (5, 9)), np.dtype(np.float32)
         graph = of(lambda x: x + iota(shape=(9,), dtype=dtype) * iota(shape=(5, 1), dtype=dtype), x)
         check(driver, graph, [x])
@@ -99,7 +99,7 @@ class TestLayouts:
     @pytest.mark.parametrize("name", WINDOWS)
     @pytest.mark.parametrize("dtype", ["float32", "uint8", "float64", "bfloat16"])
     @pytest.mark.parametrize("kind", ["element-wise", "rows", "columns"])
-    def test_window(self, driver: Driver, name: str, dtype: str, kind: str) -> None:
+    def test_strided_outputs(self, driver: Driver, name: str, dtype: str, kind: str) -> None:
         """Outputs of any strides: what is written, and that nothing beside it is."""
         if not driver.backend.traits.strided_outputs:
             pytest.skip("traits.strided_outputs is False")

@@ -88,7 +88,7 @@ class TestLoops:
             yield
 
     @pytest.mark.parametrize("function", [scanned, stencil, halved, chosen])
-    def test_as_numpy(self, driver: Driver, function: Callable[..., Any]) -> None:
+    def test_loops_match_numpy(self, driver: Driver, function: Callable[..., Any]) -> None:
         run = trace(lambda x, rows: function(Ours, x, rows), backend=driver.backend.name)
         wanted = function(ByNumpy, X.astype(np.float64), ROWS.astype(np.float64))
         for _ in range(2):
@@ -96,7 +96,7 @@ class TestLoops:
             for ours, true in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(ours.numpy(), true, rtol=2e-4, atol=1e-5)
 
-    def test_gradient(self, driver: Driver) -> None:
+    def test_scan_gradient(self, driver: Driver) -> None:
         """Of a scan, by finite differences of NumPy's in float64."""
 
         def loss(lax: Any, x: Any, rows: Any) -> Any:

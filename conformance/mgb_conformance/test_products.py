@@ -31,7 +31,7 @@ def numbers(driver: Driver, dtype: str, shape: tuple[int, ...], seed: int) -> np
 class TestProducts:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 50, 3), (33, 17, 40), (70, 130, 5)])
-    def test_after(self, driver: Driver, sizes: tuple[int, int, int], dtype: str) -> None:
+    def test_ops_after_a_product(self, driver: Driver, sizes: tuple[int, int, int], dtype: str) -> None:
         m, k, n = sizes
         x, w, b, r = (numbers(driver, dtype, s, i) for i, s in enumerate([(m, k), (k, n), (n,), (m, n)]))
 
@@ -43,7 +43,7 @@ class TestProducts:
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("flips", [(False, False), (True, False), (False, True), (True, True)])
-    def test_before(self, driver: Driver, flips: tuple[bool, bool], dtype: str) -> None:
+    def test_ops_before_a_product(self, driver: Driver, flips: tuple[bool, bool], dtype: str) -> None:
         m, k, n = 20, 30, 40
         x, w = (
             numbers(driver, dtype, (k, m) if flips[0] else (m, k), 0),
@@ -57,7 +57,7 @@ class TestProducts:
         check(driver, of(value, x, w, column), [x, w, column])
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_casts(self, driver: Driver, dtype: str) -> None:
+    def test_casts_around_a_product(self, driver: Driver, dtype: str) -> None:
         x, w = numbers(driver, dtype, (20, 30), 0), numbers(driver, dtype, (30, 40), 1)
         wide = x.astype(np.float32)
 
@@ -66,11 +66,11 @@ class TestProducts:
 
         check(driver, of(value, wide, w), [wide, w])
 
-    def test_an_operand_that_is_read_twice(self, driver: Driver) -> None:
+    def test_operand_used_twice(self, driver: Driver) -> None:
         x = numbers(driver, "float32", (24, 24), 0)
         check(driver, of(lambda x: matmul(x, x, transpose_b=True) + x, x), [x])
 
-    def test_views(self, driver: Driver) -> None:
+    def test_strided_operands(self, driver: Driver) -> None:
         from mgb.backend import Strided
 
         if driver.backend.traits.strided is not Strided.ANY:
@@ -80,7 +80,7 @@ class TestProducts:
         check(driver, of(lambda x, w, r: matmul(x, w * 2) + r, x, w, r), [x, w, r])
 
     @pytest.mark.parametrize("over", [0, 1, 2])
-    def test_an_output_may_be_the_memory_of_an_input(self, driver: Driver, over: int) -> None:
+    def test_output_may_alias_an_input(self, driver: Driver, over: int) -> None:
         x, w, r = (numbers(driver, "float32", (70, 70), i) for i in range(3))
         check(driver, of(lambda x, w, r: matmul(x, w) + r, x, w, r), [x, w, r], {0: over})
 

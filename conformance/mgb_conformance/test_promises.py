@@ -40,7 +40,7 @@ def softmax(x: Any, y: Any) -> list[Any]:
 
 
 class TestPromises:
-    def test_to_probe_imports_no_toolchain(self, driver: Driver) -> None:
+    def test_probe_does_not_import_a_toolchain(self, driver: Driver) -> None:
         """Neither does `mismatch`: all backends are listed at once, and files load without compilers."""
         if not is_announced(driver.backend.name):
             pytest.skip("another process cannot find this backend")
@@ -52,7 +52,7 @@ class TestPromises:
         foreign = {name for name in foreign if not name.startswith(("mgb", "_"))}
         assert not foreign, f"probe() or mismatch() imports {', '.join(sorted(foreign))}"
 
-    def test_its_kernels_fit_its_own_target_and_no_other(self, driver: Driver) -> None:
+    def test_kernels_match_only_their_own_target(self, driver: Driver) -> None:
         if type(driver.backend).save is Backend.save:
             pytest.skip("Backend.save returns None: it keeps nothing")
         target = driver.backend.target()
@@ -74,7 +74,7 @@ class TestPromises:
             for i in range(2):
                 check(driver, graph, [x, y], over={k: i})
 
-    def test_joined_kernels_do_what_each_does(self, driver: Driver) -> None:
+    def test_joined_kernels_match_separate_calls(self, driver: Driver) -> None:
         """Of other sizes, the same one twice, and one that writes over its input."""
         if not driver.backend.traits.joins:
             pytest.skip("traits.joins is False")
@@ -95,7 +95,7 @@ class TestPromises:
         for graph, array, outs in zip(graphs, arrays, out, strict=True):
             _judged(driver, graph, [array], outs)
 
-    def test_a_chain_does_what_its_kernels_do_in_a_row(self, driver: Driver) -> None:
+    def test_chain_matches_sequential_kernels(self, driver: Driver) -> None:
         """Each reads what the one before has written; the first operand lies otherwise in each call."""
         if type(driver.backend).chain is Backend.chain:
             pytest.skip("Backend.chain returns None: kernels are called one by one")

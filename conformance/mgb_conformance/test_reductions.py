@@ -126,7 +126,7 @@ class TestReductions:
 
     @pytest.mark.parametrize("special", ["nan", "inf", "-inf"])
     @pytest.mark.parametrize("place", [0, 1, 500, 999])
-    def test_special_values_come_through(self, driver: Driver, special: str, place: int) -> None:
+    def test_special_values_propagate(self, driver: Driver, special: str, place: int) -> None:
         if not driver.backend.traits.ieee:
             pytest.skip("traits.ieee is False")
         x = small("float32", (3, 1000))
@@ -135,29 +135,29 @@ class TestReductions:
 
     @pytest.mark.parametrize("group", GROUPS)
     @pytest.mark.parametrize("name", ["row", "column", "all", "ends", "length 1", "length 1000", "large"])
-    def test_group(self, driver: Driver, group: str, name: str) -> None:
+    def test_groups_with_reductions(self, driver: Driver, group: str, name: str) -> None:
         shape, axis = CASES[name]
         x = samples("float32", shape)
         check(driver, of(lambda x: GROUPS[group](x, axis), x), [x])
 
-    def test_of_what_is_computed(self, driver: Driver) -> None:
+    def test_reduction_of_a_computed_value(self, driver: Driver) -> None:
         x, y = samples("float32", (6, 40)), samples("float32", (40,), 1)
         check(driver, of(lambda x, y: reduce_sum(cast(x < y, dtype=dtypes.int32), axis=(1,)), x, y), [x, y])
 
-    def test_of_a_broadcast_operand(self, driver: Driver) -> None:
+    def test_reduction_of_a_broadcast_operand(self, driver: Driver) -> None:
         x, y = samples("float32", (6, 1)), samples("float32", (1, 40), 1)
         check(driver, of(lambda x, y: reduce_sum(x * y, axis=(0,)), x, y), [x, y])
 
     @pytest.mark.parametrize("group", ["softmax", "normalise"])
     @pytest.mark.parametrize("name", ["row", "column", "all", "large", "large all"])
-    def test_result_over_an_input(self, driver: Driver, group: str, name: str) -> None:
+    def test_result_may_alias_an_input(self, driver: Driver, group: str, name: str) -> None:
         shape, axis = CASES[name]
         x = samples("float32", shape)
         check(driver, of(lambda x: GROUPS[group](x, axis), x), [x], over={0: 0})
 
     @pytest.mark.parametrize("update", UPDATES)
     @pytest.mark.parametrize("name", ["row", "column", "all", "large", "large column", "large all"])
-    def test_results_over_inputs(self, driver: Driver, update: str, name: str) -> None:
+    def test_results_may_alias_inputs(self, driver: Driver, update: str, name: str) -> None:
         shape, axis = CASES[name]
         x, y = small("float32", shape), small("float32", shape)[::-1].copy()
         graph = of(lambda x, y: UPDATES[update](x, y, axis), x, y)

@@ -73,7 +73,7 @@ class TestScans:
         check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x])
 
     @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
-    def test_between_ops(self, driver: Driver, name: str) -> None:
+    def test_scan_between_ops(self, driver: Driver, name: str) -> None:
         """What stands before and after it, and its operand's other readers."""
         shape, axis = CASES[name]
         x, y = samples("float32", shape) % 3, samples("float32", shape[-1:], 1) % 5
@@ -85,7 +85,7 @@ class TestScans:
         check(driver, of(between, x, y), [x, y])
 
     @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
-    def test_with_folds(self, driver: Driver, name: str) -> None:
+    def test_scan_with_reductions(self, driver: Driver, name: str) -> None:
         """Folds of the same axis, before and after it."""
         shape, axis = CASES[name]
         x = samples("float32", shape) % 3 - 1
@@ -97,7 +97,7 @@ class TestScans:
         check(driver, of(folded, x), [x])
 
     @pytest.mark.parametrize("name", ["row", "column", "long row", "large", "large column"])
-    def test_of_scans(self, driver: Driver, name: str) -> None:
+    def test_scan_of_scans(self, driver: Driver, name: str) -> None:
         shape, axis = CASES[name]
         x = np.round(samples("float32", shape) % 8)
 
@@ -108,21 +108,23 @@ class TestScans:
         check(driver, of(twice, x), [x])
 
     @pytest.mark.parametrize("axis", [0, 1])
-    def test_views(self, driver: Driver, axis: int) -> None:
+    def test_scan_of_a_strided_view(self, driver: Driver, axis: int) -> None:
         if driver.backend.traits.strided.value != "any":
             pytest.skip(f"traits.strided is {driver.backend.traits.strided.value}")
         x = samples("float32", (90, 140))[::-2, 5:125:3].T
         check(driver, of(lambda x: cumsum_(x, axis=axis) * 2, x), [x])
 
     @pytest.mark.parametrize("name", ["row", "column", "long row", "large column"])
-    def test_over_its_operand(self, driver: Driver, name: str) -> None:
+    def test_result_may_alias_its_operand(self, driver: Driver, name: str) -> None:
         """The result may be written over what is scanned."""
         shape, axis = CASES[name]
         x = samples("float32", shape)
         check(driver, of(lambda x: cumsum_(x, axis=axis), x), [x], over={0: 0})
 
     @pytest.mark.parametrize("name", ["large", "large column", "long row"])
-    def test_threads(self, driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_thread_count_does_not_change_bits(
+        self, driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The bits are the same for any number of threads."""
         shape, axis = CASES[name]
         x = samples("float32", shape)

@@ -51,7 +51,7 @@ def busy() -> Iterator[None]:
 
 class TestThreads:
     @pytest.mark.parametrize("size", [100, 300_000])
-    def test_eight_threads_in_one_kernel(self, driver: Driver, size: int) -> None:
+    def test_eight_threads_run_one_kernel(self, driver: Driver, size: int) -> None:
         arrays = [samples("float32", (size,), seed) for seed in range(8)]
         graph = of(program, arrays[0])
         alone = [check(driver, graph, [x]) for x in arrays]
@@ -67,7 +67,7 @@ class TestThreads:
                 assert all(np.array_equal(g, w, equal_nan=True) for g, w in zip(got, want, strict=True))
 
     @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
-    def test_their_number_does_not_matter(
+    def test_thread_count_does_not_change_results(
         self, driver: Driver, axis: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         x = samples("float32", (600, 701))
@@ -80,7 +80,7 @@ class TestThreads:
         for other in results[1:]:
             assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
 
-    def test_all_is_written_when_it_returns(self, driver: Driver) -> None:
+    def test_outputs_are_complete_when_the_call_returns(self, driver: Driver) -> None:
         x = np.resize(samples("float32", (4093,)), (1 << 12, 1 << 10))
         graph = of(lambda x: x * x, x)
         require(driver, graph)

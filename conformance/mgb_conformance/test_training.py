@@ -82,14 +82,14 @@ class TestTraining:
             yield
 
     @pytest.mark.parametrize("name", OPTIMIZERS)
-    def test_the_losses_are_those_of_eager(self, driver: Driver, name: str) -> None:
+    def test_losses_match_eager(self, driver: Driver, name: str) -> None:
         got = losses(driver.backend.name, OPTIMIZERS[name])
         want = losses(None, OPTIMIZERS[name])
         assert want[-1] < want[0], "the training itself must work"
         np.testing.assert_allclose(got, want, rtol=2e-4)
 
     @pytest.mark.parametrize("run_body", [False, True])
-    def test_the_digits_demo(self, driver: Driver, run_body: bool) -> None:
+    def test_digits_demo_matches_eager(self, driver: Driver, run_body: bool) -> None:
         """A convolutional network with batch normalisation and pooling, for an epoch of real images."""
 
         def wrap(step: Any) -> Any:
@@ -99,7 +99,7 @@ class TestTraining:
         assert want.losses[-1] < 0.5 * want.losses[0], "the training itself must work"
         np.testing.assert_allclose(got.losses, want.losses, rtol=0, atol=demo.TOLERANCE)
 
-    def test_a_program_of_groups_and_eager_steps(self, driver: Driver) -> None:
+    def test_program_of_groups_and_eager_steps(self, driver: Driver) -> None:
         x, w = samples("float32", (12, 20), 1), samples("float32", (20, 7), 2)
 
         def program(x: Any, w: Any) -> list[Any]:
@@ -111,7 +111,7 @@ class TestTraining:
         for got, want in zip(compiled.run(*given), judge(of(program, x, w), [x, w]), strict=True):
             assert problem(driver.place.get(got), want) is None
 
-    def test_the_backend_that_ran_is_the_one_that_was_named(self, driver: Driver) -> None:
+    def test_requested_backend_is_the_one_that_runs(self, driver: Driver) -> None:
         x = samples("float32", (500,))
         graph = on(driver, lambda x: [F.tanh(x) * x + 1 - x], x)
         program = compile_program(graph, Options(backend=driver.backend.name))

@@ -63,7 +63,7 @@ def verdicts(batches: Batches, driver: Driver, cases: Iterable[tuple[str, str]])
 
 @pytest.mark.parametrize("refuses", [False, True])
 @pytest.mark.parametrize("word", ["shl", "bit_and", "mulhi", "neg", "where"])
-def test_of_a_batch_the_op_that_is_wrong_fails_and_no_other(word: str, refuses: bool) -> None:
+def test_only_the_wrong_op_of_a_batch_fails(word: str, refuses: bool) -> None:
     cases, inputs = TIERS["TestIntegers"]
     some = [(dtype, name) for dtype, name in cases if dtype == "int32"]
     together, alone = (
@@ -89,7 +89,7 @@ class Wrong(EagerBackend):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_each_op_is_judged_in_each_dtype(tier: str) -> None:
+def test_every_op_is_checked_in_every_dtype(tier: str) -> None:
     """Every word of every backend is among them: `TestFloor` sees to that."""
     cases, *how = TIERS[tier]
     batches, driver = Batches(cases, *how), Driver(Wrong())
@@ -98,7 +98,7 @@ def test_each_op_is_judged_in_each_dtype(tier: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
-def test_tiers_share_their_kernels(dtype: str) -> None:
+def test_tiers_share_kernels(dtype: str) -> None:
     """Also those of a backend that compiles for one shape, as this one does."""
     liar = Liar()
     driver = Driver(liar)
@@ -112,7 +112,7 @@ def test_tiers_share_their_kernels(dtype: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_all_values_of_two_operands_meet(dtype: str, count: int) -> None:
+def test_inputs_cover_pairs_of_operand_values(dtype: str, count: int) -> None:
     """Of four operands some pairs may not."""
     given = (np.dtype(dtype),) * count
     values = test_special.special(given[0]) if dtype == "float32" else test_integers.edges(given[0])
@@ -126,7 +126,7 @@ def test_all_values_of_two_operands_meet(dtype: str, count: int) -> None:
             assert met == 1 if count < 4 else met > 0.98
 
 
-def test_the_operands_of_an_op_with_a_condition_are_dealt_by_their_own_values() -> None:
+def test_operands_of_where_cover_their_own_special_values() -> None:
     given = operands(OPS["where"], "float32")
     condition, *others = test_special._inputs(given)
     assert condition.dtype == bool and {*condition.ravel()} == {False, True}

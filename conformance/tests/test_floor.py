@@ -113,25 +113,25 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize("what", MISSED)
-def test_the_suite_fails_a_backend_that_runs_next_to_nothing(verdicts, what: str) -> None:
+def test_backend_that_runs_almost_no_tests_fails(verdicts, what: str) -> None:
     assert verdicts[what].failed and not verdicts[what].errors
     missed = [line for line in verdicts[what].told if line.startswith("  floor missed: ")]
     assert any(MISSED[what][1] in line for line in missed), missed
 
 
 @pytest.mark.parametrize("what", KEPT)
-def test_a_small_backend_passes(verdicts, what: str) -> None:
+def test_small_backend_passes(verdicts, what: str) -> None:
     verdict = verdicts[what]
     assert not verdict.failed and not verdict.errors and verdict.passed > 3
     assert verdict.told[0] == f"{verdict.passed} tests ran, {verdict.skipped} were skipped"
 
 
-def test_the_reasons_for_skips_are_told_with_a_floor_that_is_missed(verdicts) -> None:
+def test_skip_reasons_are_reported_when_the_floor_is_missed(verdicts) -> None:
     told = verdicts["a dtype that hardly a test has"].told
     assert "  1 skipped: traits.dtypes has no bool" in told
     assert not any("skipped:" in line for line in verdicts["the usual"].told)
 
 
-def test_the_suite_catches_a_version_that_is_the_core_s(verdicts) -> None:
-    assert verdicts["a liar"].failed == ["test_the_version_of_its_api_is_its_own"]
+def test_suite_detects_api_version_copied_from_the_core(verdicts) -> None:
+    assert verdicts["a liar"].failed == ["test_api_version_is_declared_by_the_backend"]
     assert "pass api_version=1 to Traits" in verdicts["a liar"].text

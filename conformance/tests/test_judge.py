@@ -18,7 +18,7 @@ def is_let_pass(name: str, x: float, got: float, denormals: bool) -> bool:
 
 
 @pytest.mark.parametrize(("name", "ufunc"), [("cbrt", np.cbrt), ("log2", np.log2), ("sqrt", np.sqrt)])
-def test_a_subnormal_number_is_itself_or_0(name: str, ufunc: np.ufunc) -> None:
+def test_subnormal_may_be_flushed_unless_denormals_are_claimed(name: str, ufunc: np.ufunc) -> None:
     with np.errstate(divide="ignore"):
         right, flushed = (float(ufunc(np.float64(x))) for x in (np.float32(1e-40), 0))
     for denormals in (True, False):
@@ -26,11 +26,11 @@ def test_a_subnormal_number_is_itself_or_0(name: str, ufunc: np.ufunc) -> None:
         assert is_let_pass(name, 1e-40, flushed, denormals) is not denormals
 
 
-def test_a_subnormal_number_is_not_what_its_bits_would_be() -> None:
+def test_cbrt_of_subnormal_with_wrong_sign_is_rejected() -> None:
     assert not is_let_pass("cbrt", 1e-40, -5.6e-16, False) and not is_let_pass("cbrt", -1e-40, 5.6e-16, False)
 
 
 @pytest.mark.parametrize("name", ["sin", "tanh", "erf", "expm1", "log1p", "asinh", "cbrt"])
 @pytest.mark.parametrize("denormals", [True, False])
-def test_where_0_is_right_nothing_near_it_is(name: str, denormals: bool) -> None:
+def test_exact_zero_has_no_tolerance(name: str, denormals: bool) -> None:
     assert is_let_pass(name, 0.0, 0.0, denormals) and not is_let_pass(name, 0.0, 1e-9, denormals)

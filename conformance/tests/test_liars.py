@@ -99,7 +99,7 @@ SUBTLE = {
         "whole = tuple(np.empty_like(o) for o in out); honest.run(*arrays, out=whole)\n"
         "for o, w in zip(out, whole): o[:1] = w[:1]\n"
         "for o, w in zip(out, whole): o[1:] = w[1:]",
-        "TestInterrupts.test_a_result_is_untouched_or_whole[shape0]",
+        "TestInterrupts.test_interrupted_result_is_untouched_or_complete[shape0]",
         "neither untouched nor whole",
     ),
     "a worker for which nobody waits": (
@@ -109,7 +109,7 @@ SUBTLE = {
         "    o, p, half = o.reshape(-1), p.reshape(-1), o.size // 2 if o.size > 1 << 20 else o.size\n"
         "    np.copyto(o[:half], p[:half])\n"
         "    late = threading.Timer(1, np.copyto, (o[half:], p[half:])); late.daemon = True; late.start()",
-        "TestThreads.test_all_is_written_when_it_returns",
+        "TestThreads.test_outputs_are_complete_when_the_call_returns",
         r"returned with \d+% of an output unwritten",
     ),
     "a float64 rounded twice": (
@@ -117,7 +117,7 @@ SUBTLE = {
             condition="node.op.name == 'cast' and node.spec.dtype == 'float16' and xs[0].dtype == 'float64'",
             operand="xs[0].astype('float32')",
         ),
-        "TestCasts.test_to_every_other[float64]",
+        "TestCasts.test_cast_to_every_dtype[float64]",
         "float64 -> float16: .* are wrong",
     ),
     "a cast that is another one where it is computed with": (
@@ -126,7 +126,7 @@ SUBTLE = {
             " and node.inputs[0].inputs[0].spec.dtype == 'float32'",
             operand="np.maximum(xs[0], 0)",
         ),
-        "TestCasts.test_to_every_other[float32]",
+        "TestCasts.test_cast_to_every_dtype[float32]",
         "of float32 -> int32: .* are wrong",
     ),
 }
@@ -185,23 +185,23 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize("lie", SUBTLE)
-def test_one_test_catches(verdicts: dict[str, Verdict], lie: str) -> None:
+def test_subtle_lie_fails_the_expected_test(verdicts: dict[str, Verdict], lie: str) -> None:
     _, test, said = SUBTLE[lie]
     assert test.partition(".")[2] in verdicts[lie].names
     assert re.search(said, verdicts[lie].text)
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_the_suite_catches(verdicts: dict[str, Verdict], lie: str) -> None:
+def test_lying_backend_fails_the_suite(verdicts: dict[str, Verdict], lie: str) -> None:
     assert verdicts[lie].failed > 0
     assert re.search(LIES[lie][1], verdicts[lie].text)
 
 
-def test_the_suite_catches_a_backend_of_another_api(verdicts: dict[str, Verdict]) -> None:
+def test_backend_of_another_api_version_is_an_error(verdicts: dict[str, Verdict]) -> None:
     assert verdicts["another api"].errors > 0
     assert "was written for version 99 of the backend API" in verdicts["another api"].text
 
 
-def test_an_honest_backend_passes(verdicts: dict[str, Verdict]) -> None:
+def test_honest_backend_passes(verdicts: dict[str, Verdict]) -> None:
     honest = verdicts["honest"]
     assert honest.failed == honest.errors == 0 and honest.passed >= 8

@@ -66,8 +66,12 @@ HONEST = {
 
 #: What is changed, the test that catches it, and what that says.
 LIES = {
-    "a heavy probe": ({"probe": "import toolchain"}, "to_probe_imports", "imports toolchain"),
-    "kernels for any machine": ({"mismatch": "return None"}, "fit_its_own_target", "would be loaded here"),
+    "a heavy probe": ({"probe": "import toolchain"}, "probe_does_not_import", "imports toolchain"),
+    "kernels for any machine": (
+        {"mismatch": "return None"},
+        "match_only_their_own_target",
+        "would be loaded here",
+    ),
     "a joined call that leaves one out": (
         {"joined": "list(parts(kernels, arrays, out))[:-1]"},
         "joined_kernels",
@@ -75,7 +79,7 @@ LIES = {
     ),
     "a chain in the wrong order": (
         {"order": "zip(kernels[::-1], wiring[::-1])"},
-        "a_chain",
+        "chain_matches",
         "elements are wrong",
     ),
     "hazards of other shapes": ({"hazards": "{(0, 9)}"}, "hazards_are_pairs", "IndexError"),
@@ -83,7 +87,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", [None, *LIES])
-def test_a_broken_promise_is_caught(
+def test_broken_promise_is_detected(
     lie: str | None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes, test, said = LIES[lie] if lie else ({}, "TestPromises", "")

@@ -33,7 +33,7 @@ def loaded(text: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_comes_down_to_a_test_of_a_few_nodes(
+def test_planted_fault_is_reduced_to_a_few_nodes(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -48,7 +48,7 @@ def test_a_planted_fault_comes_down_to_a_test_of_a_few_nodes(
         module[f"test_{fault}_agrees_with_eager"]()
 
 
-def test_where_all_is_right_nothing_is_written(
+def test_agreeing_backend_writes_no_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -57,7 +57,7 @@ def test_where_all_is_right_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_file_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test = tmp_path / "mine.py"
     test.write_text("mine")
     words = ["reduce", f"{SCRIPT}:network", "--backend", "crash", "--output", str(test)]
@@ -72,7 +72,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.Capture
         ("hangs", "hangs", "hangs takes more than 0.5 s"),
     ],
 )
-def test_kinds_of_failure(name: str, kind: str, text: str) -> None:
+def test_failure_kinds_are_classified(name: str, kind: str, text: str) -> None:
     case = Case.of(lambda x: [op("neg", op("abs", x))], [np.ones(3, "float32")])
     with Worker(Options(backend=name), SCRIPT, seconds=0.5) as worker:
         assert worker.verdict(case) == Verdict(kind, text)
@@ -80,7 +80,7 @@ def test_kinds_of_failure(name: str, kind: str, text: str) -> None:
             assert worker.verdict(case) == Verdict(kind, text)
 
 
-def test_the_search_keeps_what_makes_it_fail_and_nothing_else() -> None:
+def test_search_finds_the_minimal_failing_graph() -> None:
     """A fault of two ops in a row, where nothing is computed by a backend: the minimum is known."""
 
     def chain(x: Any, y: Any) -> list[Any]:
@@ -99,7 +99,7 @@ def test_the_search_keeps_what_makes_it_fail_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
 @pytest.mark.parametrize("count", [7, 300])
-def test_a_test_that_is_written_has_the_very_arrays(dtype: str, count: int, tmp_path: Path) -> None:
+def test_written_test_reproduces_graph_and_arrays(dtype: str, count: int, tmp_path: Path) -> None:
     wanted = dtypes.as_dtype(dtype)
     values = np.random.default_rng(0).standard_normal((count, 2)) * 9
     arrays = [values.astype(wanted), laid_out(values.astype(wanted), (1, count))]

@@ -10,7 +10,7 @@ pytest_plugins = ["pytester"]
 NO = "traits.vocabulary has no "
 
 
-def test_words_come_by_what_they_let_run() -> None:
+def test_missing_ops_are_ordered_by_skips_they_resolve() -> None:
     """Worked by hand: shl alone ends two skips, then mulhi one, then exp none without log, and log both."""
     reasons = [
         NO + "shl",
@@ -23,7 +23,7 @@ def test_words_come_by_what_they_let_run() -> None:
     assert words_by_gain(reasons) == [("shl", 2, 3), ("mulhi", 1, 1), ("exp", 0, 2), ("log", 2, 2)]
 
 
-def test_ops_of_which_the_same_is_said_stand_together() -> None:
+def test_ops_with_equal_outcomes_are_listed_together() -> None:
     def test(op: str, outcome: str, reason: str = "") -> dict[str, str]:
         return {"op": op, "outcome": outcome, "reason": reason}
 
@@ -52,7 +52,7 @@ def test_ops_of_which_the_same_is_said_stand_together() -> None:
     ]
 
 
-def test_a_run_ends_in_ops_and_their_speed(
+def test_run_ends_with_op_summary_and_speed_table(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mgb_conformance import bench

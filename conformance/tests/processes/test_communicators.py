@@ -69,7 +69,7 @@ LIES = {
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if k in (1, 2) else pytest.mark.slow) for k, n in enumerate(LIES)]
 )
-def test_a_liar_is_caught(name: str, tmp_path: Path) -> None:
+def test_lying_communicator_is_detected(name: str, tmp_path: Path) -> None:
     channel, communicator, words = LIES[name]
     (tmp_path / "liar.py").write_text(MODULE.format(channel=channel, communicator=communicator))
     (metadata := tmp_path / "liar-1.dist-info").mkdir()

@@ -41,25 +41,25 @@ HANGS = {
     "in a thread": (
         "time.sleep(3600)",
         "TestContract",
-        "test_it_fills_its_outputs_and_nothing_else",
+        "test_kernel_writes_only_its_outputs",
         "the backend hangs: run took more than 5.0 s, of",
     ),
     "in a pool of the test's own": (
         "if 'Pool' in threading.current_thread().name: time.sleep(3600)",
         "TestThreads",
-        "test_eight_threads_in_one_kernel[100]",
+        "test_eight_threads_run_one_kernel[100]",
         "of backend sleepy has not ended in 30.0 s\nat run of",
     ),
     "holding Python's lock": (
         "ctypes.PyDLL(None).sleep(3600)",
         "TestContract",
-        "test_it_fills_its_outputs_and_nothing_else",
+        "test_kernel_writes_only_its_outputs",
         "of backend sleepy has not ended in 30.0 s\nat run of",
     ),
     "in a thread that the process waits for": (
         "t = threading.Thread(target=time.sleep, args=(3600,), daemon=False); t.start(); t.join()",
         "TestContract",
-        "test_it_fills_its_outputs_and_nothing_else",
+        "test_kernel_writes_only_its_outputs",
         "HANG: the process, where a kernel hung before, of backend sleepy has not ended in 5.0 s",
     ),
 }
@@ -83,7 +83,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[subprocess
 
 
 @pytest.mark.parametrize("where", HANGS)
-def test_a_hang_ends_the_run_with_a_report(
+def test_hang_ends_the_run_with_a_report(
     runs: dict[str, tuple[subprocess.Popen[str], Path]], where: str
 ) -> None:
     run, folder = runs[where]

@@ -86,7 +86,7 @@ def test_hot_programs_are_equal_to_eager(program: list[tuple[Any, ...]]) -> None
 # when things are computed
 
 
-def test_nothing_is_computed_before_a_value_is_wanted() -> None:
+def test_ops_are_deferred_until_a_value_is_read() -> None:
     calls: list[str] = []
     with auto():
         y = apply(noted(calls), tensor([1.0])) + 1
@@ -95,7 +95,7 @@ def test_nothing_is_computed_before_a_value_is_wanted() -> None:
         assert calls == ["noted"]
 
 
-def test_what_nobody_can_ask_for_is_never_computed() -> None:
+def test_unreachable_values_are_never_computed() -> None:
     calls: list[str] = []
     op = noted(calls)
     with auto():
@@ -119,19 +119,19 @@ def test_what_nobody_can_ask_for_is_never_computed() -> None:
     ],
     ids=["numpy", "item", "bool", "print", "format", "float", "asarray"],
 )
-def test_places_that_want_a_value(read: Callable[[Tensor], bool]) -> None:
+def test_reading_computes_deferred_values(read: Callable[[Tensor], bool]) -> None:
     with auto():
         assert read(tensor([1.0]) + 1)
 
 
-def test_leaving_computes_what_is_alive() -> None:
+def test_exit_computes_live_values() -> None:
     with auto():
         y = tensor([1.0]) + 1
         assert y._session is not None
     assert y._session is None and y.numpy().tolist() == [2.0]
 
 
-def test_nested_and_again_and_as_a_decorator() -> None:
+def test_auto_nested_reentered_and_as_a_decorator() -> None:
     outer, inner = auto(), auto()
 
     @outer
@@ -146,7 +146,7 @@ def test_nested_and_again_and_as_a_decorator() -> None:
     assert [function(tensor([float(n)])).item() for n in range(3)] == [2.0, 4.0, 6.0]
 
 
-def test_a_sequence_is_compiled_after_so_many_runs() -> None:
+def test_sequence_is_compiled_after_the_given_number_of_runs() -> None:
     hot = auto(after=2)
     with hot:
         for n in range(6):
@@ -154,7 +154,7 @@ def test_a_sequence_is_compiled_after_so_many_runs() -> None:
     assert hot.stats() == {"sequences": 6, "compiled": 4, "programs": 1}
 
 
-def test_a_number_that_changes_becomes_an_input() -> None:
+def test_changing_number_becomes_an_input() -> None:
     hot = auto(after=1)
     x = tensor([1.0, 2.0])
     with hot:
@@ -165,14 +165,14 @@ def test_a_number_that_changes_becomes_an_input() -> None:
     assert hot.stats()["programs"] == 1
 
 
-def test_the_sign_of_a_zero_is_no_detail() -> None:
+def test_sign_of_zero_is_distinguished() -> None:
     hot = auto(after=0)
     with hot:
         signs = [np.signbit((tensor([1.0]) * zero).numpy()[0]) for zero in (0.0, -0.0, 0.0, -0.0, 0.0)]
     assert signs == [False, True, False, True, False]
 
 
-def test_parameters_that_change_do_not_compile_anew() -> None:
+def test_changing_op_parameters_do_not_recompile() -> None:
     hot = auto(after=1)
     x = tensor(np.arange(400, dtype=np.float32))
     with hot:
@@ -182,7 +182,7 @@ def test_parameters_that_change_do_not_compile_anew() -> None:
     assert hot.stats()["programs"] <= 6
 
 
-def test_shapes_that_change_are_bounded() -> None:
+def test_changing_shapes_use_bounded_caches() -> None:
     hot = auto(after=1)
     with hot:
         for n in [*range(1, 40), *range(1, 40)]:
@@ -190,7 +190,7 @@ def test_shapes_that_change_are_bounded() -> None:
     assert hot.stats()["programs"] == 39 and len(hot._session.stream()._ends) <= 256
 
 
-def test_a_loop_that_reads_nothing_is_cut_where_it_repeats() -> None:
+def test_loop_without_reads_is_split_where_it_repeats() -> None:
     hot = auto(after=2)
     x = state = tensor(np.float32([0.5, 0.25]))
     with hot:
@@ -206,7 +206,7 @@ def test_a_loop_that_reads_nothing_is_cut_where_it_repeats() -> None:
     assert counts["programs"] <= 3 and counts["compiled"] > 0.9 * counts["sequences"] > 100
 
 
-def test_waiting_inputs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_pending_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mgb.jit.deferral.stream._MOST_BYTES", 1 << 16)
     freed: list[int] = []
     with auto():
@@ -217,7 +217,7 @@ def test_waiting_inputs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(freed) > 32 and y.numpy()[0] == 2.0
 
 
-def test_an_interrupt_before_anything_is_computed_leaves_the_old_values(monkeypatch: Any) -> None:
+def test_interrupt_before_computation_leaves_the_old_values(monkeypatch: Any) -> None:
     parameter = tensor([1.0, 2.0])
 
     def interrupt(*_: Any) -> None:
@@ -234,7 +234,7 @@ def test_an_interrupt_before_anything_is_computed_leaves_the_old_values(monkeypa
 
 
 @pytest.mark.parametrize("after", [0, 2])
-def test_memory_of_another_library_is_read_when_the_op_is_called(after: int) -> None:
+def test_shared_memory_is_read_when_the_op_is_called(after: int) -> None:
     with auto(after):
         for call in range(6):
             source = np.ones(3, np.float32)

@@ -37,7 +37,7 @@ def test_async_tasks_share_a_thread() -> None:
     assert asyncio.run(every()) == [32.0 * n + 31 for n in range(4)]
 
 
-def test_generators() -> None:
+def test_generator_resumed_inside_and_outside_the_block() -> None:
     def numbers() -> Any:
         y = tensor([1.0])
         while True:
@@ -80,7 +80,7 @@ def together(functions: list[Callable[[], None]]) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 3, 10_000])
-def test_threads_have_sequences_of_their_own(after: int, frequent_switches: None) -> None:
+def test_threads_have_separate_sequences(after: int, frequent_switches: None) -> None:
     hot = auto(after)
 
     def work(n: int) -> None:
@@ -96,7 +96,7 @@ def test_threads_have_sequences_of_their_own(after: int, frequent_switches: None
 
 
 @pytest.mark.parametrize("after", [0, 10_000])
-def test_other_threads_read_what_one_defers(after: int, frequent_switches: None) -> None:
+def test_threads_read_values_deferred_by_another_thread(after: int, frequent_switches: None) -> None:
     """While it goes on: they compute what they ask for themselves, and disturb nothing."""
     hot = auto(after)
     made: queue.Queue[Any] = queue.Queue()
@@ -126,7 +126,7 @@ def test_other_threads_read_what_one_defers(after: int, frequent_switches: None)
     together([make, *[read] * readers])
 
 
-def test_a_value_outlives_the_thread_that_deferred_it() -> None:
+def test_value_outlives_the_thread_that_deferred_it() -> None:
     left: list[Tensor] = []
     hot = auto()
 
@@ -140,7 +140,7 @@ def test_a_value_outlives_the_thread_that_deferred_it() -> None:
     assert left[1].item() == 6.0 and (left[0] + left[1]).item() == 8.0
 
 
-def test_a_trace_in_another_thread_takes_what_is_deferred() -> None:
+def test_trace_in_another_thread_accepts_deferred_values() -> None:
     traced = jit.trace(lambda x: x * 2 + 1, backend=BACKEND)
     with auto():
         for n in range(3):
@@ -150,7 +150,7 @@ def test_a_trace_in_another_thread_takes_what_is_deferred() -> None:
             assert results == [2.0 * n + 3] and y.item() == n + 1.0
 
 
-def test_a_copied_context_in_another_thread() -> None:
+def test_copied_context_in_another_thread() -> None:
     async def work(n: int) -> float:
         y = tensor([float(n)]) + 1
         z = await asyncio.to_thread(lambda: y * 2 + 1)
@@ -163,7 +163,7 @@ def test_a_copied_context_in_another_thread() -> None:
     assert asyncio.run(every()) == [3.0 * (n + 1) + 1 for n in range(4)]
 
 
-def test_a_value_that_is_wanted_while_an_op_is_noted() -> None:
+def test_value_may_be_read_while_an_op_is_being_deferred() -> None:
     """As by a finalizer or a signal handler, which may run anywhere."""
     seen: list[float] = []
     waiting: list[Tensor] = []
@@ -185,7 +185,7 @@ def test_a_value_that_is_wanted_while_an_op_is_noted() -> None:
     assert seen[:2] == [0.0, 1.0]
 
 
-def test_a_value_that_is_wanted_while_it_is_computed() -> None:
+def test_reading_a_value_during_its_computation_raises() -> None:
     waiting: list[Tensor] = []
 
     def eager(x: Any) -> Any:
@@ -236,7 +236,7 @@ print("fine")
 """
 
 
-def test_the_whole_process() -> None:
+def test_auto_for_the_whole_process() -> None:
     environment = {**os.environ, "MGB_JIT_AUTO": "1", "MGB_JIT_BACKEND": BACKEND}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM], env=environment, capture_output=True, text=True

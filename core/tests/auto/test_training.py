@@ -53,7 +53,7 @@ def test_training_cold_is_bit_equal_to_eager() -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_training_hot_with_a_schedule() -> None:
+def test_training_hot_with_a_schedule_matches_eager() -> None:
     def rate(n: int) -> float:
         return 0.1 / (1 + n)
 
@@ -64,7 +64,7 @@ def test_training_hot_with_a_schedule() -> None:
     assert hot.stats()["programs"] <= 2 and hot.stats()["compiled"] >= 8
 
 
-def test_gradients_of_higher_order_and_functions() -> None:
+def test_higher_order_gradients_and_custom_functions() -> None:
     class Cube(Function):
         def forward(self, x: Tensor) -> Tensor:
             self.x = x
@@ -88,7 +88,7 @@ def test_gradients_of_higher_order_and_functions() -> None:
 
 
 @pytest.mark.parametrize("without_host", [False, True])
-def test_a_traced_function_takes_what_is_deferred(without_host: bool) -> None:
+def test_traced_function_accepts_deferred_values(without_host: bool) -> None:
     scale = tensor([2.0])
 
     @jit.trace(backend=BACKEND, without_host=without_host)
@@ -104,7 +104,7 @@ def test_a_traced_function_takes_what_is_deferred(without_host: bool) -> None:
     assert len(traced.variants()) == 1
 
 
-def test_it_does_nothing_in_a_trace() -> None:
+def test_auto_has_no_effect_in_a_trace() -> None:
     @jit.trace(backend=BACKEND)
     def traced(x: Tensor) -> Tensor:
         with auto():
@@ -126,7 +126,7 @@ def test_wrong_shapes_raise_at_their_line() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1000])
-def test_a_failure_names_the_line_and_keeps_the_rest(after: int) -> None:
+def test_failure_reports_the_line_and_preserves_other_values(after: int) -> None:
     calls: list[str] = []
     op = noted(calls, ValueError("no such value"))
     with auto(after=after):
@@ -148,7 +148,7 @@ def test_a_failure_names_the_line_and_keeps_the_rest(after: int) -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 1000])
 @pytest.mark.parametrize("error", [ValueError("bad batch"), KeyboardInterrupt()], ids=["error", "interrupt"])
-def test_a_failure_undoes_what_came_after_it(after: int, error: BaseException) -> None:
+def test_failure_undoes_later_updates(after: int, error: BaseException) -> None:
     """Eager code stops at the op that fails: parameters, and the optimizer's state are as before."""
     failing: list[BaseException] = []
 
@@ -184,7 +184,7 @@ def test_a_failure_undoes_what_came_after_it(after: int, error: BaseException) -
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
-def test_the_error_of_the_block_is_not_replaced() -> None:
+def test_error_of_the_block_is_not_replaced() -> None:
     bad = None
     with pytest.raises(KeyError), auto():
         bad = apply(noted([], ValueError("later")), tensor([1.0]))
@@ -193,12 +193,12 @@ def test_the_error_of_the_block_is_not_replaced() -> None:
         bad.numpy()
 
 
-def test_an_unknown_backend_is_refused_where_it_is_named() -> None:
+def test_auto_rejects_an_unknown_backend() -> None:
     with pytest.raises(UnknownBackendError, match="no_such_backend"):
         jit.auto(backend="no_such_backend")
 
 
-def test_what_cannot_be_compiled_goes_on_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_failure_falls_back_to_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_JIT_BACKEND", "no_such_backend")
     with pytest.warns(AutoWarning, match="no_such_backend"), jit.auto(after=1):
         for _ in range(4):
@@ -206,7 +206,7 @@ def test_what_cannot_be_compiled_goes_on_op_by_op(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("after", [-1, 1.5, True, "2"])
-def test_bad_options(after: Any) -> None:
+def test_invalid_after_is_rejected(after: Any) -> None:
     with pytest.raises(AutoInputError, match="after"):
         jit.auto(after=after)
 
@@ -214,7 +214,7 @@ def test_bad_options(after: Any) -> None:
 # memory
 
 
-def test_ten_thousand_iterations_leave_nothing(no_cyclic_gc: None) -> None:
+def test_ten_thousand_iterations_do_not_leak_objects(no_cyclic_gc: None) -> None:
     hot = auto(after=1)
     x = tensor(np.ones(16, np.float32))
 
@@ -232,7 +232,7 @@ def test_ten_thousand_iterations_leave_nothing(no_cyclic_gc: None) -> None:
         assert len(gc.get_objects()) - before < 50
 
 
-def test_varying_garbage_is_compiled_once_for_all() -> None:
+def test_varying_dead_values_use_a_bounded_number_of_programs() -> None:
     hot = auto(after=1)
     draw = np.random.default_rng(5)
     x = tensor([1.0, 2.0])

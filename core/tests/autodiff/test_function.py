@@ -106,7 +106,7 @@ def test_function_that_returns_its_input():
     np.testing.assert_allclose(dx.numpy(), np.full(A.shape, 2.0))
 
 
-def test_function_may_give_no_gradient():
+def test_function_may_return_no_gradient():
     class Stop(Function):
         def forward(self, x):
             return x * 2
@@ -121,7 +121,7 @@ def test_function_may_give_no_gradient():
     assert x.grad is None
 
 
-def test_function_mistakes():
+def test_function_rejects_bad_inputs_and_gradients():
     class Bad(Function):
         def __init__(self, result):
             self.result = result
@@ -149,7 +149,7 @@ def test_function_can_be_copied_and_pickled():
         assert again(Tensor([2.0])).item() == 4.0
 
 
-def test_function_leaves_no_cycle(no_cyclic_gc):
+def test_function_leaves_no_reference_cycle(no_cyclic_gc):
     x = float64([2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -164,7 +164,7 @@ def test_function_leaves_no_cycle(no_cyclic_gc):
     assert array() is None
 
 
-def test_an_output_that_is_not_used_has_no_gradient():
+def test_unused_output_has_no_gradient():
     seen = []
 
     class Twice(Function):
@@ -214,7 +214,7 @@ def test_backward_runs_on_the_object_itself():
     assert (square.calls, square.log, square.owner) == (2, [3.0, 4.0], square)
 
 
-def test_each_call_has_what_its_own_forward_kept():
+def test_each_call_uses_state_saved_by_its_own_forward():
     """Also where a later call set the same number, and one in between another."""
 
     class Power(Function):
@@ -233,7 +233,7 @@ def test_each_call_has_what_its_own_forward_kept():
     np.testing.assert_allclose(x.grad.numpy(), 36 * 1.5**35)
 
 
-def test_backward_may_drop_what_was_kept():
+def test_backward_may_delete_saved_state():
     class Dropping(Square):
         def backward(self, dy):
             grad = super().backward(dy)
@@ -247,7 +247,7 @@ def test_backward_may_drop_what_was_kept():
     assert x.grad.item() == 4.0 and not vars(square)
 
 
-def test_an_error_in_backward_leaves_the_object_as_it_was():
+def test_error_in_backward_leaves_the_object_unchanged():
     class Failing(Square):
         def backward(self, dy):
             raise ZeroDivisionError

@@ -78,7 +78,7 @@ def stranger(traits=None, kernel=None, **methods):
 
 
 @pytest.mark.parametrize("what", ANSWERS)
-def test_a_wrong_answer_is_told_by_the_name_of_the_backend(what, monkeypatch):
+def test_wrong_return_value_is_reported_with_the_backend_name(what, monkeypatch):
     fields, text = ANSWERS[what]
     stranger(**fields)
     monkeypatch.setenv("MGB_CACHE", "0")
@@ -88,13 +88,13 @@ def test_a_wrong_answer_is_told_by_the_name_of_the_backend(what, monkeypatch):
         traced()
 
 
-def test_a_backend_whose_answers_are_right_works(monkeypatch):
+def test_backend_with_valid_return_values_works(monkeypatch):
     stranger(kernel={"hazards": frozenset({(0, 0)})})
     monkeypatch.setenv("MGB_CACHE", "0")
     assert trace(lambda x: x * 2.0 + 1.0, symbolic=True, backend="stranger")(tensor([3.0])).item() == 7
 
 
-def test_a_probe_that_fails_hides_no_other_backend(distribution):  # noqa: F811
+def test_failing_probe_does_not_hide_other_backends(distribution):  # noqa: F811
     distribution("sound")
     distribution("raising")
     plugins.import_backend("raising").probe = lambda: 1 // 0

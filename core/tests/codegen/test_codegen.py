@@ -56,7 +56,7 @@ def normalized(x: Any, w: Any) -> Any:
 # domain and key
 
 
-def test_domain_is_what_every_shape_broadcasts_to() -> None:
+def test_domain_is_the_broadcast_of_all_shapes() -> None:
     graph = graph_of(lambda a, b: a * b + 1.0, spec(4, 1, 3), spec(5, 1))
     assert domain(graph) == (4, 5, 3)
     assert reduced_axes(graph) == ()
@@ -70,13 +70,13 @@ def test_reduced_axes_are_those_of_the_domain() -> None:
     assert reduced_axes(graph_of(lambda x: reduce_sum(x, axis=(0,)), spec(1, 4))) == ()
 
 
-def test_reductions_over_different_axes_are_no_group() -> None:
+def test_reductions_over_different_axes_are_rejected() -> None:
     graph = graph_of(lambda x: reduce_sum(x, axis=(0,)) + reduce_sum(x, axis=(1,)), spec(3, 4))
     with pytest.raises(GraphError, match="different axes"):
         reduced_axes(graph)
 
 
-def test_a_value_broadcast_along_part_of_the_reduced_axes_is_no_group() -> None:
+def test_value_broadcast_along_some_reduced_axes_is_rejected() -> None:
     graph = graph_of(
         lambda x, y: reduce_sum(x, axis=(0, 1)) + reduce_sum(y, axis=(0, 1)), spec(3, 4), spec(3, 1)
     )
@@ -88,7 +88,7 @@ def key(function: Any, *specs: Spec) -> str:
     return structure_key(graph_of(function, *specs))
 
 
-def test_structure_key_forgets_sizes_and_nothing_else() -> None:
+def test_structure_key_ignores_only_sizes() -> None:
     base = key(lambda a, b: a * b + 1.0, spec(4, 5), spec(5))
     assert base == key(lambda a, b: a * b + 1.0, spec(64, 3), spec(3))
     different = [
@@ -106,12 +106,12 @@ def test_structure_key_forgets_sizes_and_nothing_else() -> None:
     assert len(set(different)) == len(different)
 
 
-def test_structure_key_holds_the_reduced_axes() -> None:
+def test_structure_key_includes_the_reduced_axes() -> None:
     keys = {key(lambda x, a=a: reduce_sum(x, axis=a), spec(3, 4)) for a in ((0,), (1,), (0, 1))}
     assert len(keys) == 3
 
 
-def test_structure_key_holds_a_size_that_no_array_tells() -> None:
+def test_structure_key_includes_sizes_that_no_array_has() -> None:
     def count(n: int) -> str:
         return key(lambda x: x + reduce_max(ops.iota(shape=(n,), dtype=F4), axis=(0,)), spec(1))
 
@@ -158,7 +158,7 @@ def test_collapsed_loops_visit_the_same_elements_in_the_same_order(case: Any) ->
     assert all(d > 1 for d in loops.shape)
 
 
-def test_contiguous_operands_need_one_loop_and_reduced_axes_stay_apart() -> None:
+def test_contiguous_axes_collapse_and_reduced_axes_stay_separate() -> None:
     steps = row_major((2, 3, 4))
     assert collapse((2, 3, 4), [steps, steps]).shape == (24,)
     loops = collapse((2, 3, 4), [steps], reduced=(1, 2))
@@ -192,7 +192,7 @@ def compiled(folder: Path, source: str) -> ctypes.CDLL:
 
 
 @needs_compiler
-def test_statements_are_c_that_computes_the_graph(tmp_path: Path) -> None:
+def test_statements_are_c_code_that_computes_the_graph(tmp_path: Path) -> None:
     graph = graph_of(lambda a, b: ops.where(ops.lt(a, b), a * 0.1 + b, 1e-3), spec(8), spec(8))
     names = {graph.inputs[0]: "a[i]", graph.inputs[1]: "b[i]"}
     lines = statements(
@@ -209,7 +209,7 @@ def test_statements_are_c_that_computes_the_graph(tmp_path: Path) -> None:
     np.testing.assert_array_equal(out, np.where(a < b, a * F4.type(0.1) + b, F4.type(1e-3)))
 
 
-def test_a_word_that_the_table_lacks_is_named() -> None:
+def test_op_missing_from_the_table_is_reported() -> None:
     graph = graph_of(lambda a: ops.floor(a), spec(2))
     with pytest.raises(KeyError, match="floor"):
         expression(graph.outputs[0], ["a"], TABLE)
@@ -286,7 +286,7 @@ def played(graph: Graph, *arrays: Any) -> list[Any]:
     return [written[o] for o in graph.outputs]
 
 
-def test_softmax_has_three_passes_and_keeps_the_dear_value() -> None:
+def test_softmax_has_three_passes_and_stores_the_costly_value() -> None:
     graph = graph_of(softmax, spec(6, 8))
     plan = schedule(graph)
     assert [len(p.folds) for p in plan.passes] == [1, 1, 0]
@@ -299,7 +299,7 @@ def test_softmax_has_three_passes_and_keeps_the_dear_value() -> None:
     np.testing.assert_allclose(played(graph, x)[0], e / e.sum(1, keepdims=True), rtol=1e-5)
 
 
-def test_a_cheap_value_is_computed_again() -> None:
+def test_cheap_value_is_recomputed() -> None:
     graph = graph_of(normalized, spec(6, 8), spec(8))
     plan = schedule(graph)
     assert [len(p.keeps) for p in plan.passes] == [0, 0, 0]
@@ -311,7 +311,7 @@ def test_a_cheap_value_is_computed_again() -> None:
     np.testing.assert_allclose(mean, x.mean(1, keepdims=True), rtol=1e-4)
 
 
-def test_a_group_without_reductions_has_one_pass() -> None:
+def test_group_without_reductions_has_one_pass() -> None:
     graph = graph_of(lambda a, b: (a + b, a * 2.0), spec(3, 4), spec(4))
     plan = schedule(graph)
     assert len(plan.passes) == 1 and not plan.before and not plan.row_stores
@@ -320,7 +320,7 @@ def test_a_group_without_reductions_has_one_pass() -> None:
     np.testing.assert_array_equal(played(graph, a, b)[0], a + b)
 
 
-def test_extent_reads_nothing() -> None:
+def test_extent_does_not_compute_its_operand() -> None:
     graph = graph_of(lambda x: reduce_sum(x, axis=(1,)) / extent(x * 3.0, axis=(1,)), spec(3, 4))
     (part,) = schedule(graph).passes
     assert part.computes == ()

@@ -69,7 +69,7 @@ NOT_FOUND: dict[str, Callable[..., Any]] = {
 
 class TestOnline:
     @pytest.mark.parametrize("name", FOUND)
-    def test_what_is_found(self, name: str) -> None:
+    def test_online_reductions_are_found(self, name: str) -> None:
         function, kinds = FOUND[name]
         found = online(schedule(traced(function, (4, 50)), NEVER))
         assert sorted("squares" if o.maximum is None else "exponentials" for o in found) == kinds
@@ -79,9 +79,9 @@ class TestOnline:
             assert o.maximum is None or o.maximum.inputs[0] is o.value
 
     @pytest.mark.parametrize("name", NOT_FOUND)
-    def test_what_is_not(self, name: str) -> None:
+    def test_other_reductions_are_not_online(self, name: str) -> None:
         assert online(schedule(traced(NOT_FOUND[name], (4, 50)), NEVER)) == ()
 
-    def test_integers_wrap_and_are_not_moved(self) -> None:
+    def test_integer_reductions_are_not_moved(self) -> None:
         graph = traced(lambda x: total((x - total(x)) * (x - total(x))), (4, 50), dtype=np.dtype(np.int32))
         assert online(schedule(graph, NEVER)) == ()

@@ -81,7 +81,7 @@ def test_graphs(fold: Fold, make: Callable[[], Graph], level: int) -> None:
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16])
 @pytest.mark.parametrize("level", [0, 3])
-def test_16_bit_sums_are_folded_in_32(fold: Fold, level: int, dtype: np.dtype[Any]) -> None:
+def test_16_bit_sums_accumulate_in_float32(fold: Fold, level: int, dtype: np.dtype[Any]) -> None:
     """In 16 bits a sum of ones ends at 256 (bfloat16) or 2048 (float16)."""
     graph = graph_of(lambda a: reduce.reduce_sum(a, axis=(0,)), spec(8192, 1, dtype=dtype))
     (found,) = compile_program(graph, Options(level)).run(np.ones((8192, 1), dtype))
@@ -109,7 +109,7 @@ def test_strided_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.flags.c_contiguous
 
 
-def test_monotone() -> None:
+def test_monotone_copies_only_non_monotone_strides() -> None:
     array = np.arange(24.0).reshape(2, 3, 4)
     wide = np.broadcast_to(array[:, :1], (2, 3, 4))
     for kept in (array, array[:, ::2], wide, array[:1].transpose(1, 0, 2)):
@@ -121,7 +121,7 @@ def test_monotone() -> None:
 
 
 @pytest.mark.parametrize("setting", ["raise", "warn", "ignore"])
-def test_eager_steps_leave_numpys_settings_of_float_errors_alone(setting: Any) -> None:
+def test_eager_steps_preserve_numpy_error_settings(setting: Any) -> None:
     divide = compile_program(graph_of(primitives.div, Spec((4,), F32), Spec((4,), F32)), DEFAULT)
     assert "ignore_float_errors" in divide.source
     zeros = np.zeros(4, np.float32)
@@ -134,7 +134,7 @@ def test_eager_steps_leave_numpys_settings_of_float_errors_alone(setting: Any) -
     assert np.isnan(quotient).all()
 
 
-def test_text(fold: Fold) -> None:
+def test_program_string_and_attributes(fold: Fold) -> None:
     graph = graph_of(lambda a, b: matmul(a * b + 1.0, b) + a, spec(3, 3), spec(3, 3))
     program = compile_program(graph)
     text = str(program)
@@ -171,7 +171,7 @@ def test_small_independent_steps_share_a_call(monkeypatch: pytest.MonkeyPatch) -
     check(many_updates(), DEFAULT)
 
 
-def test_a_joined_call_writes_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joined_call_writes_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fold(joins=True))
     program = compile_program(many_updates(), updates={i: i for i in range(len(SHAPES))})
     owners = [Owner(np.full(shape, 3.0, F32)) for shape in SHAPES]
@@ -187,7 +187,7 @@ def test_a_joined_call_writes_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_a_backend_need_not_join(monkeypatch: pytest.MonkeyPatch, joins: bool) -> None:
+def test_joining_is_optional_for_a_backend(monkeypatch: pytest.MonkeyPatch, joins: bool) -> None:
     backend = use(monkeypatch, Fold(joins=joins))
     backend.join = lambda _: None
     program = compile_program(many_updates())
@@ -196,7 +196,7 @@ def test_a_backend_need_not_join(monkeypatch: pytest.MonkeyPatch, joins: bool) -
     check(many_updates(), DEFAULT)
 
 
-def test_large_steps_have_calls_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_steps_get_separate_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fold(joins=True))
     shapes = [spec(600, 600), spec(3), spec(5), spec(700, 600)]
     graph = graph_of(lambda *xs: [x * 2.0 + 1.0 for x in xs], *shapes)
@@ -204,7 +204,7 @@ def test_large_steps_have_calls_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
     check(graph, DEFAULT)
 
 
-def test_a_step_waits_for_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_runs_after_the_steps_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line reads the one before through a change of shape, which no group takes in."""
     use(monkeypatch, Fold(joins=True))
 
@@ -220,7 +220,7 @@ def test_a_step_waits_for_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None
     check(graph, DEFAULT)
 
 
-def test_pairs_that_wait_for_each_other_share_two_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_dependent_steps_share_two_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in Adam: each parameter is updated with the help of a count of its own, which comes first."""
     use(monkeypatch, Fold(joins=True))
 
@@ -236,7 +236,7 @@ def test_pairs_that_wait_for_each_other_share_two_calls(monkeypatch: pytest.Monk
     check(graph, DEFAULT)
 
 
-def test_an_update_stays_behind_what_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_is_scheduled_after_steps_that_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it, the parameter could not be updated in place: the call may yet refuse its indices."""
     use(monkeypatch, Fold(joins=True))
 
@@ -249,7 +249,7 @@ def test_an_update_stays_behind_what_may_fail(monkeypatch: pytest.MonkeyPatch) -
     assert [p.update for p in program.memory_plan.places.values() if p.update is not None] == [0]
 
 
-def test_an_update_stays_behind_who_reads_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_is_scheduled_after_readers_of_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside it, or before it, the parameter could not be updated in place."""
     use(monkeypatch, Fold(joins=True))
 
@@ -269,7 +269,7 @@ def test_an_update_stays_behind_who_reads_a_view(monkeypatch: pytest.MonkeyPatch
 # kernels
 
 
-def test_a_kernel_is_compiled_once(fold: Fold) -> None:
+def test_kernel_is_compiled_once(fold: Fold) -> None:
     def graph(shape: Spec, factor: float = 2.0) -> Graph:
         return graph_of(lambda a: a * a + factor, shape)
 
@@ -282,21 +282,21 @@ def test_a_kernel_is_compiled_once(fold: Fold) -> None:
     assert stats.seconds > 0
 
 
-def test_a_kernel_that_may_write_over_an_operand_is_another_one(fold: Fold) -> None:
+def test_in_place_kernel_is_compiled_separately(fold: Fold) -> None:
     graph = graph_of(lambda a, b: a - b, S, S)
     found = [kernels.kernel_for(graph, fold, replaces) for replaces in ((), ((0, 0),), ((0, 1),))]
     assert len({*map(id, found)}) == fold.compiled == 3
     assert kernels.kernel_for(graph, fold, ((0, 0),)) is found[1]
 
 
-def test_a_kernel_for_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ndim_specialized_kernel_is_shared_across_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = use(monkeypatch, Fold(specialize=Specialize.NDIM))
     small, large, flat = (graph_of(lambda a: a * a + 2.0, spec(*s)) for s in ((3, 4), (5, 6), (1, 6)))
     assert kernels.kernel_for(small, backend) is kernels.kernel_for(large, backend)
     assert kernels.kernel_for(flat, backend) is not kernels.kernel_for(small, backend)
 
 
-def test_the_disk_is_asked(fold: Fold) -> None:
+def test_kernel_is_loaded_from_the_disk_cache(fold: Fold) -> None:
     graph = graph_of(lambda a: a * a + 2.0, spec(3))
     kernels.kernel_for(graph, fold)
     kernels.forget()
@@ -308,7 +308,7 @@ def test_the_disk_is_asked(fold: Fold) -> None:
     assert other.compiled == 1
 
 
-def test_a_blob_that_does_not_load_is_replaced(fold: Fold) -> None:
+def test_unloadable_cache_entry_is_replaced(fold: Fold) -> None:
     graph = graph_of(lambda a: a * a + 2.0, spec(3))
     lowered = passes.lower(graph, fold.traits)
     key = kernels.kernel_key(lowered, fold)
@@ -319,7 +319,7 @@ def test_a_blob_that_does_not_load_is_replaced(fold: Fold) -> None:
 
 
 @pytest.mark.parametrize("blob", [RuntimeError("no room for relocations"), "text"])
-def test_a_kernel_that_cannot_be_saved_runs(
+def test_kernel_that_cannot_be_saved_still_runs(
     fold: Fold, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, blob: Any
 ) -> None:
     def save(_: Kernel) -> Any:
@@ -355,7 +355,7 @@ def test_threads_compile_once(fold: Fold) -> None:
     assert fold.compiled == 1 and len(set(map(id, found))) == 1 and len(found) == 8
 
 
-def test_a_failing_backend_is_named(fold: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_error_reports_the_backend(fold: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: Graph) -> Kernel:
         raise ValueError("no register left")
 
@@ -366,7 +366,7 @@ def test_a_failing_backend_is_named(fold: Fold, monkeypatch: pytest.MonkeyPatch)
     assert isinstance(caught.value.__cause__, ValueError) and not kernels._busy
 
 
-def test_the_hook_is_told(fold: Fold) -> None:
+def test_compile_hook_is_called(fold: Fold) -> None:
     told: list[tuple[Backend, Graph, Kernel, float]] = []
 
     class Listener:

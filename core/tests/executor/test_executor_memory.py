@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("kernel_folder")
         lambda rows: [(first, first + length, nbytes) for first, length, nbytes in rows]
     )
 )
-def test_pack(intervals: list[tuple[int, int, int]]) -> None:
+def test_pack_separates_overlapping_intervals(intervals: list[tuple[int, int, int]]) -> None:
     offsets, total = pack(intervals)
     assert all(offset % memory.ALIGNMENT == 0 for offset in offsets)
     for i, (first, last, nbytes) in enumerate(intervals):
@@ -55,14 +55,14 @@ def chain(x: Tensor, length: int) -> Tensor:
     return x
 
 
-def test_temporaries_share(fold: Fold) -> None:
+def test_temporaries_share_memory(fold: Fold) -> None:
     graph = graph_of(lambda x: chain(x, 6), spec(64, 64))
     plan = compile_program(graph, Options(backend="fold")).memory_plan
     assert plan.bytes_before == 6 * 64 * 64 * 4
     assert plan.bytes_after == plan.arena_bytes == 64 * 64 * 4
 
 
-def test_a_temporary_keeps_its_place_while_it_is_read(fold: Fold) -> None:
+def test_temporary_memory_is_not_reused_while_it_is_read(fold: Fold) -> None:
     def body(x: Tensor) -> Tensor:
         early = x * 2.0 + 1.0
         late = matmul(early, x) * 2.0 + 1.0
@@ -73,7 +73,7 @@ def test_a_temporary_keeps_its_place_while_it_is_read(fold: Fold) -> None:
     check(graph, DEFAULT)
 
 
-def test_an_output_is_never_in_the_arena(fold: Fold) -> None:
+def test_output_is_never_in_the_arena(fold: Fold) -> None:
     """Not even through a view of a view."""
 
     def body(x: Tensor) -> list[Tensor]:
@@ -89,7 +89,7 @@ def test_an_output_is_never_in_the_arena(fold: Fold) -> None:
     np.testing.assert_array_equal(first, np.full((4, 3), 5.0))
 
 
-def test_calls_do_not_disturb_each_other(fold: Fold) -> None:
+def test_concurrent_calls_do_not_interfere(fold: Fold) -> None:
     graph = graph_of(lambda x: chain(x, 4) * 0.5 + x, spec(48, 48))
     program = compile_program(graph)
     assert program.memory_plan.arena_bytes > 0
@@ -147,7 +147,7 @@ def step_graph() -> Graph:
 
 
 @pytest.mark.parametrize("level", [0, 3])
-def test_an_update_is_written_in_place(fold: Fold, level: int) -> None:
+def test_update_is_written_in_place(fold: Fold, level: int) -> None:
     shape = spec(160, 160)
     program = compile_program(graph_of(lambda w, g: [w - g * 0.5], shape, shape), Options(level), {0: 0})
     owner = Owner(np.ones((160, 160), F32))
@@ -172,7 +172,7 @@ def test_run_never_writes_in_place(fold: Fold) -> None:
     np.testing.assert_array_equal(w, np.ones((64, 64)))
 
 
-def test_two_owners_of_one_array(fold: Fold) -> None:
+def test_array_with_two_owners_is_not_updated_in_place(fold: Fold) -> None:
     """The weight is its own gradient."""
     program = compile_program(step_graph(), updates={0: 0})
     owner = Owner(np.ones((64, 64), F32))
@@ -212,7 +212,7 @@ UPDATES: dict[str, tuple[bool, Callable[..., Any], tuple[Spec, ...]]] = {
 
 
 @pytest.mark.parametrize(("allowed", "function", "shapes"), UPDATES.values(), ids=UPDATES)
-def test_which_updates_are_in_place(
+def test_conditions_for_in_place_updates(
     fold: Fold, allowed: bool, function: Any, shapes: tuple[Spec, ...]
 ) -> None:
     assert updated(function, *shapes) is allowed
@@ -229,7 +229,7 @@ class Telling(Fold):
         return replace(super().compile(graph), hazards=self.hazards)
 
 
-def test_a_kernel_tells_what_it_may_write_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_hazards_determine_in_place_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then nothing is asked of its passes; but who else reads the operand still is."""
 
     def stepped(w: Tensor, g: Tensor) -> list[Tensor]:
@@ -246,13 +246,13 @@ def test_a_kernel_tells_what_it_may_write_over(monkeypatch: pytest.MonkeyPatch) 
     assert updated(stepped, S, S)
 
 
-def test_an_output_replaces_one_input(fold: Fold) -> None:
+def test_only_one_of_two_equal_outputs_is_updated_in_place(fold: Fold) -> None:
     graph = graph_of(lambda a, b: [a + b * 2.0] * 2, S, S)
     plan = compile_program(graph, updates={0: 0, 1: 1}).memory_plan
     assert [p.update for p in plan.places.values()] == [0]
 
 
-def test_in_place_with_reductions() -> None:
+def test_in_place_updates_with_reductions() -> None:
     """Two passes: what the second still reads must not be written by the first; nor what each row reads."""
 
     def group(function: Callable[..., Any], *shapes: Spec) -> tuple[Graph, Node, Node]:
@@ -271,7 +271,7 @@ def test_in_place_with_reductions() -> None:
     assert not reads_in_place(*group(lambda b, x: [b * 2.0 - 1.0, x + b * 2.0], spec(1, 8), S))
 
 
-def test_in_place_beside_what_has_another_shape() -> None:
+def test_in_place_updates_of_several_shapes_in_one_group() -> None:
     """Parameters of many shapes may be updated by one group; what reads one in another shape still counts."""
     shapes = spec(1, 8), S, spec(5, 3)
 

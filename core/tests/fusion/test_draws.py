@@ -43,7 +43,7 @@ def _graph(draw: Callable[[RNG, Any], Any], size: Any) -> tuple[Graph, list[np.n
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", DRAWS)
-def test_a_flat_draw_has_the_same_bits(name: str, size: Any) -> None:
+def test_flattened_draw_has_the_same_bits(name: str, size: Any) -> None:
     graph, state, rng = _graph(DRAWS[name], size)
     simple = simplify(graph, 3)
     flat = flat_draws(simple, TRAITS)
@@ -55,20 +55,20 @@ def test_a_flat_draw_has_the_same_bits(name: str, size: Any) -> None:
 
 
 @pytest.mark.parametrize("part", [slice(0, 5), slice(2, 8), slice(1, 6), slice(0, 8, 2)], ids=str)
-def test_a_part_of_a_draw_is_that_part(part: slice) -> None:
+def test_slice_of_a_draw_matches_the_full_draw(part: slice) -> None:
     graph, state, rng = _graph(lambda rng, size: rng.uniform(size=size)[part], (8,))
     (found,) = run(flat_draws(simplify(graph, 3), TRAITS), state)
     np.testing.assert_array_equal(found, rng.uniform(size=(8,)).numpy()[part])
 
 
-def test_what_reads_a_draw_joins_its_kernel() -> None:
+def test_draw_fuses_with_its_readers() -> None:
     graph, _, _ = _graph(lambda rng, size: rng.normal(size=size) * 2.0 + 1.0, (30, 50))
     simple = simplify(graph, 3)
     assert [s.fused for s in detect(flat_draws(simple, TRAITS), TRAITS)] == [True]
     assert len(detect(simple, TRAITS)) > 1
 
 
-def test_a_draw_that_is_read_in_two_shapes_is_drawn_once() -> None:
+def test_draw_read_in_two_shapes_is_drawn_once() -> None:
     graph, state, _ = _graph(
         lambda rng, size: (lambda x: [x, x.reshape(-1) * 2.0])(rng.uniform(size=size)), (4, 6)
     )
@@ -78,14 +78,14 @@ def test_a_draw_that_is_read_in_two_shapes_is_drawn_once() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def test_draws_that_a_backend_cannot_take_stay_as_they_are() -> None:
+def test_draws_unsupported_by_a_backend_are_left_unchanged() -> None:
     graph, _, _ = _graph(DRAWS["normal"], (30, 50))
     few = Traits(frozenset({"add", "mul"}), dtypes=frozenset({"float32"}), api_version=1)
     assert flat_draws(graph, few) is not None
     assert [n.op.name for n in flat_draws(graph, few).nodes] == [n.op.name for n in graph.nodes]
 
 
-def test_the_shared_generator_draws_the_same_in_a_trace() -> None:
+def test_shared_generator_draws_the_same_in_a_trace() -> None:
     from mgb.jit import trace
 
     R.seed(11)

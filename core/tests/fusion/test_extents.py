@@ -54,7 +54,7 @@ def test_cross_entropy_and_its_gradient_read_the_logits_once() -> None:
     assert sorted(full)[-1] == 2 and sum(full) == 2
 
 
-def test_cross_entropy_and_its_gradient_against_numpy() -> None:
+def test_cross_entropy_and_its_gradient_match_numpy() -> None:
     random = np.random.default_rng(0)
     graph = graph_of(cross_entropy_both_ways, *labelled(6, 5))
     x, labels = random.standard_normal((6, 5)).astype(np.float32), random.integers(0, 5, 6).astype(np.int32)
@@ -67,7 +67,7 @@ def test_cross_entropy_and_its_gradient_against_numpy() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_a_kernel_with_a_number_serves_every_number() -> None:
+def test_structure_key_does_not_depend_on_the_extent() -> None:
     keys = []
     for rows in (6, 7):
         _, steps = steps_of(cross_entropy_both_ways, *labelled(rows, 5))
@@ -75,13 +75,13 @@ def test_a_kernel_with_a_number_serves_every_number() -> None:
     assert keys[0] == keys[1]
 
 
-def test_a_mean_counts_for_itself() -> None:
+def test_mean_uses_extent_instead_of_number() -> None:
     graph, _ = steps_of(lambda x: average(x * x, (1,)), Spec((6, 5), dtypes.float32))
     assert graph.has(EXTENT) and not graph.has(NUMBER)
 
 
 @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
-def test_a_number_is_the_extent(axis: tuple[int, ...]) -> None:
+def test_extent_without_a_reduction_becomes_a_number(axis: tuple[int, ...]) -> None:
     spec = Spec((6, 5), dtypes.float32)
     extent = OPS["extent"]
     graph, _ = steps_of(lambda x: apply(extent, x * x, axis=axis) * 2.0 + x, spec)
@@ -91,7 +91,7 @@ def test_a_number_is_the_extent(axis: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
-def test_an_extent_is_not_that_of_a_reduction_beside_it(axis: tuple[int, ...]) -> None:
+def test_extent_is_not_taken_from_a_neighbouring_reduction(axis: tuple[int, ...]) -> None:
     spec = Spec((6, 5), dtypes.float32)
     other = Spec(tuple(d - 2 if a in axis else d for a, d in enumerate(spec.shape)), dtypes.float32)
     total, extent = OPS["reduce_sum"], OPS["extent"]

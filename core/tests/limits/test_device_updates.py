@@ -52,7 +52,7 @@ def places(weights: list[Tensor]) -> list[int]:
 
 @pytest.mark.parametrize("device", ["gpu0", "gpu1"])
 @pytest.mark.parametrize("without_host", [True, False])
-def test_updates_stay_where_the_parameters_are(device: str, without_host: bool) -> None:
+def test_updates_stay_on_the_device_of_the_parameters(device: str, without_host: bool) -> None:
     weights = parameters(device)
     wanted = [w.numpy() * 0.5**5 for w in weights]
     function = halving(weights, without_host=without_host)
@@ -77,7 +77,7 @@ HOLDERS = {
 
 
 @pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
-def test_who_else_holds_the_memory_keeps_its_values(hold: Any) -> None:
+def test_update_preserves_memory_shared_with_others(hold: Any) -> None:
     weights = parameters("gpu0")
     function = halving(weights, without_host=True)
     for _ in range(3):
@@ -96,7 +96,7 @@ def test_who_else_holds_the_memory_keeps_its_values(hold: Any) -> None:
     assert places(weights) == before, "nobody else holds it any more"
 
 
-def test_memory_of_others_is_never_written(cupy: Any) -> None:
+def test_views_and_foreign_memory_are_not_owned(cupy: Any) -> None:
     """Views, and memory that CuPy has not allocated, are not owned."""
     whole = cupy.zeros(12, np.float32)
     assert not ownership.owned_alone([whole[1:]], 0)
@@ -113,7 +113,7 @@ def test_memory_of_others_is_never_written(cupy: Any) -> None:
     assert ownership.owned_alone(fresh, 0)
 
 
-def test_ops_that_no_kernel_does_write_where_they_are_told() -> None:
+def test_op_by_op_updates_write_in_place() -> None:
     """Temporaries and parameters alike, op by op."""
     weights = parameters("gpu1")
     moments = [Tensor(np.zeros(n, np.float32), device="gpu1") for n in SIZES]
@@ -150,7 +150,7 @@ def op_by_op(node: Node, *inputs: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", UFUNCS)
-def test_a_ufunc_that_is_told_where_to_write(name: str, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupy_ufuncs_write_into_given_outputs(name: str, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """CuPy's has the very dtypes of NumPy's: else it would refuse the array that it is given."""
     monkeypatch.setattr(schedule, "memory", SimpleNamespace(SMALL=1))  # no array is too small
     for dtype in dtypes.DTYPES:

@@ -31,7 +31,7 @@ def eager(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [{}, {"symbolic": True, "without_host": True}, {"opt_level": 0}], ids=str)
-def test_a_chain_of_3000_ops(mode, monkeypatch):
+def test_chain_of_3000_ops(mode, monkeypatch):
     monkeypatch.setenv("MGB_VERIFY", "1")
 
     @trace(**mode)
@@ -49,7 +49,7 @@ def test_a_chain_of_3000_ops(mode, monkeypatch):
     assert chain.graph.key
 
 
-def test_the_gradient_of_a_chain_of_3000_ops():
+def test_gradient_of_a_chain_of_3000_ops():
     weight = Parameter([1.0])
     manager = GradManager().attach([weight])
 
@@ -68,7 +68,7 @@ def test_the_gradient_of_a_chain_of_3000_ops():
         weight.grad = None
 
 
-def test_a_graph_of_10000_nodes():
+def test_graph_of_10000_nodes():
     @trace(symbolic=True)
     def wide(x):
         parts = [x + float(i) for i in range(3400)]
@@ -85,7 +85,7 @@ def test_a_graph_of_10000_nodes():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_arrays_without_elements(mode, backend):
+def test_empty_arrays(mode, backend):
     def function(x, y):
         z = F.exp(x * 2.0) + y
         joined = F.concat([z, z - y], axis=0)
@@ -105,7 +105,7 @@ def test_arrays_without_elements(mode, backend):
         np.testing.assert_allclose(got, np.exp(full[:rows] * 2) + 1, rtol=1e-6)
 
 
-def test_the_mean_of_nothing_is_nan_and_nothing_has_no_greatest():
+def test_empty_mean_is_nan_and_empty_max_raises():
     nothing = tensor(np.zeros((0, 3)))
     assert np.isnan(nothing.mean().item())
     assert nothing.sum().item() == 0 and nothing.prod().item() == 1
@@ -118,7 +118,7 @@ def test_the_mean_of_nothing_is_nan_and_nothing_has_no_greatest():
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_no_op_at_all(mode):
+def test_function_without_ops(mode):
     nothing = trace(lambda x: None, **mode)
     same = trace(lambda x: x, **mode)
     for value in (1.0, 2.0, 3.0):
@@ -128,7 +128,7 @@ def test_no_op_at_all(mode):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_an_argument_that_comes_back_beside_a_result(mode):
+def test_argument_returned_next_to_a_result(mode):
     @trace(**mode)
     def function(x, y):
         return x, x + y, [y, x]
@@ -140,7 +140,7 @@ def test_an_argument_that_comes_back_beside_a_result(mode):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_the_same_tensor_twice(mode):
+def test_same_tensor_returned_twice(mode):
     @trace(**mode)
     def function(x):
         y = x * 2.0
@@ -152,7 +152,7 @@ def test_the_same_tensor_twice(mode):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_constant_as_the_result(mode):
+def test_constant_results(mode):
     @trace(**mode)
     def function(x):
         return F.zeros((2,)) + 3.0, F.arange(3)
@@ -163,7 +163,7 @@ def test_a_constant_as_the_result(mode):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_parameter_as_the_result(mode):
+def test_updated_parameter_as_result(mode):
     weight = Parameter([1.0])
 
     @trace(**mode)
@@ -201,7 +201,7 @@ def test_tensors_by_keyword_and_in_containers(mode):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_deleted_trace_takes_its_memory_with_it(mode, backend):
+def test_deleted_trace_frees_its_memory(mode, backend):
     weight = Parameter(np.ones(1000, np.float32))
 
     def make():
@@ -226,7 +226,7 @@ def test_a_deleted_trace_takes_its_memory_with_it(mode, backend):
     assert weight.numpy()[0] == 4
 
 
-def test_deleting_many_traces_does_not_let_memory_grow():
+def test_deleted_traces_do_not_leak_memory():
     def blocks_after(times: int) -> int:
         for _ in range(times):
             traced = trace(lambda x: (x * 2.0 + 1.0).sum(), symbolic=True)

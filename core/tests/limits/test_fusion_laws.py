@@ -46,30 +46,30 @@ def test_reductions_over_different_axes_are_two_groups() -> None:
     assert any("it folds axes" in s.reason for s in steps)
 
 
-def test_the_configuration_keeps_reductions_out() -> None:
+def test_config_can_exclude_reductions_from_fusion() -> None:
     steps = steps_of(softmax, f32(6, 5), reduce=False)
     assert [ops(s) for s in steps if not s.fused] == [["reduce_max"], ["reduce_sum"], ["div"]]
     assert "configuration" in next(s.reason for s in steps if not s.fused)
 
 
-def test_fuel_stops_the_merging() -> None:
+def test_fuel_limits_merging() -> None:
     counts = [len(steps_of(softmax, f32(6, 5), fuel=n)) for n in range(6)]
     assert counts[0] == 5 and counts[-1] == 1 and counts == sorted(counts, reverse=True)
 
 
-def test_one_row_of_many_does_not_go_on_at_full_size() -> None:
+def test_single_large_row_ends_the_group_at_its_reduction() -> None:
     graph = graph_of(lambda x: x * 2.0 / total(x * x, 0), f32(1 << 18))
     steps = detect(graph, TRAITS)
     assert [ops(s)[-1] for s in steps] == ["reduce_sum", "div"] and "1 rows" in steps[0].reason
 
 
-def test_costly_values_are_not_computed_once_for_each_row() -> None:
+def test_costly_values_are_not_recomputed_per_row() -> None:
     steps = steps_of(lambda x, y: x + tr.exp(y), f32(6, 5), f32(5))
     assert len(steps) == 2
     assert len(steps_of(lambda x, y: x + (y + 1.0), f32(6, 5), f32(5))) == 1
 
 
-def test_values_of_other_devices_and_sizes_are_refused() -> None:
+def test_unsupported_ops_dtypes_devices_and_empty_arrays_are_rejected() -> None:
     def reason(function: Callable[..., Any], *specs: Spec, traits: Traits = TRAITS) -> str | None:
         return accepts(traits, graph_of(function, *specs).outputs[0])
 
@@ -83,7 +83,7 @@ def test_values_of_other_devices_and_sizes_are_refused() -> None:
     assert reason(lambda x: total(x, 0), f32(3, 3), traits=few) == "is of kind reduce"
 
 
-def test_a_step_between_keeps_two_groups_apart() -> None:
+def test_step_between_two_groups_prevents_their_merge() -> None:
     def body(x: Tensor) -> Tensor:
         y = tr.exp(x) * 2.0
         return contract.matmul(y, y) + y
@@ -95,7 +95,7 @@ def test_a_step_between_keeps_two_groups_apart() -> None:
     assert "another step stands between them" in steps[0].reason
 
 
-def test_whole_graph_backends_take_what_is_not_connected() -> None:
+def test_whole_graph_backend_fuses_unconnected_ops() -> None:
     def body(x: Tensor, y: Tensor) -> list[Tensor]:
         return [tr.exp(x), total(y, 0), contract.matmul(x, x)]
 
@@ -114,7 +114,7 @@ def test_whole_graph_backends_take_what_is_not_connected() -> None:
     fuel=st.sampled_from((None, None, 3, 7)),
     largest=st.sampled_from((512, 2, 4, 6)),
 )
-def test_steps_compute_what_the_graph_computes(
+def test_fused_steps_match_the_graph(
     traits: Traits, graph: Graph, level: int, fuel: int | None, largest: int
 ) -> None:
     graph = duplicate(simplify(graph, level), traits)
@@ -151,7 +151,7 @@ def _reachable(edges: set[tuple[int, int]], a: int, b: int, skip_edge: bool) -> 
 
 @settings(max_examples=100)
 @given(st.data())
-def test_quotient_knows_every_way_through_a_third_group(data: st.DataObject) -> None:
+def test_quotient_detects_every_path_through_a_third_group(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 14))
     sources = [
         sorted(data.draw(st.sets(st.integers(0, i - 1), max_size=3))) if i else [] for i in range(count)
@@ -177,7 +177,7 @@ def test_quotient_knows_every_way_through_a_third_group(data: st.DataObject) -> 
 # cheap values
 
 
-def test_a_cheap_value_is_computed_where_it_is_read() -> None:
+def test_cheap_value_is_recomputed_by_each_reader() -> None:
     def body(x: Tensor) -> list[Tensor]:
         wide = primitives.cast(x, dtype=dtypes.float32)
         return [total(wide * 2.0, 0), total(wide * 3.0, 1)]
@@ -188,7 +188,7 @@ def test_a_cheap_value_is_computed_where_it_is_read() -> None:
     assert len(detect(graph, TRAITS)[0].writes) == 2
 
 
-def test_a_value_that_is_stored_anyway_is_not_computed_twice() -> None:
+def test_stored_value_is_not_recomputed() -> None:
     def body(x: Tensor) -> list[Tensor]:
         y = x + 1.0
         return [y, contract.matmul(y, y), y * 2.0]
@@ -206,7 +206,7 @@ def _chain(x: Tensor, count: int) -> Tensor:
     return x
 
 
-def test_a_long_chain_is_cut_into_kernels_of_the_allowed_size() -> None:
+def test_long_chain_is_split_into_kernels_of_bounded_size() -> None:
     def sizes(count: int, largest: int) -> list[int]:
         return [len(ops(s)) for s in steps_of(lambda x: _chain(x, count), f32(6, 5), largest=largest)]
 
@@ -217,7 +217,7 @@ def test_a_long_chain_is_cut_into_kernels_of_the_allowed_size() -> None:
     assert sizes(1000, FusionConfig().largest)[:3] == [512] * 3
 
 
-def test_portions_hand_on_what_is_least() -> None:
+def test_split_points_minimize_values_passed_between_kernels() -> None:
     def body(x: Tensor) -> Tensor:
         for _ in range(36):  # between two rounds of 12 ops one value is handed on, elsewhere up to four
             wide = [x * float(k) for k in range(2, 6)]
@@ -231,7 +231,7 @@ def test_portions_hand_on_what_is_least() -> None:
     assert len({s.graph.key for s in steps}) == 1  # one kernel for all
 
 
-def test_no_cut_where_more_would_be_handed_on_than_is_computed() -> None:
+def test_chain_is_not_split_where_too_many_values_cross() -> None:
     def body(x: Tensor) -> Tensor:
         kept = [x]
         for k in range(400):
@@ -245,7 +245,7 @@ def test_no_cut_where_more_would_be_handed_on_than_is_computed() -> None:
     assert len(ops(step)) == 1201
 
 
-def test_a_softmax_after_a_long_chain_stays_whole() -> None:
+def test_softmax_after_a_long_chain_is_not_split() -> None:
     steps = steps_of(lambda x: softmax(_chain(x, 300)), f32(6, 5))
     assert all(s.fused for s in steps) and len(steps) > 1
     assert sum("reduce_max" in ops(s) for s in steps) == 1
@@ -276,7 +276,7 @@ def _network(depth: int) -> Graph:
 
 
 @pytest.mark.parametrize("traits", [TRAITS, HOLES], ids=["domain", "graph"])
-def test_ten_thousand_nodes_take_seconds(traits: Traits) -> None:
+def test_detection_of_ten_thousand_nodes_takes_seconds(traits: Traits) -> None:
     graph = _network(550)
     assert len(graph.nodes) > 10_000
     assert len(fused(detect(simplify(graph, 3), traits))) < 1200
@@ -289,13 +289,13 @@ def test_fusing_a_long_graph_takes_linear_work(traits: Traits) -> None:
     assert twice < 2.2 * short
 
 
-def test_nodes_know_nothing_of_steps() -> None:
+def test_detection_does_not_modify_the_graph() -> None:
     graph = graph_of(lambda x: tr.exp(x) + 1.0, f32(3))
     before = graph.key
     detect(graph, TRAITS)
     assert graph.key == before and all(isinstance(n, Node) for n in graph.nodes)
 
 
-def test_a_single_op_is_a_kernel_where_it_is_large() -> None:
+def test_single_op_is_compiled_only_when_large() -> None:
     large, small = (detect(graph_of(lambda x: x * 2.0, f32(n)), TRAITS) for n in (1 << 16, 1 << 15))
     assert [step.fused for step in (*large, *small)] == [True, False]

@@ -54,7 +54,7 @@ def centred(x: Tensor, y: Tensor, ops: int) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("function", [chain, tree, centred])
-def test_the_work_of_detection_grows_with_the_graph(
+def test_detection_visits_grow_linearly_with_the_graph(
     function: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[int] = []
@@ -79,7 +79,7 @@ def test_the_work_of_detection_grows_with_the_graph(
 
 @pytest.mark.parametrize("scope", [Scope.DOMAIN, Scope.GRAPH])
 @pytest.mark.parametrize("function", [chain, tree, centred])
-def test_detection_runs_lines_in_proportion_to_the_graph(
+def test_detection_python_lines_grow_linearly_with_the_graph(
     function: Callable[..., object], scope: Scope
 ) -> None:
     def work(ops: int) -> int:
@@ -90,7 +90,7 @@ def test_detection_runs_lines_in_proportion_to_the_graph(
     assert work(2400) < 5 * work(600)  # both more than a kernel may hold
 
 
-def test_a_group_of_many_inputs_grows_at_the_cost_of_what_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_work_grows_linearly_with_group_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
     original = Partition.find
 
@@ -112,7 +112,7 @@ def test_a_group_of_many_inputs_grows_at_the_cost_of_what_joins(monkeypatch: pyt
     assert work(400) < 5 * work(100)
 
 
-def test_the_work_of_packing_grows_with_the_intervals() -> None:
+def test_packing_work_grows_linearly_with_intervals() -> None:
     """Temporaries of a chain, and values that a way back reads in the other order."""
 
     def work(steps: int) -> int:
@@ -124,7 +124,7 @@ def test_the_work_of_packing_grows_with_the_intervals() -> None:
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_the_work_of_planning_grows_with_the_updates(joins: bool) -> None:
+def test_memory_planning_work_grows_linearly_with_updates(joins: bool) -> None:
     def work(count: int) -> int:
         spec = Spec((4,), np.dtype(np.float32))
         graph = graph_of(lambda g, *ws: [w - g * 0.5 for w in ws], spec, *[spec] * count)
@@ -161,7 +161,7 @@ def _python_lines(function: Callable[[], object]) -> int:
     return count
 
 
-def test_the_garbage_collector_rests_until_the_last_one_is_done() -> None:
+def test_gc_stays_disabled_until_the_outermost_block_exits() -> None:
     assert gc.isenabled()
     with resting():
         with pytest.raises(ZeroDivisionError), resting():
@@ -178,7 +178,7 @@ def test_the_garbage_collector_rests_until_the_last_one_is_done() -> None:
         gc.enable()
 
 
-def test_the_garbage_collector_rests_in_whatever_thread_compiles() -> None:
+def test_gc_stays_disabled_while_another_thread_compiles() -> None:
     begun, end = threading.Event(), threading.Event()
 
     def compile_long() -> None:
@@ -197,7 +197,7 @@ def test_the_garbage_collector_rests_in_whatever_thread_compiles() -> None:
     assert gc.isenabled()
 
 
-def test_graphs_are_deeper_than_the_stack_of_python() -> None:
+def test_graphs_may_be_deeper_than_the_recursion_limit() -> None:
     ops = 4 * sys.getrecursionlimit()
     manager = GradManager()
 
@@ -219,7 +219,7 @@ def test_graphs_are_deeper_than_the_stack_of_python() -> None:
         np.testing.assert_array_equal(gradient.numpy(), ONES)
 
 
-def test_replay_calls_few_python_functions_for_an_op() -> None:
+def test_replay_calls_few_python_functions_per_op() -> None:
     manager = GradManager()
 
     def taped(x: Tensor, y: Tensor, ops: int) -> Tensor:
@@ -252,7 +252,7 @@ def _python_calls(function: Callable[..., object], ops: int) -> int:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"reads": True}])
-def test_calls_with_ever_new_arguments_keep_a_bounded_number_of_objects(
+def test_calls_with_new_arguments_retain_a_bounded_number_of_objects(
     options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "_MOST", 64)

@@ -40,14 +40,14 @@ def _raise_at_lines(mode, optimizer, error, stride):
 
 @pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_exception_at_some_lines(mode, optimizer, error):
+def test_exception_at_sampled_lines_leaves_state_consistent(mode, optimizer, error):
     assert _raise_at_lines(mode, optimizer, error, 199) > 100
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_exception_at_every_line(mode, optimizer, error):
+def test_exception_at_every_line_leaves_state_consistent(mode, optimizer, error):
     assert _raise_at_lines(mode, optimizer, error, 1) > 100
 
 
@@ -78,13 +78,13 @@ _CLOSURES = [mode for mode in MODES if mode != "whole"]  # there the weight woul
 
 
 @pytest.mark.parametrize("mode", _CLOSURES)
-def test_some_lines_of_a_call_of_few_ops(mode):
+def test_exception_at_sampled_lines_of_a_short_call(mode):
     assert _raise_in_few_ops(mode, 7) > 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", _CLOSURES)
-def test_every_line_of_a_call_of_few_ops(mode):
+def test_exception_at_every_line_of_a_short_call(mode):
     assert _raise_in_few_ops(mode, 1) > 20
 
 
@@ -104,18 +104,18 @@ def _signals(mode, optimizer, count):
 
 
 @pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
-def test_signals_at_random_moments(mode, optimizer):
+def test_signals_at_random_times_leave_state_consistent(mode, optimizer):
     _signals(mode, optimizer, 10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
-def test_two_thousand_signals(mode, optimizer):
+def test_two_thousand_signals_leave_state_consistent(mode, optimizer):
     assert 0 < _signals(mode, optimizer, 2000) < 2000
 
 
 @pytest.mark.parametrize(("mode", "optimizer"), STEPS, ids=IDS)
-def test_memory_that_is_refused_at_each_request_in_turn(mode, optimizer):
+def test_allocation_failure_at_each_request_leaves_state_consistent(mode, optimizer):
     step = training(mode, optimizer, _JUDGED.get(mode), width=256)
     judge = Judge(step)
     before, after = judge.expected()
@@ -145,7 +145,7 @@ def _signals_while(add, weight, count):
 
 
 @pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"run_body": True}])
-def test_a_signal_in_a_kernel_that_updates_in_place(options):
+def test_signals_during_an_in_place_update_kernel(options):
     size = 1 << 20
     weight, x = Parameter(np.zeros(size, np.float32)), Tensor(np.ones(size, np.float32))
 
@@ -159,7 +159,7 @@ def test_a_signal_in_a_kernel_that_updates_in_place(options):
     _signals_while(lambda: add(x), weight, 30)
 
 
-def test_what_an_error_of_the_body_finds_done_stands():
+def test_updates_before_an_error_in_the_body_persist():
     weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
 
     @jit.trace
@@ -176,7 +176,7 @@ def test_what_an_error_of_the_body_finds_done_stands():
     assert (weight.numpy() == 3).all()  # as in eager code
 
 
-def test_a_gradient_that_was_there_comes_back():
+def test_interrupted_call_restores_the_previous_gradient():
     weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
 
     @jit.trace(run_body=True)
@@ -195,7 +195,7 @@ def test_a_gradient_that_was_there_comes_back():
 
 
 @pytest.mark.parametrize("run_body", [None, True])
-def test_a_value_of_a_call_that_was_interrupted_is_computed_when_it_is_asked_for(run_body):
+def test_value_of_an_interrupted_call_is_computed_on_first_use(run_body):
     x, kept = Tensor(np.ones(4, np.float32)), []
 
     @jit.trace(run_body=run_body)
@@ -213,7 +213,7 @@ def test_a_value_of_a_call_that_was_interrupted_is_computed_when_it_is_asked_for
     np.testing.assert_array_equal(kept[0].numpy(), 2 * x.numpy())
 
 
-def test_signals_while_deferred_ops_are_computed():
+def test_signals_during_deferred_computation_leave_state_consistent():
     weight, x = Parameter(np.zeros(1 << 18, np.float32)), Tensor(np.ones(1 << 18, np.float32))
 
     def add():
@@ -226,7 +226,7 @@ def test_signals_while_deferred_ops_are_computed():
         _signals_while(add, weight, 20)
 
 
-def test_deferred_ops_that_fail_when_their_program_has_updated_are_not_done_again():
+def test_failed_deferred_program_applies_its_update_at_most_once():
     weight, x = Parameter(np.zeros(1 << 18, np.float32)), Tensor(np.ones(1 << 18, np.float32))
 
     def add():
@@ -276,11 +276,11 @@ def _raise_in_first_calls(mode, stride):
 
 
 @pytest.mark.parametrize("mode", _CLOSURES)
-def test_some_lines_of_calls_that_record_and_compile(mode):
+def test_exception_at_sampled_lines_of_recording_calls(mode):
     assert _raise_in_first_calls(mode, 499) > 1000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", _CLOSURES)
-def test_many_lines_of_calls_that_record_and_compile(mode):
+def test_exception_at_many_lines_of_recording_calls(mode):
     assert _raise_in_first_calls(mode, 7) > 1000

@@ -115,7 +115,7 @@ def mirrored(graph: Graph) -> Graph:
 
 @settings(max_examples=40)
 @given(random_graphs(max_nodes=12), st.booleans(), st.floats(0, 1))
-def test_random_programs(graph: Graph, compiled: bool, share: float) -> None:
+def test_rematerialized_random_programs_match_plain_ones(graph: Graph, compiled: bool, share: float) -> None:
     """Both methods give what the program gives that keeps everything, which gives what the graph says."""
     graph = mirrored(graph)
     with pytest.MonkeyPatch.context() as patch:
@@ -159,7 +159,7 @@ def layers(count: int, size: int = 64) -> Graph:
 
 
 @pytest.mark.parametrize("level", [0, 3])
-def test_the_budget_is_met_or_refused(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+def test_memory_budget_is_met_or_rejected(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
     monkeypatch.setattr(plugins, "choose_backend", lambda *_: Folding())
     graph, options = layers(12), Options(level)
     smallest = least(graph, options)
@@ -172,7 +172,7 @@ def test_the_budget_is_met_or_refused(monkeypatch: pytest.MonkeyPatch, level: in
     equal(program.run(*arrays), compile_program(graph, options).run(*arrays))
 
 
-def test_enough_memory_changes_nothing() -> None:
+def test_sufficient_memory_leaves_the_program_unchanged() -> None:
     graph = layers(3)
     plain = memory_report(compile_program(graph, Options(0)))
     for config in (dtr(plain.peak), SublinearMemoryConfig(lb_memory_mb=1 << 10)):
@@ -180,7 +180,7 @@ def test_enough_memory_changes_nothing() -> None:
     assert plain.again == 0 and plain.peak == plain.planned < plain.apart
 
 
-def test_an_input_is_not_replaced_before_it_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_is_not_overwritten_before_recomputation_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """``w`` gets its new value early; what was computed from the old one is computed again later."""
     monkeypatch.setattr(plugins, "choose_backend", lambda *_: Folding())
 
@@ -272,7 +272,7 @@ def results(kind: str, depth: int, config: Config | None, **more: float) -> list
 
 
 @pytest.mark.parametrize("kind", ["mlp", pytest.param("conv", marks=pytest.mark.slow)])
-def test_fifty_layers(kind: str) -> None:
+def test_fifty_layers_train_in_35_percent_of_the_memory(kind: str) -> None:
     """At most 35 % of the memory for at most 1.5 times the steps, and the same bits."""
     step, x = training(kind, 50)
     plain = memory_report(program_of(step, x, None))
@@ -286,7 +286,7 @@ def test_fifty_layers(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mlp", "conv"])
-def test_compiled_steps(kind: str) -> None:
+def test_compiled_steps_train_in_half_the_memory(kind: str) -> None:
     """The same of fused groups, on whatever backend there is."""
     step, x = training(kind, 12)
     plain = memory_report(program_of(step, x, None))
@@ -298,7 +298,7 @@ def test_compiled_steps(kind: str) -> None:
         equal(results(kind, 12, config), wanted)
 
 
-def test_random_numbers_are_the_same_again() -> None:
+def test_recomputation_repeats_the_same_random_numbers() -> None:
     wanted = results("mlp", 8, None, dropout=0.3)
     assert not np.array_equal(wanted[0], results("mlp", 8, None)[0])
     equal(results("mlp", 8, SUBLINEAR, dropout=0.3), wanted)
@@ -306,7 +306,7 @@ def test_random_numbers_are_the_same_again() -> None:
 
 @pytest.mark.parametrize("config", [None, SUBLINEAR], ids=["plain", "sublinear"])
 @pytest.mark.parametrize("kind", ["mlp", "conv"])
-def test_the_peak_is_what_is_measured(
+def test_reported_peak_matches_measured_allocations(
     monkeypatch: pytest.MonkeyPatch, no_libraries: None, kind: str, config: Config | None
 ) -> None:
     """Python's own count of allocations, arena and eager results included, against the simulation.
@@ -334,7 +334,7 @@ def test_the_peak_is_what_is_measured(
     assert 0.9 * report.peak <= peak <= 1.15 * report.peak + inside + (9 << 18)
 
 
-def test_explain_tells_the_peaks() -> None:
+def test_explain_reports_memory_peaks() -> None:
     step, x = training("mlp", 12)
     report = memory_report(program_of(step, x, SUBLINEAR))
     text = traced(step, SUBLINEAR).explain(x)

@@ -108,7 +108,7 @@ def check(line: Timeline, order: Sequence[int]) -> None:
 
 @SETTINGS
 @given(timelines())
-def test_early(line: Timeline) -> None:
+def test_early_order_does_not_increase_the_peak(line: Timeline) -> None:
     order = early(line, {})
     assert sorted(order) == list(range(len(line)))
     assert max(held(line, order)) <= max(held(line, range(len(line))))
@@ -116,7 +116,7 @@ def test_early(line: Timeline) -> None:
 
 @SETTINGS
 @given(timelines(), st.data())
-def test_early_waits(line: Timeline, data: st.DataObject) -> None:
+def test_early_respects_ordering_constraints(line: Timeline, data: st.DataObject) -> None:
     steps = st.sampled_from(range(len(line)))
     later, first = sorted([data.draw(steps), data.draw(steps)], reverse=True)
     after = {later: frozenset({first} - {later})}
@@ -126,7 +126,7 @@ def test_early_waits(line: Timeline, data: st.DataObject) -> None:
 
 @SETTINGS
 @given(timelines(), st.data())
-def test_blocks(line: Timeline, data: st.DataObject) -> None:
+def test_block_splits_give_valid_orders(line: Timeline, data: st.DataObject) -> None:
     """Any splits give an order; none and the search's choice never run a step more than twice."""
     blocks = Blocks(line)
     splits = data.draw(st.sets(st.integers(0, blocks.turn)))
@@ -138,7 +138,9 @@ def test_blocks(line: Timeline, data: st.DataObject) -> None:
 
 @SETTINGS
 @given(timelines(), st.integers(0, 3), st.integers(0, 4), st.integers(0, 5))
-def test_checkpointed(line: Timeline, tries: int, rounds: int, pool: int) -> None:
+def test_checkpointed_order_is_valid_and_does_not_increase_the_peak(
+    line: Timeline, tries: int, rounds: int, pool: int
+) -> None:
     config = SublinearMemoryConfig(tries, rounds, pool, num_worker=1)
     order = checkpointed(line, config)
     check(line, order)
@@ -148,7 +150,9 @@ def test_checkpointed(line: Timeline, tries: int, rounds: int, pool: int) -> Non
 
 @SETTINGS
 @given(timelines(), st.floats(0, 1), POWERS, POWERS, st.integers(0, 5))
-def test_evicting(line: Timeline, share: float, memory: float, time: float, minimum: int) -> None:
+def test_evicting_stays_within_its_budget(
+    line: Timeline, share: float, memory: float, time: float, minimum: int
+) -> None:
     """It keeps to its budget, by a count that is not its own, or says that it cannot."""
     budget = int(share * max(held(line, range(len(line)))))
     config = DTRConfig(1, minimum, memory, time)
@@ -170,7 +174,7 @@ def of(
     return Timeline(reads, writes, owner, tuple(sizes), (1.0,) * len(steps), frozenset({len(sizes) - 1}))
 
 
-def test_a_view_of_what_was_before() -> None:
+def test_view_keeps_memory_of_the_earlier_run_alive() -> None:
     """A step ran again for one of its results; a view made before lies in the memory of the run before."""
     steps = [((), (0, 1)), ((0,), (2,)), ((2,), (3,)), ((3,), (4,))]
     line = of(steps, {2: 0, 3: 0}, (4, 1, 0, 0, 0))
@@ -189,7 +193,7 @@ def test_evicting_one_of_two_results() -> None:
 
 @SETTINGS
 @given(timelines())
-def test_enough_memory_changes_nothing(line: Timeline) -> None:
+def test_sufficient_memory_leaves_the_order_unchanged(line: Timeline) -> None:
     every = list(range(len(line)))
     assert evicting(line, DTR, max(held(line, every))) == every
 
@@ -197,7 +201,7 @@ def test_enough_memory_changes_nothing(line: Timeline) -> None:
 # how good they are
 
 
-def test_a_chain_needs_its_square_root() -> None:
+def test_checkpointed_chain_needs_square_root_memory() -> None:
     """So many equal values fit in about ``sqrt(2 * 400)`` when each is computed twice at most."""
     line = chain(400)
     order = checkpointed(line, SublinearMemoryConfig())
@@ -205,7 +209,7 @@ def test_a_chain_needs_its_square_root() -> None:
     assert len(order) / len(line) < 1.4
 
 
-def test_the_genetic_search_only_improves() -> None:
+def test_genetic_search_never_worsens_the_order() -> None:
     line = chain(60)
     worth = [
         (line.peak(order), line.extra(order))
@@ -215,7 +219,7 @@ def test_the_genetic_search_only_improves() -> None:
     assert worth == sorted(worth, reverse=True) and worth[-1] < worth[0]
 
 
-def test_a_lower_bound_is_enough() -> None:
+def test_memory_lower_bound_selects_the_cheapest_order_below_it() -> None:
     """Of the orders below it the cheapest is taken."""
     line = chain(100)
     low = checkpointed(line, SublinearMemoryConfig())
@@ -225,7 +229,7 @@ def test_a_lower_bound_is_enough() -> None:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.35, 0.2])
-def test_evicting_runs_few_steps_again(share: float) -> None:
+def test_evicting_recomputes_few_steps(share: float) -> None:
     line = chain(100)
     order = evicting(line, DTR, int(share * line.peak(range(len(line)))))
     assert len(order) / len(line) < 1.5
@@ -233,7 +237,7 @@ def test_evicting_runs_few_steps_again(share: float) -> None:
 
 @pytest.mark.parametrize("memory", [0.0, 1.0, 40.0, 1e5])
 @pytest.mark.parametrize("time", [0.0, 0.5, 300.0, 1e6])
-def test_the_heuristic_is_that_of_the_paper(memory: float, time: float) -> None:
+def test_eviction_heuristic_matches_the_dtr_paper(memory: float, time: float) -> None:
     """Powers of any size, where the quotient itself is no float any more; against numbers without limits."""
     line = chain(12)
     play = _Play(line, DTRConfig(1, 0, memory, time), line.peak(range(len(line))))
@@ -249,7 +253,7 @@ def test_the_heuristic_is_that_of_the_paper(memory: float, time: float) -> None:
     assert _Play(free, DTRConfig(1, 0, memory, time), 1).heuristic(3) == -math.inf
 
 
-def test_large_values_go_and_small_ones_stay() -> None:
+def test_values_below_the_minimum_size_are_not_evicted() -> None:
     line = chain(30)
     budget = line.peak(range(len(line))) // 2
     with pytest.raises(TooSmallError):
@@ -257,7 +261,7 @@ def test_large_values_go_and_small_ones_stay() -> None:
     evicting(line, DTRConfig(1, evictee_minimum_size=1 << 20), budget)
 
 
-def test_ten_thousand_steps() -> None:
+def test_searches_scale_to_ten_thousand_steps() -> None:
     """The searches recurse into nothing and compare no step with every other one."""
     line = chain(2000)
     assert len(line) > 10_000
@@ -267,7 +271,7 @@ def test_ten_thousand_steps() -> None:
     assert len(evicting(line, DTR, plain // 10)) < 1.5 * len(line)
 
 
-def test_a_long_way_back_is_no_recursion() -> None:
+def test_long_recomputation_chain_does_not_recurse() -> None:
     """All of a chain is gone when its last value is wanted again."""
     count = 5000
     reads = ((), *((v,) for v in range(count - 1)), (), (count - 1, count), (count - 2, count + 1))

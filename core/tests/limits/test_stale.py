@@ -37,12 +37,12 @@ def frozen(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("file, name", CASES)
-def test_each_case_tells_a_stale_function_from_the_eager_one(file: str, name: str) -> None:
+def test_each_case_distinguishes_stale_from_eager(file: str, name: str) -> None:
     assert compare(file, name, lambda function: function) == Outcome("right")
     assert compare(file, name, frozen).kind == "stale"
 
 
-def test_the_catalogue_is_no_smaller_than_it_was() -> None:
+def test_catalogue_has_the_minimum_number_of_cases() -> None:
     assert len(CASES) >= 300
     assert sum(flags(*case).impure for case in CASES) >= 60
 
@@ -51,7 +51,7 @@ def test_the_catalogue_is_no_smaller_than_it_was() -> None:
     "mode", [pytest.param(mode, marks=pytest.mark.slow if mode in LONG else ()) for mode in MODES]
 )
 @pytest.mark.parametrize("file, name", CASES)
-def test_no_call_is_stale(mode: str, file: str, name: str) -> None:
+def test_traced_calls_are_never_stale(mode: str, file: str, name: str) -> None:
     known, outcome = flags(file, name), compare(file, name, MODES[mode])
     allowed = {"right"}
     if known.other_ops or mode == "run_body=True":
@@ -66,7 +66,7 @@ def test_no_call_is_stale(mode: str, file: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("file, name", [case for case in CASES if flags(*case).impure])
-def test_statistics_name_the_line_that_keeps_a_body_running(file: str, name: str) -> None:
+def test_stats_report_the_line_that_forces_the_body_to_run(file: str, name: str) -> None:
     traced: list[Any] = []
 
     def wrap(function: Callable[..., Any]) -> Any:

@@ -109,7 +109,7 @@ def check_in_every_order(function: Callable[..., object], calls: list[tuple[Tens
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("taped", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("name", ONE)
-def test_an_argument_may_have_any_shape_that_the_ops_take(name: str, taped: bool, mode) -> None:
+def test_argument_may_have_any_shape_the_ops_accept(name: str, taped: bool, mode) -> None:
     function = gradient(ONE[name]) if taped else ONE[name]
     check_in_every_order(function, [(floats(*shape),) for shape in SHAPES], **mode)
 
@@ -117,12 +117,12 @@ def test_an_argument_may_have_any_shape_that_the_ops_take(name: str, taped: bool
 @pytest.mark.parametrize("mode", MODES[:2], ids=str)
 @pytest.mark.parametrize("taped", [False, True], ids=["values", "gradients"])
 @pytest.mark.parametrize("name", TWO)
-def test_arguments_may_be_broadcast_otherwise_than_recorded(name: str, taped: bool, mode) -> None:
+def test_arguments_may_broadcast_differently_than_recorded(name: str, taped: bool, mode) -> None:
     function = gradient(TWO[name]) if taped else TWO[name]
     check_in_every_order(function, [(floats(*a), floats(*b)) for a, b in PAIRS], **mode)
 
 
-def test_another_number_of_axes_is_a_record_of_its_own_and_says_so() -> None:
+def test_new_ndim_is_recorded_separately_with_a_reason() -> None:
     traced = matched(lambda x: x.sum())
     for shape in ((2, 3), (), (2, 3), (), (4, 3), (5,)):
         assert traced(tensor(np.ones(shape, np.float32))).item() == np.prod(shape, dtype=int)
@@ -131,7 +131,7 @@ def test_another_number_of_axes_is_a_record_of_its_own_and_says_so() -> None:
     assert "argument 0 of <lambda> has shape (), recorded were (2, 3)" in stats["reasons"]
 
 
-def test_lengths_that_decide_the_ops_are_recorded_at_once() -> None:
+def test_length_that_changes_the_ops_is_recorded_in_the_same_call() -> None:
     calls = []
     weight = tensor(np.ones((3, 1), np.float32))
     manager = GradManager().attach([weight])
@@ -153,7 +153,7 @@ def test_lengths_that_decide_the_ops_are_recorded_at_once() -> None:
     assert len(calls) == 7, "the body runs once at each call"
 
 
-def test_what_was_done_before_a_call_leaves_its_record_stands() -> None:
+def test_side_effects_before_a_divergence_are_not_repeated() -> None:
     total = tensor(np.zeros(3, np.float32))
     log = []
 
@@ -182,7 +182,7 @@ def test_what_was_done_before_a_call_leaves_its_record_stands() -> None:
     assert len(log) == 18
 
 
-def test_a_length_that_depends_on_values_may_lead_to_other_ops() -> None:
+def test_value_dependent_length_may_change_the_ops() -> None:
     weight = tensor(np.arange(1.0, 4.0, dtype=np.float32).reshape(3, 1))
     manager = GradManager().attach([weight])
 
@@ -201,7 +201,7 @@ def test_a_length_that_depends_on_values_may_lead_to_other_ops() -> None:
     assert step.stats()["records"] == 1
 
 
-def test_with_shapes_that_are_known_other_ops_are_refused() -> None:
+def test_other_ops_for_known_shapes_raise_a_mismatch() -> None:
     flag = False
     traced = matched(lambda x: x * 2.0 if flag else x + 1.0)
     for shape in ((2,), (), (3,)):
@@ -212,7 +212,7 @@ def test_with_shapes_that_are_known_other_ops_are_refused() -> None:
             traced(floats(*shape))
 
 
-def test_a_dtype_stays_an_error_whatever_the_shape() -> None:
+def test_dtype_mismatch_raises_whatever_the_shape() -> None:
     traced = matched(lambda x: x + x)
     traced(tensor([1.0]))
     with pytest.raises(TraceMismatchError, match="dtype mismatch: float32 vs int32"):
@@ -220,7 +220,7 @@ def test_a_dtype_stays_an_error_whatever_the_shape() -> None:
 
 
 @pytest.mark.parametrize("compiled", [(4, 3), (3,)])
-def test_calls_that_were_compiled_ahead_join_those_that_do_the_same(compiled: tuple[int, ...]) -> None:
+def test_calls_after_compiling_several_shapes_ahead_are_correct(compiled: tuple[int, ...]) -> None:
     traced = matched(lambda x: x.sum() * 2.0)
     for shape in ((2, 3), compiled, (), (5, 3)):
         traced.compile(Tensor(np.empty(shape, np.float32)))
@@ -228,7 +228,7 @@ def test_calls_that_were_compiled_ahead_join_those_that_do_the_same(compiled: tu
         assert traced(tensor(np.ones(shape, np.float32))).item() == 2 * np.prod(shape, dtype=int)
 
 
-def test_sequences_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_cached_variants_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants_module, "most_like", lambda _variant: 8)
     traced = matched(lambda x: sum((x[i] for i in range(x.shape[0])), F.zeros(())))
     for _ in range(2):

@@ -86,7 +86,7 @@ SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("symbolic_shape", [True, False], ids=["Tensor", "tuple"])
 @pytest.mark.parametrize("function", SHAPES.values(), ids=SHAPES)
-def test_what_depends_on_shapes_alone_never_splits_the_program(function, symbolic_shape, mode) -> None:
+def test_shape_computations_do_not_split_the_program(function, symbolic_shape, mode) -> None:
     traced = trace(function, symbolic_shape=symbolic_shape, **mode)
     for seed, shape in enumerate([(2, 4, 3), (2, 4, 3), (4, 2, 6), (3, 6, 2), (2, 4, 3), (4, 2, 6)]):
         x = tensor(floats(*shape, seed=seed))
@@ -95,7 +95,7 @@ def test_what_depends_on_shapes_alone_never_splits_the_program(function, symboli
     assert len(traced.variants()) <= 3
 
 
-def test_a_shape_is_a_tensor_in_the_body_and_a_tuple_elsewhere() -> None:
+def test_shape_is_a_tensor_in_the_body_and_a_tuple_elsewhere() -> None:
     found = {}
 
     @trace(symbolic_shape=True)
@@ -116,7 +116,7 @@ def test_a_shape_is_a_tensor_in_the_body_and_a_tuple_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_shape_tensor_may_be_returned_and_used_as_data(mode) -> None:
+def test_shape_tensor_may_be_returned_and_used_as_data(mode) -> None:
     traced = trace(lambda x: (x.shape, (x * 2).shape[1:] * x.shape[0]), symbolic_shape=True, **mode)
     for shape in ((2, 3), (2, 3), (5, 4), (2, 3)):
         whole, product = traced(tensor(floats(*shape)))
@@ -143,7 +143,7 @@ def test_shapes_under_a_tape(mode) -> None:
         np.testing.assert_allclose(step(tensor(x)).numpy(), expected, rtol=1e-5)
 
 
-def test_what_depends_on_literals_alone_is_known_in_symbolic_mode() -> None:
+def test_constant_expressions_are_readable_in_symbolic_mode() -> None:
     @trace(symbolic=True)
     def function(x):
         total = float((F.arange(4) * 2 + 1).sum())
@@ -154,7 +154,7 @@ def test_what_depends_on_literals_alone_is_known_in_symbolic_mode() -> None:
     assert len(function.variants()[0].segments) == 1
 
 
-def test_another_number_of_axes_is_checked_like_any_shape() -> None:
+def test_symbolic_shape_supports_changing_ndim() -> None:
     traced = trace(lambda x: x.reshape(x.shape[0], -1), symbolic_shape=True)
     for shape in ((2, 3), (2, 3, 4), (2, 3)):
         x = tensor(floats(*shape))
@@ -202,7 +202,7 @@ VALUES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("mode", [*READING, {"symbolic_shape": True}], ids=str)
 @pytest.mark.parametrize("inside", [False, True], ids=["argument", "computed"])
 @pytest.mark.parametrize("function", VALUES.values(), ids=VALUES)
-def test_shapes_that_depend_on_values_may_change_at_every_call(function, inside, mode) -> None:
+def test_value_dependent_shapes_may_change_at_every_call(function, inside, mode) -> None:
     def body(x: Tensor, k: Tensor) -> Tensor:
         return function(x, k * 1 if inside else k)
 
@@ -237,12 +237,12 @@ def test_shapes_that_depend_on_values_may_change_at_every_call(function, inside,
         lambda x: F.topk(x, (x > 0).astype("int32").sum())[0],
     ],
 )
-def test_symbolic_tracing_says_that_there_is_no_value(inside) -> None:
+def test_value_read_in_symbolic_mode_raises(inside) -> None:
     with pytest.raises(SymbolicReadError, match=r"can not infer value .* under trace\(symbolic=True\)"):
         trace(inside, symbolic=True)(tensor(floats(4)))
 
 
-def test_gradients_through_shapes_that_depend_on_values() -> None:
+def test_gradients_through_value_dependent_shapes() -> None:
     x = tensor(floats(5, 4))
     manager = GradManager().attach([x])
 
@@ -261,7 +261,7 @@ def test_gradients_through_shapes_that_depend_on_values() -> None:
         )
 
 
-def test_a_parameter_that_follows_from_no_value_is_still_a_mismatch() -> None:
+def test_changed_op_parameter_raises_a_mismatch() -> None:
     axis = 0
     traced = trace(lambda x: (x * 2).sum(axis=axis), run_body=True)
     traced(tensor(floats(3, 4)))
@@ -274,7 +274,7 @@ def test_a_parameter_that_follows_from_no_value_is_still_a_mismatch() -> None:
     (slice(None, 3),), (slice(-4, None), 0), (None, 0, slice(0, 5)), (slice(None), None, slice(None, 2)),
     ([0, 1], slice(None, 4)), (slice(None, 3), [1, 0]), (0, [1, 0]), (..., 1),
 ], ids=str)  # fmt: skip
-def test_an_index_makes_the_same_ops_for_every_length(key) -> None:
+def test_index_records_the_same_ops_for_every_length(key) -> None:
     """Also for those of which a slice takes all."""
 
     def assigned(x: Tensor) -> Tensor:
@@ -297,7 +297,7 @@ def test_an_index_makes_the_same_ops_for_every_length(key) -> None:
 
 @pytest.mark.parametrize("name", ["mask", "nonzero", "non_zero", "cond_take", "mask of an axis"])
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic_shape": True}], ids=str)
-def test_a_symbolic_call_computes_what_a_shape_depends_on(name: str, options: dict) -> None:
+def test_symbolic_call_computes_values_that_shapes_depend_on(name: str, options: dict) -> None:
     function = VALUES[name]
     traced = trace(symbolic=True, **options)(function)
     for seed, count in ((1, 3), (2, 1), (3, 2), (1, 3)):
@@ -305,7 +305,7 @@ def test_a_symbolic_call_computes_what_a_shape_depends_on(name: str, options: di
         np.testing.assert_allclose(traced(x, k).numpy(), function(x, k).numpy(), rtol=1e-6)
 
 
-def test_a_symbolic_call_computes_nothing_else() -> None:
+def test_symbolic_call_computes_only_values_that_shapes_depend_on() -> None:
     weight = tensor([1.0])
     known: list[bool] = []
 

@@ -126,7 +126,9 @@ def test_interpolate_other_axes() -> None:
         ({"scale_factor": (1.0, 2.0, 3.0)}, ShapeError, "does not become"),
     ],
 )
-def test_interpolate_refuses(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+def test_interpolate_rejects_invalid_options(
+    options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
     with pytest.raises(kind, match=text):
         F.nn.interpolate(Tensor(IMAGE), **options)
 
@@ -146,7 +148,7 @@ def with_the_weights_of(ours: Any, theirs: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["RNNCell", "LSTMCell", "GRUCell"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_cells(name: str, bias: bool) -> None:
+def test_recurrent_cells(name: str, bias: bool) -> None:
     theirs = getattr(torch.nn, name)(3, 4, bias)
     ours = with_the_weights_of(getattr(M, name)(3, 4, bias), theirs)
     first = RNG.standard_normal((2, 4)).astype(np.float32)
@@ -186,7 +188,7 @@ def test_recurrent_layers(name: str, options: dict[str, Any]) -> None:
         )
 
 
-def test_a_relu_cell_and_what_recurrent_layers_refuse() -> None:
+def test_relu_rnn_and_rejected_recurrent_arguments() -> None:
     theirs = torch.nn.RNN(3, 4, nonlinearity="relu")
     ours = with_the_weights_of(M.RNN(3, 4, nonlinearity="relu"), theirs)
     agree(lambda x: ours(x)[0], lambda x: theirs(x)[0], SEQUENCE)
@@ -200,5 +202,5 @@ def test_a_relu_cell_and_what_recurrent_layers_refuse() -> None:
         ours(Tensor(SEQUENCE[:0]))
 
 
-def test_names_of_megengine_in_nn() -> None:
+def test_megengine_names_are_available_in_nn() -> None:
     assert F.nn.pad is F.pad and F.nn.one_hot is F.one_hot and F.nn.indexing_one_hot is F.indexing_one_hot

@@ -64,7 +64,7 @@ HIGH: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("low", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", [*LOW, *HIGH])
-def test_dtypes_of_results_do_not_depend_on_who_looks_on(name: str, low: str) -> None:
+def test_autocast_dtypes_do_not_depend_on_recording_gradients(name: str, low: str) -> None:
     mgb.random.seed(0)
     function, x = (LOW | HIGH)[name], tensor(4, 4)
     with autocast(low_prec_dtype=low):
@@ -77,7 +77,7 @@ def test_dtypes_of_results_do_not_depend_on_who_looks_on(name: str, low: str) ->
     assert (function(x).dtype, F.matmul(x, x).dtype) == (np.float32, np.float32)  # outside nothing changes
 
 
-def test_options_are_checked_and_nest() -> None:
+def test_autocast_options_are_validated_and_nest() -> None:
     x = tensor(4, 4)
     with autocast(low_prec_dtype="bfloat16") as outer:
         assert (x @ x).dtype == "bfloat16"
@@ -98,7 +98,7 @@ def test_options_are_checked_and_nest() -> None:
     assert decorated(x).dtype == trace(decorated)(x).dtype == "bfloat16"
 
 
-def test_a_function_of_a_user_runs_as_other_code() -> None:
+def test_autocast_applies_inside_custom_functions() -> None:
     class Square(Function):
         def forward(self, x):
             self.x = x
@@ -157,7 +157,7 @@ def curve(way: Callable[[Any], Any], low: str | None, steps: int = 12, cut: bool
 
 
 @pytest.mark.parametrize("low", ["float16", "bfloat16"])
-def test_loss_curves(low: str) -> None:
+def test_autocast_loss_curves_match_full_precision(low: str) -> None:
     """16 bits perturb each loss by some roundings of its logits, and training by as much at each step."""
     exact, eager = curve(lambda f: f, None), curve(lambda f: f, low)
     ways = {"trace": trace, "body": trace(run_body=True), "symbolic": trace(symbolic=True)}
@@ -169,7 +169,7 @@ def test_loss_curves(low: str) -> None:
         assert losses != exact
 
 
-def test_loss_curve_of_torch() -> None:
+def test_loss_curve_matches_torch_autocast() -> None:
     """Ours is as near to PyTorch's float32 as its own autocast is, up to a factor."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
     T = torch.nn
@@ -217,7 +217,7 @@ def test_gradients_do_not_depend_on_where_backward_is_called() -> None:
 
 
 @pytest.mark.parametrize("way", [trace, partial_trace])
-def test_a_setting_around_a_trace(way: Any) -> None:
+def test_autocast_around_a_trace_makes_a_specialization(way: Any) -> None:
     x = tensor(4, 4)
     function = way(lambda x: F.exp(x @ x) + 1)
     matrix = way(lambda x: x @ x)
@@ -232,7 +232,7 @@ def test_a_setting_around_a_trace(way: Any) -> None:
         assert matrix.stats()["body_runs"] == 3
 
 
-def test_what_was_recorded_is_not_cast_again(tmp_path: Any) -> None:
+def test_recorded_graphs_are_not_cast_again(tmp_path: Any) -> None:
     """A function from a file, that of a gradient and that of a batch do what they did."""
     x, path = tensor(4, 4), tmp_path / "function.mgb"
 
@@ -251,7 +251,7 @@ def test_what_was_recorded_is_not_cast_again(tmp_path: Any) -> None:
     assert (one.numpy() != want).any()
 
 
-def test_a_flag_of_the_body() -> None:
+def test_autocast_flag_read_in_the_body_is_guarded() -> None:
     flag = {"on": False}
 
     @trace
@@ -297,7 +297,7 @@ WAYS = {"eager": lambda f: f, "trace": trace, "body": trace(run_body=True), "no 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_overflow_is_skipped_and_nothing_is_read(name: str, way: str) -> None:
+def test_step_with_overflow_is_skipped(name: str, way: str) -> None:
     good, inf = 1.0, np.inf
     mixed = trained(WAYS[way], OPTIMIZERS[name], [good, inf, good, np.nan, inf, good], init_scale=64.0)
     plain = trained(lambda f: f, OPTIMIZERS[name], [good] * 3, init_scale=1.0)
@@ -331,7 +331,7 @@ def test_scale_grows_after_an_interval_and_backs_off_at_overflow(way: Any) -> No
     np.testing.assert_allclose(weight.numpy(), 0.98**10, rtol=1e-6)  # w - 0.01 * 2 w at each finite loss
 
 
-def test_scales_are_those_of_torch() -> None:
+def test_loss_scale_matches_torch() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
     theirs, p = torch.amp.GradScaler("cpu", **SCALER), torch.nn.Parameter(torch.ones(2))
     opt, scales = torch.optim.SGD([p], lr=0.01), []
@@ -345,7 +345,7 @@ def test_scales_are_those_of_torch() -> None:
     np.testing.assert_allclose(p.detach().numpy(), 0.98**10, rtol=1e-6)
 
 
-def test_gradients_in_one_function_and_the_step_in_another() -> None:
+def test_scaler_with_backward_and_step_in_separate_traces() -> None:
     weight = mgb.Parameter([1.0, 2.0])
     manager, scaler, opt = GradManager().attach(weight), GradScaler(), optim.SGD([weight], lr=0.1)
 
@@ -364,7 +364,7 @@ def test_gradients_in_one_function_and_the_step_in_another() -> None:
     np.testing.assert_allclose(weight.numpy(), np.array([1.0, 2.0]) * 0.8**2, rtol=1e-6)
 
 
-def test_a_scaler_that_comes_later() -> None:
+def test_scaler_created_later_retraces_the_step() -> None:
     """A step that was recorded before is recorded again."""
     weight = mgb.Parameter([1.0])
     opt = optim.SGD([weight], lr=0.5)
@@ -383,7 +383,7 @@ def test_a_scaler_that_comes_later() -> None:
     assert weight.item() == 1.0
 
 
-def test_small_gradients_survive() -> None:
+def test_loss_scaling_preserves_small_gradients() -> None:
     """In float16, 2**-30 is 0 unless it is scaled."""
     found = []
     for scale in (1.0, 2.0**14):
@@ -397,7 +397,7 @@ def test_small_gradients_survive() -> None:
     assert found == [0.0, 2.0**-30]
 
 
-def test_accumulation_update_and_state() -> None:
+def test_scaler_accumulation_update_and_state() -> None:
     weight = mgb.Parameter([2.0])
     manager, scaler = GradManager().attach(weight), GradScaler(init_scale=8.0, growth_interval=1)
     for last in (False, True):
@@ -422,7 +422,7 @@ def test_accumulation_update_and_state() -> None:
 
 
 @pytest.mark.parametrize("low", ["float16", "bfloat16"])
-def test_a_module_in_16_bits(low: str) -> None:
+def test_module_converted_to_16_bits(low: str) -> None:
     net = network().eval()
     want, names = net(IMAGES).numpy(), dict(net.named_tensors())
     assert (net.half() if low == "float16" else net.to(low)) is net
@@ -436,7 +436,7 @@ def test_a_module_in_16_bits(low: str) -> None:
     assert {t.dtype.name for t in net.tensors()} == {"float32"}
 
 
-def test_training_in_16_bits_keeps_states_in_32() -> None:
+def test_training_in_16_bits_stores_optimizer_state_in_float32() -> None:
     net = M.Linear(4, 2).to("bfloat16")
     manager, opt = GradManager().attach(net.parameters()), optim.Adam(net.parameters(), lr=0.1)
     with manager:
@@ -448,7 +448,7 @@ def test_training_in_16_bits_keeps_states_in_32() -> None:
     assert net.weight.grad.dtype == "float32"
 
 
-def test_tensors_to_a_dtype_or_a_device() -> None:
+def test_to_accepts_a_dtype_or_a_device() -> None:
     x = tensor(2, 3)
     assert x.to("float16").dtype == x.to(np.float16).dtype == x.to("xpux", "float16").dtype == "float16"
     assert x.to("cpu0").dtype == x.to(device="cpu0").dtype == "float32"

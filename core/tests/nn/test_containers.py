@@ -40,7 +40,9 @@ def given(x: Any) -> Tensor:
 @pytest.mark.filterwarnings("ignore:reduction")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize(("name", "pred", "label", "options"), LOSSES)
-def test_a_loss_is_torchs(name: str, pred: Any, label: Any, options: dict[str, Any], reduction: str) -> None:
+def test_losses_match_torch(
+    name: str, pred: Any, label: Any, options: dict[str, Any], reduction: str
+) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     want = getattr(torch.nn, name)(reduction=reduction, **options)(torch.tensor(pred), torch.tensor(label))
     layer = getattr(M, name)(reduction=reduction, **options)
@@ -50,12 +52,12 @@ def test_a_loss_is_torchs(name: str, pred: Any, label: Any, options: dict[str, A
     assert repr(layer).startswith(f"{name}(reduction={reduction!r}")
 
 
-def test_the_cross_entropy_of_probabilities_has_right_gradients() -> None:
+def test_cross_entropy_of_probabilities_has_correct_gradients() -> None:
     check(lambda p, q: F.loss.cross_entropy(p, q, label_smooth=0.1), PRED, SHARES)
     check(lambda p, q: F.loss.cross_entropy(p, q, with_logits=False, axis=-1), SHARES[::-1].copy(), SHARES)
 
 
-def test_a_reduction_that_is_none_is_refused() -> None:
+def test_unknown_reduction_is_rejected() -> None:
     with pytest.raises(ValueError, match="'most'"):
         M.MSELoss("most")
 
@@ -79,7 +81,7 @@ class Net(M.Module):
         return self.heads[head](x)
 
 
-def test_modules_in_a_list_and_a_dict_are_found() -> None:
+def test_modules_in_lists_and_dicts_are_registered() -> None:
     net, x = Net(), Tensor(PRED, dtype="float32")
     names = {name.rpartition(".")[0] for name, _ in net.named_parameters()}
     assert names == {"layers.0", "layers.1", "layers.2", "heads.a", "heads.b"}
@@ -91,7 +93,7 @@ def test_modules_in_a_list_and_a_dict_are_found() -> None:
     np.testing.assert_array_equal(other(x, "a").numpy(), net(x, "a").numpy())
 
 
-def test_a_module_list_is_a_list() -> None:
+def test_module_list_behaves_like_a_list() -> None:
     a, b, c, d = (M.Linear(1, n) for n in range(1, 5))
     modules = M.ModuleList([a, b])
     modules.append(c)
@@ -107,7 +109,7 @@ def test_a_module_list_is_a_list() -> None:
         modules(a)
 
 
-def test_a_module_dict_is_a_dict() -> None:
+def test_module_dict_behaves_like_a_dict() -> None:
     a, b = M.Linear(1, 1), M.Linear(1, 2)
     modules = M.ModuleDict([("x", a)])
     modules["y"] = b

@@ -72,7 +72,7 @@ def test_functions_of_two_operands(
     same(function(x=Tensor(x, dtype=dtype), y=Tensor(y, dtype=dtype)), numpys(x, y))
 
 
-def test_rounding_is_megengines() -> None:
+def test_rounding_matches_megengine() -> None:
     same(F.round(Tensor([0.5, 1.5, -2.5, 2.4, np.nan])), [1, 2, -3, 2, np.nan])
     for function in (F.round, F.floor, F.ceil):
         got = function(Tensor([1, -2]))
@@ -145,12 +145,12 @@ def test_reduce_by_mode(mode: str, want: Callable[..., Any]) -> None:
     same(F.Reduce(mode, 0, keepdims=True)(wide(X)), np.expand_dims(want(X, axis=0), 0))
 
 
-def test_an_unknown_mode_of_reduce() -> None:
+def test_unknown_reduce_mode_is_rejected() -> None:
     with pytest.raises(ValueError, match="'NORM' is no mode of Reduce; choose one of SUM"):
         F.Reduce("NORM")
 
 
-def test_a_mean_holds_no_count() -> None:
+def test_mean_graph_does_not_depend_on_the_length() -> None:
     graphs = [graph_of(lambda x: F.mean(x, 0), Spec((n, 3), np.dtype("float32"))) for n in (2, 5)]
     assert [[n.op.name for n in g.nodes] for g in graphs] == [["reduce_sum", "extent", "div", "reshape"]] * 2
 
@@ -181,7 +181,7 @@ def test_arange(arguments: Any, dtype: str) -> None:
         same(F.arange(*arguments, dtype="int32"), np.arange(*arguments))
 
 
-def test_arange_refuses_step_0() -> None:
+def test_arange_rejects_step_0() -> None:
     with pytest.raises(ValueError, match="step is 0"):
         F.arange(0, 1, 0)
 
@@ -195,7 +195,7 @@ def test_linspace(num: int) -> None:
     same(F.linspace(Tensor(0.0), Tensor(6.0), 4), np.linspace(0, 6, 4))
 
 
-def test_full_and_its_like() -> None:
+def test_full_zeros_ones_and_like_variants() -> None:
     same(F.full((2, 3), 1.5), np.full((2, 3), 1.5))
     same(F.full(2, Tensor([1, 2]), dtype="int32"), [1, 2])
     assert F.zeros((2, 0)).shape == (2, 0)
@@ -212,7 +212,7 @@ def test_eye() -> None:
     same(F.eye(3, dtype="int32"), np.eye(3))
 
 
-def test_what_is_created_can_fuse() -> None:
+def test_creation_ops_are_fusible() -> None:
     graph = graph_of(
         lambda x: (
             F.arange(4),
@@ -330,12 +330,14 @@ def test_cast_and_copy() -> None:
         (lambda: F.meshgrid(T, indexing="yx"), ValueError, "'xy' or 'ij'"),
     ],
 )
-def test_errors_name_the_thing(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_reported(
+    call: Callable[[], Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         call()
 
 
-def test_broadcast_to_keeps_the_lengths_that_are_none() -> None:
+def test_broadcast_to_preserves_lengths_given_as_none() -> None:
     x = np.arange(6.0).reshape(2, 1, 3)
     same(F.broadcast_to(wide(x), (4, None, 5, None)), np.broadcast_to(x, (4, 2, 5, 3)))
     same(F.broadcast_to(wide(x[0]), (2, None, 3)), np.broadcast_to(x[0], (2, 1, 3)))
@@ -352,7 +354,7 @@ def test_full_has_the_dtype_of_its_value() -> None:
     assert F.full((2,), 4, "float16").dtype == F.full((2,), Tensor([1.0], dtype="float16")).dtype == "float16"
 
 
-def test_eye_takes_its_shape_as_one() -> None:
+def test_eye_accepts_a_shape_as_one_argument() -> None:
     for shape in ([3, 4], (3, 4), Tensor([3, 4]), np.array([3, 4])):
         same(F.eye(shape), np.eye(3, 4))
     same(F.eye([3], dtype="bool"), np.eye(3).astype(bool))
@@ -361,12 +363,12 @@ def test_eye_takes_its_shape_as_one() -> None:
         F.eye((1, 2, 3))
 
 
-def test_where_of_a_mask_alone_is_where_it_holds() -> None:
+def test_where_with_only_a_mask_matches_nonzero() -> None:
     for got, want in zip(F.where(Tensor(X > 0)), np.nonzero(X > 0), strict=True):
         same(got, want)
 
 
-def test_atan2_and_its_keywords() -> None:
+def test_atan2_and_keyword_arguments() -> None:
     y = X[:, ::-1]
     same(F.atan2(wide(X), wide(y)), np.arctan2(X, y))
     same(F.atan2(x=wide(y), y=wide(X)), np.arctan2(X, y))

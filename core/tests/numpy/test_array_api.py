@@ -45,7 +45,7 @@ def accepts(function: Callable[..., Any], text: str) -> bool:
     return len(extra) <= sum(p.default is p.empty for p in wanted.parameters.values())
 
 
-def test_every_name_is_here_and_public() -> None:
+def test_all_standard_names_are_public() -> None:
     kinds = ["bool", *(name for name in dtypes.BY_NAME if name != "bool")]
     names = {
         *SIGNATURES,
@@ -77,13 +77,13 @@ def test_every_name_is_here_and_public() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and "," not in value else "",
 )
-def test_signatures(space: Any, name: str, text: str) -> None:
+def test_signatures_match_the_standard(space: Any, name: str, text: str) -> None:
     function = getattr(space, name)
     assert accepts(function, text), f"{name}{inspect.signature(function)} does not take ({text})"
     assert function.__doc__
 
 
-def test_the_namespace_of_a_tensor() -> None:
+def test_array_namespace_of_a_tensor() -> None:
     t = mgb.tensor([1.0])
     assert t.__array_namespace__() is t.__array_namespace__(api_version="2024.12") is xp
     assert xp.__array_api_version__ == "2024.12"
@@ -91,7 +91,7 @@ def test_the_namespace_of_a_tensor() -> None:
         t.__array_namespace__(api_version="1999.01")
 
 
-def test_what_may_be_asked_of_the_namespace() -> None:
+def test_array_namespace_info() -> None:
     info = xp.__array_namespace_info__()
     assert info.capabilities() == {
         "boolean indexing": True,
@@ -123,7 +123,7 @@ def test_what_may_be_asked_of_the_namespace() -> None:
 # dtypes
 
 
-def test_numbers_and_arrays_get_the_standards_dtypes() -> None:
+def test_creation_uses_the_standard_default_dtypes() -> None:
     assert xp.asarray(1.5).dtype == xp.full(2, 0.5).dtype == xp.zeros(1).dtype == xp.eye(2).dtype == "float32"
     assert xp.asarray([1, 2]).dtype == xp.full(2, 3).dtype == xp.arange(3).dtype == "int64"
     assert xp.arange(0, 1, 0.5).dtype == xp.linspace(0, 1, 3).dtype == "float32"
@@ -133,7 +133,7 @@ def test_numbers_and_arrays_get_the_standards_dtypes() -> None:
     assert xp.asarray([xp.asarray(1.0), xp.asarray(2.0)]).tolist() == [1, 2]
 
 
-def test_copies_are_made_as_asked() -> None:
+def test_copy_argument_is_respected() -> None:
     t = xp.asarray([1.0, 2.0])
     assert xp.asarray(t) is xp.asarray(t, copy=False) is xp.astype(t, xp.float32, copy=False) is t
     for other in (xp.asarray(t, copy=True), xp.astype(t, xp.float32), xp.reshape(t, (2,))):
@@ -146,7 +146,7 @@ def test_copies_are_made_as_asked() -> None:
         xp.asarray([1.0], copy=False)
 
 
-def test_kinds_and_promotion_are_numpys_among_one_kind() -> None:
+def test_dtype_kinds_and_promotion_match_numpy() -> None:
     kinds = (
         "bool",
         "signed integer",
@@ -174,7 +174,7 @@ def test_kinds_and_promotion_are_numpys_among_one_kind() -> None:
 
 
 @pytest.mark.parametrize("dtype", [d for d in dtypes.DTYPES if d.kind != "b"], ids=str)
-def test_limits(dtype: np.dtype[Any]) -> None:
+def test_finfo_and_iinfo(dtype: np.dtype[Any]) -> None:
     is_whole = dtype in dtypes.INTEGERS
     info = xp.iinfo(dtype) if is_whole else xp.finfo(xp.zeros(1, dtype=dtype))
     assert (
@@ -262,7 +262,7 @@ def close(got: Any, want: Any, single: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "args", "kwargs"), CALLS, ids=[f"{n}-{i}" for i, (n, *_) in enumerate(CALLS)]
 )
-def test_values_are_numpys_eager_and_traced(name: str, args: Any, kwargs: Any, monkeypatch: Any) -> None:
+def test_values_match_numpy_eager_and_traced(name: str, args: Any, kwargs: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
     function: Callable[..., Any] = getattr(xp, name)
     with np.errstate(all="ignore"):
@@ -278,7 +278,7 @@ def test_values_are_numpys_eager_and_traced(name: str, args: Any, kwargs: Any, m
     assert traced.stats()["body_runs"] == 1 + reads, traced.stats()["reasons"]
 
 
-def test_every_function_is_called_above() -> None:
+def test_every_function_is_covered_by_a_call() -> None:
     called = {name for name, *_ in CALLS} | {
         "asarray",
         "can_cast",
@@ -292,17 +292,17 @@ def test_every_function_is_called_above() -> None:
     assert functions - called == {"__array_namespace_info__"} and called <= functions
 
 
-def test_an_axis_that_is_not_there_is_an_index_error() -> None:
+def test_expand_dims_with_invalid_axis_raises_index_error() -> None:
     for axis in (-2, 1):
         with pytest.raises(IndexError, match=f"axis {axis} is not one of the 1 axes"):
             xp.expand_dims(xp.asarray(1.0), axis)
 
 
-def test_a_diagonal_far_outside() -> None:
+def test_eye_with_a_diagonal_out_of_range() -> None:
     assert not xp.any(xp.eye(2, 3, k=2**40)) and not xp.any(xp.eye(2, k=-(2**40)))
 
 
-def test_filled_arrays() -> None:
+def test_ones_zeros_and_empty() -> None:
     for name, value in (("ones", 1), ("zeros", 0), ("empty", None)):
         made = getattr(xp, name)((2, 3), dtype=xp.int8)
         like = getattr(xp, f"{name}_like")(made)
@@ -313,7 +313,7 @@ def test_filled_arrays() -> None:
 # the Tensor, and other libraries
 
 
-def test_matrices_and_devices_of_tensors() -> None:
+def test_matrix_transpose_and_to_device() -> None:
     t = xp.asarray(real(2, 3, 4))
     np.testing.assert_array_equal(t.mT.numpy(), t.numpy().swapaxes(1, 2))
     assert t.to_device(t.device).tolist() == t.tolist() and complex(t[0, 0, 0]) == t[0, 0, 0].item()
@@ -323,7 +323,7 @@ def test_matrices_and_devices_of_tensors() -> None:
         _ = xp.asarray([1.0]).mT
 
 
-def test_a_mask_without_axes_is_an_index() -> None:
+def test_zero_dimensional_mask_is_a_valid_index() -> None:
     x, t = real(2, 3), xp.asarray(real(2, 3))
     for flag in (True, False):
         mask = xp.asarray(flag)
@@ -334,7 +334,7 @@ def test_a_mask_without_axes_is_an_index() -> None:
     assert xp.asarray(1.0)[xp.asarray(True)].tolist() == [1]
 
 
-def test_a_mask_of_no_elements_chooses_nothing() -> None:
+def test_empty_mask_selects_an_empty_array() -> None:
     for shape, mask in [((0, 1), (0, 0)), ((3, 2), (3, 0)), ((3, 2), (0,))]:
         x, none = np.ones(shape), np.zeros(mask, bool)
         assert xp.asarray(x)[xp.asarray(none)].shape == x[none].shape
@@ -358,7 +358,7 @@ def test_dlpack_with_torch() -> None:
     assert torch.from_dlpack(xp.asarray([1.0, 2.0])).tolist() == [1, 2]
 
 
-def test_rtol_of_each_matrix() -> None:
+def test_rtol_per_matrix() -> None:
     a = real(2, 4, 3)
     share = np.array([0.5, 1e-9])
     np.testing.assert_allclose(
@@ -371,7 +371,7 @@ def test_rtol_of_each_matrix() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_body_of_nextafter(dtype: str) -> None:
+def test_nextafter_body_matches_numpy(dtype: str) -> None:
     info = np.finfo(dtype)
     edges = [
         0.0,
@@ -398,7 +398,7 @@ def test_the_body_of_nextafter(dtype: str) -> None:
         xp.nextafter(xp.ones(1, dtype="float16"), 2.0)
 
 
-def test_array_api_compat_knows_tensors() -> None:
+def test_array_api_compat_recognizes_tensors() -> None:
     compat = pytest.importorskip("array_api_compat", reason="SciPy and scikit-learn ask this package")
     t = xp.asarray([1.0])
     assert compat.is_array_api_obj(t) and compat.array_namespace(t, 1.0) is xp

@@ -83,7 +83,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("ours, theirs, arrays", [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_values_and_gradients_are_those_of_torch(ours, theirs, arrays):
+def test_values_and_gradients_match_torch(ours, theirs, arrays):
     wanted = theirs(*map(torch.tensor, arrays)).resolve_conj().numpy()
     traced = trace(ours)
     for function in (ours, traced, traced):
@@ -167,11 +167,11 @@ def _loss(library, values, vectors):
 
 
 @pytest.mark.parametrize("ours, theirs, arrays", [c[1:] for c in LINEAR], ids=[c[0] for c in LINEAR])
-def test_linear_algebra_is_that_of_torch(ours, theirs, arrays):
-    test_values_and_gradients_are_those_of_torch(ours, theirs, arrays)
+def test_linear_algebra_matches_torch(ours, theirs, arrays):
+    test_values_and_gradients_match_torch(ours, theirs, arrays)
 
 
-def test_the_other_convention_is_the_conjugate():
+def test_gradient_is_the_conjugate_of_that_of_jax():
     """JAX's gradient, of the same function."""
     jax = pytest.importorskip("jax")
     array = draw(3, dtype="complex64")
@@ -189,7 +189,7 @@ def test_derivatives_of_an_analytic_function():
         np.testing.assert_allclose(function(lambda z: z**3)(z).numpy(), np.diag(3 * array**2), rtol=1e-12)
 
 
-def test_a_gradient_through_complex_numbers_has_a_gradient():
+def test_second_order_gradient_through_complex_numbers():
     x = tensor(RANDOM.normal(size=4), dtype="float64")
     with_steps = mgb.grad(lambda x: mgb.grad(lambda x: (abs(F.exp(1j * x) * x + 1) ** 2).sum())(x).sum())(x)
     y = torch.tensor(x.numpy().copy(), requires_grad=True)
@@ -219,7 +219,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_makes_no_sense_is_refused(name):
+def test_unsupported_functions_reject_complex_numbers(name):
     z = tensor(draw(3, 3, dtype="complex64"))
     for function in (REFUSED[name], trace(REFUSED[name])):
         with pytest.raises(ConversionError, match=f"^{name.removesuffix(' of a number')}"):
@@ -237,7 +237,7 @@ def test_casts_and_conversions():
         float(tensor(1j))
 
 
-def test_functions_of_real_numbers_take_real_ones():
+def test_complex_functions_accept_real_numbers():
     x = tensor([-1.5, 2.0])
     assert F.real(x).tolist() == F.conj(x).tolist() == x.tolist()
     assert (F.imag(x).tolist(), x.imag.dtype) == ([0, 0], "float32")
@@ -248,12 +248,12 @@ def test_functions_of_real_numbers_take_real_ones():
 @pytest.mark.parametrize(
     "function", [np.sign, np.conj, np.angle, np.real, np.imag, np.isfinite, np.isreal, np.std]
 )
-def test_functions_of_numpy(function):
+def test_numpy_functions_accept_complex_tensors(function):
     array = draw(4, 3, dtype="complex64")
     np.testing.assert_allclose(function(tensor(array)).numpy(), function(array), rtol=1e-5)
 
 
-def test_numbers_in_a_trace():
+def test_complex_numbers_as_trace_arguments():
     @trace
     def scaled(z, factor):
         return z * factor + abs(z)
@@ -264,7 +264,7 @@ def test_numbers_in_a_trace():
         np.testing.assert_allclose(got, array * factor + abs(array), rtol=1e-5)
 
 
-def test_a_trace_fuses_what_is_real_and_says_what_is_not():
+def test_trace_fuses_real_ops_and_reports_complex_ones():
     @trace
     def power(z, x):
         return (abs(F.exp(z * x)) * x + 1).sum()
@@ -276,14 +276,14 @@ def test_a_trace_fuses_what_is_real_and_says_what_is_not():
     np.testing.assert_allclose(power(z, x).numpy(), wanted, rtol=1e-4)
 
 
-def test_rewrites_of_logarithms_are_those_of_real_numbers():
+def test_log_of_exp_is_not_rewritten_for_complex_numbers():
     """``log(exp(z))`` is not `z` where the imaginary part is beyond pi."""
     array = np.array([0.1 + 5j, 1 - 9j])
     got = trace(lambda z: F.log(F.exp(z)), symbolic=True)(tensor(array, dtype="complex128"))
     np.testing.assert_allclose(got.numpy(), np.log(np.exp(array)), rtol=1e-12)
 
 
-def test_files(tmp_path):
+def test_save_and_export_of_complex_numbers(tmp_path):
     z = tensor([1 + 2j, 3])
     mgb.save({"z": z}, tmp_path / "z")
     assert mgb.load(tmp_path / "z")["z"].tolist() == z.tolist()
@@ -298,7 +298,7 @@ def test_files(tmp_path):
     assert mgb.jit.load_compiled(tmp_path / "f")(z).tolist() == [-3 + 4j, 9]
 
 
-def test_optimizers():
+def test_optimizers_with_complex_parameters():
     weight = mgb.Parameter(np.array([1 + 1j, -2j]))
     goal, manager = tensor([2 - 1j, 3 + 3j]), GradManager().attach([weight])
     descent = mgb.optimizer.SGD([weight], lr=0.1, momentum=0.5)
@@ -312,7 +312,7 @@ def test_optimizers():
         mgb.optimizer.Adam([weight], lr=0.1)
 
 
-def test_a_loop_of_complex_numbers_has_gradients():
+def test_loop_of_complex_numbers_has_gradients():
     turns, start = tensor(draw(4, 3), dtype="complex128"), tensor(draw(3), dtype="complex128")
 
     def looped(start):

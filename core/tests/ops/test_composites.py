@@ -30,7 +30,7 @@ def operands(op: Op) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("op", COMPOSITES, ids=lambda op: op.name)
-def test_a_result_has_the_dtype_of_the_body(op: Op) -> None:
+def test_declared_dtype_matches_the_body(op: Op) -> None:
     seen = set()
     assert op.promote is not None
     for given in operands(op):
@@ -72,7 +72,7 @@ def test_recording_an_op_does_not_run_its_body() -> None:
             np.testing.assert_array_equal(traced(tensor([1.0, 2.0])).numpy(), [3.0, 6.0])
 
 
-def test_calls_that_the_body_does_not_take_are_refused_when_they_are_recorded() -> None:
+def test_invalid_calls_are_rejected_when_recorded() -> None:
     def scaled(x: Tensor, *, by: float) -> Tensor:
         return x * by
 
@@ -91,7 +91,7 @@ def test_calls_that_the_body_does_not_take_are_refused_when_they_are_recorded() 
             trace(elementwise.rmulh, record_only=True)(operand, operand)
 
 
-def test_a_body_of_another_dtype_than_declared_is_refused_where_it_is_spelt_out() -> None:
+def test_body_of_undeclared_dtype_is_rejected_when_decomposed() -> None:
     def is_positive(x: Tensor) -> Tensor:
         return x > 0
 

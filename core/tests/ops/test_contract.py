@@ -58,7 +58,7 @@ def test_half_floats_are_summed_in_float32():
 
 
 @pytest.mark.parametrize("a, b", [((2, 3), (2, 3)), ((2, 2, 3), (3, 3, 4))])
-def test_matmul_names_both_shapes(a, b):
+def test_matmul_error_reports_both_shapes(a, b):
     with pytest.raises(ShapeError, match=rf"matmul.*{str(a)[1:-1]}.*{str(b)[1:-1]}"):
         matmul(Tensor(np.ones(a)), Tensor(np.ones(b)))
 
@@ -140,12 +140,12 @@ def test_scatter_and_gather_agree():
     )
 
 
-def test_no_images():
+def test_conv2d_of_an_empty_batch():
     y = conv2d(Tensor(np.ones((0, 3, 5, 5))), Tensor(np.ones((4, 3, 3, 3))), **PLAIN)
     assert y.shape == (0, 4, 3, 3)
 
 
-def test_integers_wrap():
+def test_conv2d_of_integers_wraps():
     x, w = Tensor(np.full((1, 1, 2, 2), 100, np.int8)), Tensor(np.ones((1, 1, 2, 2), np.int8))
     y = conv2d(x, w, **PLAIN)
     assert y.dtype == np.int8 and y.item() == np.array(400).astype(np.int8)
@@ -164,13 +164,13 @@ PLAIN = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
         ((1, 3, 5, 5), (4, 3, 3, 3), {"stride": (0, 1)}, "at least 1"),
     ],
 )
-def test_conv2d_says_what_does_not_fit(x, w, change, message):
+def test_conv2d_rejects_mismatched_shapes(x, w, change, message):
     with pytest.raises(ShapeError, match=message):
         conv2d(Tensor(np.ones(x)), Tensor(np.ones(w)), **PLAIN | change)
 
 
 @pytest.mark.parametrize("wanted", ["", "none"])
-def test_matmul_of_nothing(wanted, monkeypatch):
+def test_matmul_of_empty_arrays(wanted, monkeypatch):
     monkeypatch.setenv("MGB_OP_LIBRARIES", wanted)
     libraries.forget()
     try:

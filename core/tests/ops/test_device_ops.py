@@ -43,7 +43,7 @@ def run(graph: Graph, arrays: list[Any], device: str) -> Any:
 
 
 @pytest.mark.parametrize("name", samples.ALONE)
-def test_an_op_in_every_dtype(name: str) -> None:
+def test_op_on_gpu_arrays_matches_numpy_in_every_dtype(name: str) -> None:
     for graph, arrays in (case for dtype in dtypes.DTYPES for case in samples.cases(OPS[name], dtype)):
         want = run(graph, arrays, "cpu0:0")
         found = run(graph, arrays, "gpu0:0")

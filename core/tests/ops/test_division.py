@@ -63,7 +63,7 @@ def same(got: Any, want: Any) -> None:
     [(division.mod, np.remainder), (division.floor_div, np.floor_divide), (division.fmod, np.fmod)],
     ids=["mod", "floor_div", "fmod"],
 )
-def test_floats_by_floats_of_any_kind(function: Any, numpy: Any, dtype: Any) -> None:
+def test_float_division_matches_numpy(function: Any, numpy: Any, dtype: Any) -> None:
     random = np.random.default_rng(0)
     bits = random.integers(0, 1 << 8 * dtype().itemsize, 4096, f"u{dtype().itemsize}").view(dtype)
     special = np.array(FLOATS, np.float64).astype(dtype)
@@ -80,7 +80,7 @@ INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint3
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), dtype=st.sampled_from(INTEGERS))
-def test_integers_are_those_of_python(data: st.DataObject, dtype: Any) -> None:
+def test_integer_division_matches_python(data: st.DataObject, dtype: Any) -> None:
     """Without bound, then wrapped; by 0 all are 0."""
     info = np.iinfo(dtype)
     number = st.integers(info.min, info.max) | st.sampled_from([info.min, info.max, 0, 1, info.max - 1])
@@ -100,7 +100,7 @@ def test_integers_are_those_of_python(data: st.DataObject, dtype: Any) -> None:
     same(by_body(lambda a, b: division.quotient(a, b), a, b), wrapped(towards_zero))
 
 
-def test_functions_of_numpy_keep_the_dtype() -> None:
+def test_numpy_functions_preserve_the_dtype() -> None:
     x = tensor(np.float32([5.5, -5.5]))
     for function in (np.fmod, np.remainder, np.floor_divide):
         found = function(x, np.float32(2.0))
@@ -146,7 +146,7 @@ def exactly(x: Any, narrow: Any) -> Any:
 
 @pytest.mark.parametrize("narrow", [np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("wide", [np.float64, np.int32, np.uint32, np.int64, np.uint64])
-def test_a_cast_to_16_bits_rounds_once(wide: Any, narrow: Any) -> None:
+def test_cast_to_16_bits_rounds_once(wide: Any, narrow: Any) -> None:
     x = halfway(wide, narrow)
     found = by_body(lambda x: cast(x, dtype=np.dtype(narrow)), x)
     want = exactly(x, narrow)

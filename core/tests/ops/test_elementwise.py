@@ -211,7 +211,7 @@ def _round_away(x):
     ("name", "truth"),
     [("expm1", np.expm1), ("log1p", np.log1p), ("sinh", np.sinh), ("tanh", np.tanh), ("sin", np.sin)],
 )
-def test_next_to_0_it_is_x(name, truth, dtype):
+def test_functions_near_zero_return_their_argument(name, truth, dtype):
     least = np.finfo(dtype).smallest_subnormal
     x = np.array([least, -least, 3 * least, np.finfo(dtype).tiny, -0.0, 1e-30], dtype)
     got = in_words(OPS[name], *tensors(x)).numpy()
@@ -237,7 +237,7 @@ def test_clip():
 
 @pytest.mark.parametrize("low", [-1.0, -0.0, 0.0, 2.0, NAN, -INF, INF])
 @pytest.mark.parametrize("high", [-1.0, -0.0, 0.0, 1.0, NAN, INF])
-def test_clip_is_its_body_to_the_sign_of_zero(low, high):
+def test_eager_clip_matches_its_body_including_signed_zeros(low, high):
     op, x = op_of(el.clip), np.array([-0.0, 0.0, NAN, -NAN, INF, -INF, 0.5, -3, 1e-45], np.float32)
     bounds = [np.array(bound, np.float32) for bound in (low, high)]
     x = np.tile(x, 8)  # vectors of every size, and what they leave over
@@ -250,7 +250,7 @@ def test_clip_is_its_body_to_the_sign_of_zero(low, high):
 
 @pytest.mark.parametrize("factor", [0, 1, 10, 2**32 - 1, 2**32, 2**64 - 1])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 20000)])
-def test_the_high_half_of_a_product_of_64_bits(shape, factor):
+def test_mulhi_of_64_bit_integers(shape, factor):
     x = np.random.default_rng(0).integers(0, 2**64, shape, np.uint64)
     found = primitives.mulhi(*tensors(x), Tensor(np.uint64(factor), dtype="uint64")).numpy()
     np.testing.assert_array_equal(found.ravel(), np.array([int(n) * factor >> 64 for n in x.flat], np.uint64))
@@ -280,7 +280,7 @@ def test_rmulh(name):
 
 
 @pytest.mark.parametrize("name", [n for n, op in OPS.items() if op.kind is Kind.ELEMENTWISE])
-def test_an_eager_result_has_memory_of_its_own(name):
+def test_eager_result_does_not_alias_its_operands(name):
     """The plan of a program counts on it: an operand may be overwritten while the result is still read."""
     op, ran = OPS[name], 0
     retypes = name in ("cast", "bitcast")
@@ -299,7 +299,7 @@ def test_an_eager_result_has_memory_of_its_own(name):
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool"])
-def test_rmulh_refuses_64_bits_and_bool(dtype):
+def test_rmulh_rejects_64_bits_and_bool(dtype):
     with pytest.raises(ConversionError, match="at most 32 bits"):
         el.rmulh(*tensors(np.array(1), np.array(2), dtype=dtype))
 
@@ -390,7 +390,7 @@ def test_gradients(function, inputs):
     assert check_gradient(op_of(function), *inputs) >= 1
 
 
-def test_gradients_far_out_do_not_vanish():
+def test_gradients_of_large_inputs_do_not_vanish():
     x, d = tensors(np.array([3e30], np.float32), np.ones(1, np.float32))
     for function in (hyp.asinh_grad, hyp.acosh_grad):
         np.testing.assert_allclose(function(x, d).numpy(), [1 / 3e30], rtol=1e-6)
@@ -403,7 +403,7 @@ def test_gradients_at_corners():
         assert gradients(op_of(function), [zero], one)[0].numpy() == [want]
 
 
-def test_relu_keeps_its_result_and_forgets_its_input():
+def test_relu_gradient_needs_only_its_result():
     op = op_of(act.relu)
     y, g = tensors(np.array([0.0, 2]), np.ones(2))
     assert op.grad(g, y, y.spec)[0].numpy().tolist() == [0, 1]

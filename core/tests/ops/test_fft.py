@@ -66,7 +66,7 @@ def test_values_and_gradients(name, options):
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("length", [1, 2, 5, 6])
-def test_gradients_are_slopes_and_have_gradients(norm, length):
+def test_gradients_match_finite_differences_to_second_order(norm, length):
     array = RANDOM.normal(size=(2, length))
 
     def magnitudes(x):
@@ -107,7 +107,7 @@ def test_frequencies_and_shifts(n):
             np.testing.assert_array_equal(got.numpy(), getattr(np.fft, name)(x, axes=axes))
 
 
-def test_other_lengths_need_no_new_record():
+def test_other_lengths_need_no_retrace():
     @trace
     def filtered(x):
         return mgb.fft.irfft(mgb.fft.rfft(x) * 2, n=x.shape[-1]) + x
@@ -118,7 +118,7 @@ def test_other_lengths_need_no_new_record():
     assert filtered.stats()["records"] <= 2
 
 
-def test_batches():
+def test_vmap():
     x = tensor(REAL, dtype="float64")
     got = mgb.vmap(mgb.fft.rfft2)(x).numpy()
     np.testing.assert_allclose(got, np.fft.rfft2(REAL), rtol=1e-10, atol=1e-12)
@@ -138,11 +138,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(name):
+def test_invalid_arguments_are_rejected(name):
     function, kind, text = REFUSED[name]
     with pytest.raises(kind, match=text):
         function(tensor(REAL[0]))
 
 
-def test_where_it_is_found():
+def test_fft_is_available_in_mgb_numpy():
     assert mgb.fft.fft is mgb.numpy.fft.fft

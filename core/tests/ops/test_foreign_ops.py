@@ -65,7 +65,7 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
     sys.modules.pop("foreign_ops", None)
 
 
-def test_a_package_of_ops_needs_no_backend(package: Callable[[str], None]) -> None:
+def test_op_package_is_found_without_a_backend(package: Callable[[str], None]) -> None:
     package(PACKAGE)
     halved = plugins.known_ops()["halved"]
     assert halved is sys.modules["foreign_ops"].halved
@@ -73,7 +73,7 @@ def test_a_package_of_ops_needs_no_backend(package: Callable[[str], None]) -> No
     assert plugins.known_ops()["halved"] is halved
 
 
-def test_a_broken_package_of_ops_is_told_of(
+def test_broken_op_package_is_reported(
     package: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     package("import nowhere_to_be_found")
@@ -106,13 +106,13 @@ def full_size_writes(minus: Callable[..., Tensor]) -> int:
     return sum(n.spec.shape == (6, 6) for s in steps if s.fused for n in s.writes)
 
 
-def test_a_cheap_op_is_recomputed_as_ours_is() -> None:
+def test_cheap_foreign_op_is_recomputed_like_a_core_op() -> None:
     ours = full_size_writes(sub)
     assert full_size_writes(lambda a, b: apply(replace(MINUS, cheap=True), a, b)) == ours
     assert full_size_writes(lambda a, b: apply(MINUS, a, b)) > ours
 
 
-def test_a_cheap_op_joins_a_group_over_a_larger_domain() -> None:
+def test_cheap_op_joins_a_group_over_a_larger_domain() -> None:
     """A value along the last axis alone, computed for each row: only a cheap one may be."""
 
     def groups(op: Op) -> int:
@@ -130,13 +130,13 @@ def times(count: int) -> Op:
     return Op("iterated", Kind.OPAQUE, lambda x: x, lambda x: x + 1, cost=lambda n: count * n.spec.size)
 
 
-def test_a_declared_cost_is_the_price() -> None:
+def test_declared_cost_is_used_for_flops() -> None:
     graph = graph_of(lambda x: apply(times(1000), x) + 1.0, f32(4, 5))
     assert flops(graph) == 1000 * 20 + 20
     assert operations(graph.nodes[0]) == 1000 * 20
 
 
-def test_what_is_dear_is_dear_to_repeat() -> None:
+def test_declared_cost_raises_the_recomputation_cost() -> None:
     def price(count: int) -> float:
         graph = graph_of(lambda x: apply(times(count), x), f32(100))
         (node,) = graph.nodes
@@ -145,7 +145,7 @@ def test_what_is_dear_is_dear_to_repeat() -> None:
     assert price(1000) > 2 * price(1)
 
 
-def test_a_declared_layout_is_a_view() -> None:
+def test_declared_layout_is_a_view() -> None:
     back = Op(
         "backwards",
         Kind.LAYOUT,
@@ -161,7 +161,7 @@ def test_a_declared_layout_is_a_view() -> None:
     np.testing.assert_array_equal(program.run(x)[0], x.T * 2 + 1)
 
 
-def test_an_op_of_bits_is_given_16_bits() -> None:
+def test_keeps_bits_op_receives_16_bit_operands() -> None:
     given: list[Any] = []
     look = Op("look", Kind.ELEMENTWISE, lambda x: x, lambda x: given.append(x.dtype) or x.copy())
     x = cast(np.float32([1.5]), dtype=np.dtype(np.float16))
@@ -170,7 +170,7 @@ def test_an_op_of_bits_is_given_16_bits() -> None:
     assert given == [np.float32, np.float16]
 
 
-def test_what_the_rows_say_is_true_of_the_core() -> None:
+def test_core_op_declarations_are_consistent() -> None:
     """Cheap ops are element-wise, and views are those that NumPy makes."""
     for op in declare.OPS.values():
         assert not op.cheap or op.kind is Kind.ELEMENTWISE, op
@@ -178,7 +178,7 @@ def test_what_the_rows_say_is_true_of_the_core() -> None:
         assert not op.picks or op.cost is not None, op
 
 
-def test_a_graph_runs_with_foreign_ops() -> None:
+def test_graph_runs_with_foreign_ops() -> None:
     graph: Graph = graph_of(lambda x: apply(replace(MINUS, cheap=True), x, 1.0) * 2.0, f32(3))
     x = np.float32([1, 2, 3])
     np.testing.assert_array_equal(run(graph, [x])[0], (x - 1) * 2)

@@ -84,7 +84,7 @@ CASES = (
 
 @pytest.mark.parametrize("backend", ["cpu_llvm", "mlir"])
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
-def test_values(function: Callable[[Any], Any], backend: str) -> None:
+def test_values_match_numpy(function: Callable[[Any], Any], backend: str) -> None:
     try:
         load_backend(backend)
     except BackendError as error:
@@ -99,7 +99,7 @@ def test_values(function: Callable[[Any], Any], backend: str) -> None:
 
 
 @pytest.mark.parametrize("function", [forces, coordinates_in_front])
-def test_all_is_one_kernel(function: Callable[[Any], Any]) -> None:
+def test_function_is_fused_into_one_kernel(function: Callable[[Any], Any]) -> None:
     text = trace(function, backend="cpu_llvm").explain(mgb.tensor(R.normal(size=(64, 3))))
     assert "1 fused groups" in text
 

@@ -64,7 +64,7 @@ def check_others(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_is_not_installed(name, monkeypatch):
+def test_backend_name_that_is_not_installed_raises(name, monkeypatch):
     kind, text = NAMES[name]
     monkeypatch.setitem(plugins.EXTRAS, "faraway", "far")  # of those that are published some are installed
     traced = trace(step)
@@ -80,7 +80,7 @@ def test_a_name_that_is_not_installed(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_package_that_is_broken(name, distribution, monkeypatch):  # noqa: F811
+def test_broken_backend_package_raises_and_is_reported(name, distribution, monkeypatch):  # noqa: F811
     fields, kind, text = BAD[name]
     distribution(name, dist=f"mgb-{name.replace('_', '-')}", **fields)
     monkeypatch.setenv("MGB_JIT_BACKEND", name.upper())
@@ -93,7 +93,7 @@ def test_a_package_that_is_broken(name, distribution, monkeypatch):  # noqa: F81
     assert traced(tensor([3.0])).item() == 21
 
 
-def test_two_packages_of_one_name(distribution, monkeypatch):  # noqa: F811
+def test_two_packages_with_one_backend_name_conflict(distribution, monkeypatch):  # noqa: F811
     distribution("mine", dist="mgb-mine")
     distribution("mine", dist="their-mine")
     monkeypatch.setenv("MGB_JIT_BACKEND", "mine")
@@ -103,7 +103,7 @@ def test_two_packages_of_one_name(distribution, monkeypatch):  # noqa: F811
     check_others(monkeypatch)
 
 
-def test_a_list_of_names_with_a_bad_one_is_an_error_not_a_fallback(monkeypatch):
+def test_unknown_name_in_a_backend_list_raises_without_fallback(monkeypatch):
     monkeypatch.setenv("MGB_JIT_BACKEND", "eagre, eager")
     traced = trace(step, symbolic=True)
     with pytest.raises(errors.UnknownBackendError, match="did you mean 'eager'"):
@@ -163,7 +163,7 @@ def _flip(content: bytes) -> bytes:
 
 
 @needs_cpu_llvm
-def test_damaged_entries_are_compiled_again(tmp_path):
+def test_damaged_cache_entries_are_recompiled(tmp_path):
     assert run(tmp_path) == "True False []"
     for damage in (_truncate, _flip, lambda content: b""):
         entries = [p for p in (tmp_path / cache.SCHEMA).glob("*/??/*") if not p.name.startswith(".")]
@@ -175,7 +175,7 @@ def test_damaged_entries_are_compiled_again(tmp_path):
 
 
 @needs_cpu_llvm
-def test_a_file_where_the_folder_should_be_is_one_warning(tmp_path):
+def test_file_in_place_of_the_cache_folder_warns_once(tmp_path):
     place = tmp_path / "cache"
     place.write_text("mine")
     assert run(place) == "True False ['CacheWarning']"
@@ -184,12 +184,12 @@ def test_a_file_where_the_folder_should_be_is_one_warning(tmp_path):
 
 
 @needs_cpu_llvm
-def test_the_cache_can_be_off(tmp_path):
+def test_cache_can_be_disabled(tmp_path):
     assert run(tmp_path / "cache", MGB_CACHE="0") == "True False []"
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_full_disk_is_one_warning(tmp_path, monkeypatch):
+def test_full_disk_warns_once(tmp_path, monkeypatch):
     def full(*_args):
         raise OSError(28, "No space left on device")
 
@@ -202,7 +202,7 @@ def test_a_full_disk_is_one_warning(tmp_path, monkeypatch):
     assert cache.load("mine", "aa00") is None
 
 
-def test_an_entry_that_its_backend_cannot_read_is_compiled_again(tmp_path, monkeypatch):
+def test_unreadable_cache_entry_is_recompiled(tmp_path, monkeypatch):
     from mgb.eager_backend import EagerBackend
     from mgb.ir import Spec
     from mgb.tracing import graph_of

@@ -39,7 +39,7 @@ def test_explain_prints_every_stage(backend: str) -> None:
     assert "reduce_sum" in text
 
 
-def test_explain_says_why_an_op_runs_eagerly(tmp_path: Path) -> None:
+def test_explain_reports_why_an_op_runs_eagerly(tmp_path: Path) -> None:
     path = tmp_path / "sorted.py"
     path.write_text("import mgb.functional as F\ndef f(x):\n    return F.argsort(x * 2 + 1)[1] * 2 + 1\n")
     text = mgb("explain", f"{path}:f", "--shapes", "f32[8,8]", MGB_JIT_BACKEND="cpu_llvm")
@@ -47,7 +47,7 @@ def test_explain_says_why_an_op_runs_eagerly(tmp_path: Path) -> None:
     assert "ends at add: argsort reads it" in text
 
 
-def test_explain_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
+def test_explain_reports_missing_file_function_or_shapes(tmp_path: Path) -> None:
     assert "is not FILE:FUNCTION" in mgb("explain", "nowhere.py:f", status=2)
     assert "has no function 'nothing'" in mgb("explain", f"{SOFTMAX}:nothing", status=2)
     path = tmp_path / "plain.py"
@@ -55,7 +55,7 @@ def test_explain_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
     assert "--shapes" in mgb("explain", f"{path}:f", status=2)
 
 
-def test_backends_lists_what_is_here_and_how_to_get_the_rest() -> None:
+def test_backends_lists_installed_ones_and_install_commands() -> None:
     text = mgb("backends")
     assert re.search(r"eager .* runs", text)
     for name in set(EXTRAS) - set(installed()):
@@ -68,7 +68,7 @@ def test_env_lists_every_variable() -> None:
     assert "MGB_CACHE_DIR" in text
 
 
-def test_cache_counts_and_clears(tmp_path: Path) -> None:
+def test_cache_info_and_clear(tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     mgb("explain", f"{SOFTMAX}:softmax", MGB_JIT_BACKEND="cpu_llvm", MGB_CACHE_DIR=folder)
     files = [p for p in Path(folder).rglob("*") if p.is_file()]
@@ -85,13 +85,13 @@ def test_demo_agrees_with_eager(backend: str) -> None:
     assert "loss curves agree" in text
 
 
-def test_a_backend_that_is_not_there_is_one_line() -> None:
+def test_unknown_backend_is_reported_in_one_line() -> None:
     text = mgb("demo", "--quick", status=2, MGB_JIT_BACKEND="NVRCT")
     assert "mgb demo: MGB_JIT_BACKEND='NVRCT': no backend is called 'nvrct'; did you mean 'nvrtc'?" in text
     assert "Traceback" not in text
 
 
-def test_a_pipe_that_is_closed_is_no_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m mgb explain {SOFTMAX}:softmax | head -n 2"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "" and done.stdout.startswith("the call\n")
@@ -99,7 +99,7 @@ def test_a_pipe_that_is_closed_is_no_error() -> None:
 
 @pytest.mark.parametrize("columns", [50, 200])
 @pytest.mark.parametrize("command", ["backends", "env", "doctor", "profile"])
-def test_what_is_printed_fits(command: str, columns: int) -> None:
+def test_output_fits_the_terminal_width(command: str, columns: int) -> None:
     arguments = [f"{SOFTMAX}:softmax", "--calls", "3"] if command == "profile" else []
     environment = {**os.environ, "COLUMNS": str(columns), "MGB_JIT_BACKEND": "eager"}
     full = [sys.executable, "-m", "mgb", command, *arguments]
@@ -113,7 +113,7 @@ def test_what_is_printed_fits(command: str, columns: int) -> None:
         assert "runs, and serves cpu" in line
 
 
-def test_shapes_need_no_quotes(tmp_path: Path) -> None:
+def test_shapes_may_be_given_as_separate_arguments(tmp_path: Path) -> None:
     path = tmp_path / "two.py"
     path.write_text("def f(x, y):\n    return x @ y + 1\n")
     for shapes in (["f32[4,8]", "f32[8,2]"], ["f32[4,8] f32[8,2]"]):
@@ -139,7 +139,7 @@ def test_profile_prints_a_table_and_writes_a_trace(tmp_path: Path) -> None:
          'the reducer is not installed: pip install "mgb[test]"'),
     ],
 )  # fmt: skip
-def test_what_is_not_installed_is_named_with_the_command(
+def test_missing_package_is_reported_with_install_command(
     words: list[str],
     module: str,
     said: str,

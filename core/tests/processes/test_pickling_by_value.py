@@ -24,7 +24,7 @@ def at_the_top(x: Any) -> Any:
     return x + 1
 
 
-def test_one_that_is_found_by_its_name_stays_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importable_function_is_pickled_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _here())
     assert pickle.loads(cloudpickle.dumps(at_the_top)) is at_the_top
     assert pickle.loads(cloudpickle.dumps([at_the_top]))[0] is at_the_top
@@ -35,7 +35,7 @@ def _here() -> Any:
 
 
 @pytest.mark.parametrize("kind", [trace, partial_trace, xla_trace])
-def test_local_functions_and_lambdas_keep_what_they_hold(kind: Any) -> None:
+def test_local_functions_and_lambdas_keep_their_free_variables(kind: Any) -> None:
     scale, weight = 3.0, mgb.tensor([1.0, 2.0])
 
     def local(x: Any) -> Any:
@@ -49,7 +49,7 @@ def test_local_functions_and_lambdas_keep_what_they_hold(kind: Any) -> None:
                 assert again(mgb.tensor([1.0 * k, 1.0])).numpy().tolist() == [3.0 * k + 1, 5.0]
 
 
-def test_settings_go_with_it() -> None:
+def test_pickled_function_keeps_its_trace_options() -> None:
     again = pickle.loads(
         cloudpickle.dumps(trace(lambda x: x.sum(), symbolic=True, opt_level=2, profiling=True))
     )
@@ -57,7 +57,7 @@ def test_settings_go_with_it() -> None:
     assert again._settings == {"symbolic": True, "opt_level": 2, "profiling": True}
 
 
-def test_one_that_calls_itself_and_layers_with_traced_methods() -> None:
+def test_recursive_functions_and_modules_with_traced_methods() -> None:
     @trace
     def power(x: Any, n: int) -> Any:
         return x if n < 2 else x * power(x, n - 1)
@@ -80,7 +80,7 @@ def test_one_that_calls_itself_and_layers_with_traced_methods() -> None:
     assert pickle.loads(cloudpickle.dumps(net.forward))(x).item() == wanted
 
 
-def test_a_plain_pickle_says_what_helps() -> None:
+def test_plain_pickle_error_recommends_cloudpickle() -> None:
     with pytest.raises(TracePicklingError, match=r"by value: cloudpickle\.dumps"):
         pickle.dumps(trace(lambda x: x))
     layer = trace(M.Linear(2, 2))
@@ -111,7 +111,7 @@ if __name__ == "__main__":
 """
 
 
-def test_those_of_the_program_that_runs(tmp_path: Path) -> None:
+def test_functions_of_the_main_program_are_pickled_by_value(tmp_path: Path) -> None:
     """By name for who runs the program again, by value for others; kernels are compiled once on a machine."""
     (tmp_path / "program.py").write_text(PROGRAM)
     variables = {**os.environ, "MGB_CACHE_DIR": str(tmp_path / "kernels")}

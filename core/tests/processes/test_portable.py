@@ -50,7 +50,7 @@ print(step.backend)
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_training_runs_where_linux_is_not(platform: str) -> None:
+def test_training_runs_without_linux(platform: str) -> None:
     code = HIDDEN.format(platform=platform) + WORK
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

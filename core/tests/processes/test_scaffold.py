@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples" / "backend_c"
 
 
 @pytest.mark.parametrize("language", scaffold.LANGUAGES)
-def test_it_passes_its_suite(tmp_path: Path, language: str) -> None:
+def test_generated_backend_passes_the_conformance_suite(tmp_path: Path, language: str) -> None:
     for required in scaffold.LANGUAGES[language][1]:
         module = re.split("[<>=]", required)[0].replace("-", "_")
         pytest.importorskip(module, reason=f"not installed: pip install {required}")
@@ -43,19 +43,19 @@ def test_it_passes_its_suite(tmp_path: Path, language: str) -> None:
     assert " passed" in done.stdout and "failed" not in done.stdout
 
 
-def test_the_example_in_c_is_what_it_writes() -> None:
+def test_c_example_matches_the_generated_backend() -> None:
     name = "mgb_backend_c.py"
     assert scaffold.rendered("c", "c")[name] == (EXAMPLE / name).read_text()
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     scaffold.write("brand_new", "python", tmp_path)
     with pytest.raises(CommandError, match="nothing is overwritten"):
         scaffold.write("brand_new", "python", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["eager", "Upper", "a-b", "", "../x"])
-def test_names_that_cannot_be_taken(tmp_path: Path, name: str) -> None:
+def test_invalid_backend_names_are_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(CommandError):
         scaffold.write(name, "python", tmp_path)
     assert not list(tmp_path.iterdir())

@@ -125,7 +125,7 @@ def refused(function, kind, text) -> None:
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_an_op_refuses_bad_operands(name):
+def test_op_rejects_bad_operands(name):
     function, kind, text = OPS[name]
     a = tensor(A.numpy().copy())
     refused(lambda: function(a, B), kind, text)
@@ -134,7 +134,7 @@ def test_an_op_refuses_bad_operands(name):
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("name", OPS)
-def test_a_traced_op_refuses_the_same(name, mode):
+def test_traced_op_rejects_bad_operands(name, mode):
     function, kind, text = OPS[name]
     bad = False
 
@@ -156,7 +156,7 @@ def test_a_traced_op_refuses_the_same(name, mode):
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_the_gradient_of_a_refused_op_leaves_the_manager_usable(order):
+def test_failed_op_leaves_the_grad_manager_usable(order):
     weight = Parameter(np.ones((2, 3)))
     manager = GradManager().attach([weight])
     for _ in range(order):
@@ -202,7 +202,7 @@ TENSORS = {
 
 
 @pytest.mark.parametrize("name", TENSORS)
-def test_a_tensor_refuses(name):
+def test_tensor_rejects_bad_input(name):
     refused(*TENSORS[name])
     assert tensor([2**31 - 1, -(2**31)]).tolist() == [2**31 - 1, -(2**31)]
 
@@ -244,7 +244,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_file_of_something_else(name, saved):
+def test_load_rejects_foreign_files(name, saved):
     good = saved.read_bytes()
     saved.write_bytes(FOREIGN[name])
     text = f"cannot load {re.escape(str(saved))}: .*damaged or was not written by mgb.save"
@@ -256,7 +256,7 @@ def test_a_file_of_something_else(name, saved):
     assert mgb.load(saved)["n"] == [3, None]
 
 
-def test_a_flip_of_any_bit_and_a_cut_at_any_byte_is_found(saved):
+def test_load_detects_bit_flips_and_truncation_at_every_byte(saved):
     good = saved.read_bytes()
     for place in range(len(good)):
         for bad in (good[:place], good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :]):
@@ -265,7 +265,7 @@ def test_a_flip_of_any_bit_and_a_cut_at_any_byte_is_found(saved):
     assert mgb.load(io.BytesIO(good))["w"].tolist() == [1, 2]
 
 
-def test_what_cannot_be_saved_leaves_the_file_alone(saved):
+def test_failed_save_leaves_the_file_unchanged(saved):
     circle: list = []
     circle.append(circle)
     for bad, text in [
@@ -282,7 +282,7 @@ def test_what_cannot_be_saved_leaves_the_file_alone(saved):
     assert json.loads(saved.read_bytes()[8:].split(b"}}")[0] + b"}}")["w"]["dtype"] == "F32"
 
 
-def test_a_folder_that_is_not_there_is_named_and_no_file_of_ours(tmp_path):
+def test_save_into_a_missing_folder_reports_the_given_path(tmp_path):
     path = tmp_path / "nowhere" / "state"
     with pytest.raises(FileNotFoundError) as caught:
         mgb.save(tensor(1.0), path)
@@ -319,7 +319,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizer_refuses(name):
+def test_optimizer_rejects_bad_input(name):
     make, kind, text = OPTIMIZERS[name]
     weight = Parameter([1.0])
     refused(lambda: make(weight), kind, text)
@@ -329,7 +329,7 @@ def test_an_optimizer_refuses(name):
 
 
 @pytest.mark.parametrize("mode", [None, {}, {"symbolic": True}], ids=str)
-def test_a_gradient_of_another_shape_is_refused(mode):
+def test_optimizer_rejects_a_gradient_of_another_shape(mode):
     weight = Parameter([1.0])
     optimizer = SGD([weight], lr=0.5)
 
@@ -399,7 +399,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_refuses(name):
+def test_module_rejects_bad_input(name):
     refused(*MODULES[name])
     for key, value in LINEAR.state_dict().items():
         np.testing.assert_array_equal(value, STATE[key])

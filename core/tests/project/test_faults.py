@@ -18,7 +18,7 @@ ROWS, PARTS = 60, 10
 
 
 @pytest.mark.parametrize("fault", faults.table(), ids=lambda fault: fault.name)
-def test_the_text_of_a_row_stands_once_in_its_file(fault: faults.Fault) -> None:
+def test_fault_text_occurs_once_in_its_file(fault: faults.Fault) -> None:
     planted = fault.planted((ROOT / fault.file).read_text())
     compile(planted, fault.file, "exec")
     for test in fault.tests:
@@ -27,6 +27,6 @@ def test_the_text_of_a_row_stands_once_in_its_file(fault: faults.Fault) -> None:
         assert all(name in (ROOT / path).read_text() or "conformance" in path for name in names), test
 
 
-def test_the_rows_are_spread_over_the_compiler() -> None:
+def test_faults_cover_the_parts_of_the_compiler() -> None:
     counts = Counter(fault.part for fault in faults.table())
     assert counts.total() >= ROWS and len(counts) >= PARTS, counts

@@ -59,7 +59,7 @@ def test_modules_import_only_from_lower_floors() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_rooms_import_what_they_may() -> None:
+def test_rooms_import_only_allowed_parts() -> None:
     assert set(ROOM.values()) == {"compiler", "library", "tools"}
     assert not may_import("compiler") & {name for name, room in ROOM.items() if room != "compiler"}
     wrong = []
@@ -70,7 +70,7 @@ def test_rooms_import_what_they_may() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_compiler_names_nothing_of_the_library() -> None:
+def test_compiler_does_not_refer_to_the_library() -> None:
     """Neither in an import nor as a text: `"mgb.module"`, `f"mgb.{name}"`."""
     others = {name for name, room in ROOM.items() if room != "compiler"}
     wrong = []
@@ -86,20 +86,20 @@ def test_the_compiler_names_nothing_of_the_library() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_imports_form_a_circle() -> None:
+def test_imports_have_no_cycle() -> None:
     packages = [path for plugin in PLUGINS for path in plugin.glob("mgb_*") if path.is_dir()]
     graph = graph_of([PACKAGE, ROOT / "conformance" / "mgb_conformance", *packages])
     assert len(graph) > 400
     assert circle_in(graph) is None
 
 
-def test_a_circle_is_found() -> None:
+def test_import_cycle_is_detected() -> None:
     assert circle_in({"a": ["b"], "b": ["c"], "c": ["b"], "d": []}) == ["b", "c"]
     assert circle_in({"a": ["b", "c"], "b": ["c"], "c": []}) is None
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.name)
-def test_plugins_import_what_they_may(plugin: Path) -> None:
+def test_plugins_import_only_allowed_parts(plugin: Path) -> None:
     """What they have for tests may import all; a module that is announced for itself, what its group may."""
     settings = tomllib.loads((plugin / "pyproject.toml").read_text())
     groups = settings["project"].get("entry-points", {})
@@ -112,7 +112,7 @@ def test_plugins_import_what_they_may(plugin: Path) -> None:
                 assert not (parts_imported(name, path) & ROOM.keys()) - may, name
 
 
-def test_the_core_names_formats_in_one_place() -> None:
+def test_core_mentions_formats_in_one_file() -> None:
     told = [(path.name, path.read_text().lower()) for path in MODULES.values()]
     for name in EXTRAS:
         assert [file for file, text in told if name in text] == ["formats.py"]
@@ -145,7 +145,7 @@ def test_import_is_light() -> None:
     [["ruff", "check", "."], ["mypy", "--no-error-summary"]],
     ids=["ruff", "mypy"],
 )
-def test_linters(command: list[str]) -> None:
+def test_linters_pass(command: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )

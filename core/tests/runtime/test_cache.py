@@ -31,7 +31,7 @@ def entry(folder: Path) -> Path:
     return folder / cache.SCHEMA / "b" / KEY[:2] / KEY
 
 
-def test_what_is_stored_is_found(folder: Path) -> None:
+def test_stored_entry_is_loaded(folder: Path) -> None:
     assert cache.load("b", KEY) is None
     cache.store("b", KEY, BLOB)
     assert cache.load("b", KEY) == BLOB
@@ -51,7 +51,7 @@ def test_info_and_clear(folder: Path) -> None:
     assert cache.load("b", KEY) == BLOB
 
 
-def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_cache_neither_loads_nor_stores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.store("b", KEY, BLOB)
     monkeypatch.setenv("MGB_CACHE", "0")
     assert cache.load("b", KEY) is None
@@ -72,7 +72,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_entry_is_absent_and_replaced(folder: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_entry_is_ignored_and_replaced(folder: Path, damage: Callable[[bytes], bytes]) -> None:
     cache.store("b", KEY, BLOB)
     entry(folder).write_bytes(damage(entry(folder).read_bytes()))
     assert cache.load("b", KEY) is None
@@ -81,7 +81,7 @@ def test_a_damaged_entry_is_absent_and_replaced(folder: Path, damage: Callable[[
 
 
 @pytest.mark.parametrize("place", [("b", hashlib.sha256(b"another").hexdigest()), ("other", KEY)])
-def test_an_entry_in_the_place_of_another_is_absent(folder: Path, place: tuple[str, str]) -> None:
+def test_entry_in_the_place_of_another_is_ignored(folder: Path, place: tuple[str, str]) -> None:
     """Both are whole and equally long; run as the other, a kernel would give the wrong results."""
     places = (("b", KEY), place)
     for number, at in enumerate(places):
@@ -96,7 +96,7 @@ def test_an_entry_in_the_place_of_another_is_absent(folder: Path, place: tuple[s
     assert [cache.load(*at) for at in places] == [BLOB + b"\0", BLOB + b"\1"]
 
 
-def test_entries_of_an_older_form_are_not_read_and_go(folder: Path) -> None:
+def test_entries_of_an_older_schema_are_ignored_and_cleared(folder: Path) -> None:
     old = folder / "v1" / "b" / KEY[:2] / KEY
     old.parent.mkdir(parents=True)
     old.write_bytes(b"MGBKERN1" + bytes(40))
@@ -105,18 +105,18 @@ def test_entries_of_an_older_form_are_not_read_and_go(folder: Path) -> None:
     assert not old.exists()
 
 
-def test_an_entry_that_is_a_folder_is_absent(folder: Path) -> None:
+def test_folder_in_place_of_an_entry_is_ignored(folder: Path) -> None:
     entry(folder).mkdir(parents=True)
     assert cache.load("b", KEY) is None
 
 
-def test_the_folder_is_private(folder: Path) -> None:
+def test_cache_folder_is_private(folder: Path) -> None:
     cache.store("b", KEY, BLOB)
     assert (folder / cache.SCHEMA).stat().st_mode & 0o777 == 0o700
     assert entry(folder).stat().st_mode & 0o077 == 0
 
 
-def test_a_folder_of_somebody_else_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_another_user_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / cache.SCHEMA).mkdir(parents=True)
     monkeypatch.setattr(os, "getuid", lambda: (folder / cache.SCHEMA).stat().st_uid + 1)
     with pytest.warns(CacheWarning, match="belongs to another user.*MGB_CACHE_DIR"):
@@ -125,14 +125,14 @@ def test_a_folder_of_somebody_else_is_not_used(folder: Path, monkeypatch: pytest
     assert not cache.info().enabled
 
 
-def test_an_entry_of_somebody_else_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_of_another_user_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.store("b", KEY, BLOB)
     me = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: me + 1)
     assert cache.load("b", KEY) is None
 
 
-def test_a_link_in_place_of_the_folder_is_not_used(folder: Path, tmp_path: Path) -> None:
+def test_symlink_in_place_of_the_folder_is_not_used(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     folder.mkdir()
     (folder / cache.SCHEMA).symlink_to(tmp_path / "elsewhere")
@@ -141,7 +141,7 @@ def test_a_link_in_place_of_the_folder_is_not_used(folder: Path, tmp_path: Path)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_an_unusable_folder_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_folder_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder can be made here")
     monkeypatch.setenv("MGB_CACHE_DIR", str(tmp_path / "file" / "cache"))
     with pytest.warns(CacheWarning, match="MGB_CACHE=0"):
@@ -155,7 +155,7 @@ def test_an_unusable_folder_warns_once(tmp_path: Path, monkeypatch: pytest.Monke
         assert not cache.info().enabled
 
 
-def test_a_failing_write_warns_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_warns_and_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.store("b", KEY, BLOB)
 
     def fail(*_: object) -> None:
@@ -167,7 +167,7 @@ def test_a_failing_write_warns_and_leaves_nothing(folder: Path, monkeypatch: pyt
     assert [p for p in folder.rglob("*") if p.is_file()] == [entry(folder)]
 
 
-def test_the_lock_admits_one_at_a_time(folder: Path) -> None:
+def test_lock_is_exclusive_per_key(folder: Path) -> None:
     inside = 0
     most = 0
     guard = threading.Lock()
@@ -197,7 +197,7 @@ def test_the_lock_admits_one_at_a_time(folder: Path) -> None:
     assert [p for p in folder.rglob("*") if p.is_file()] == [entry(folder)]
 
 
-def test_another_process_finds_it() -> None:
+def test_another_process_loads_the_entry() -> None:
     cache.store("b", KEY, BLOB)
     code = f"import sys; from mgb import cache; sys.stdout.buffer.write(cache.load('b', {KEY!r}))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
@@ -215,7 +215,7 @@ for _ in range(150):
 """
 
 
-def test_eight_writers(folder: Path) -> None:
+def test_eight_concurrent_writers_leave_one_valid_entry(folder: Path) -> None:
     command = [sys.executable, "-c", WRITER]
     writers = [subprocess.Popen([*command, str(n), KEY]) for n in range(8)]
     assert [w.wait(timeout=60) for w in writers] == [0] * 8

@@ -19,14 +19,14 @@ SWITCHES = (config.AUTO, config.CACHE, config.VERIFY)
     ("text", "number"),
     [("3", 3), (" 7 ", 7), ("1_000", 1000), ("1e3", 1000), ("2.0", 2), (str(10**18 + 1), 10**18 + 1)],
 )
-def test_whole_numbers(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integer_variables_are_parsed(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_POOL_BYTES", text)
     assert config.POOL_BYTES.whole() == number
 
 
 @pytest.mark.parametrize("text", ["abc", "1.5", "-1", "inf", "nan", "1e30", "0x10", "9" * 5000, " "])
 @pytest.mark.parametrize("variable", [config.NUM_THREADS, config.POOL_BYTES], ids=lambda v: v.name)
-def test_what_is_no_number_is_refused_by_name(
+def test_invalid_number_is_rejected_with_the_variable_name(
     variable: config.Variable, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.empty_cache()  # a buffer that is free is handed out without a look at the limit
@@ -35,7 +35,7 @@ def test_what_is_no_number_is_refused_by_name(
         num_threads() if variable is config.NUM_THREADS else memory.empty((1 << 20,), np.dtype("u1"))
 
 
-def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in config.VARIABLES:
         monkeypatch.setenv(variable.name, "")
         assert variable.get() == variable.default
@@ -43,7 +43,7 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.empty((1 << 20,), np.dtype("u1")).shape == (1 << 20,)
 
 
-def test_threads_are_one_at_least_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_count_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_NUM_THREADS", "1e9")
     assert num_threads() == MOST_THREADS
     monkeypatch.setenv("MGB_NUM_THREADS", "0")
@@ -51,7 +51,7 @@ def test_threads_are_one_at_least_and_not_too_many(monkeypatch: pytest.MonkeyPat
         num_threads()
 
 
-def test_after_a_bad_size_of_the_pool_arrays_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allocation_works_after_an_invalid_pool_size(monkeypatch: pytest.MonkeyPatch) -> None:
     size = (3 << 20) + 4096
     before = memory.stats()
     monkeypatch.setenv("MGB_POOL_BYTES", "a gigabyte")
@@ -66,7 +66,7 @@ def test_after_a_bad_size_of_the_pool_arrays_are_made_again(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("variable", SWITCHES, ids=lambda v: v.name)
-def test_switches(variable: config.Variable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boolean_variables_are_parsed(variable: config.Variable, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("1", "true", "Yes", " on "):
         monkeypatch.setenv(variable.name, text)
         assert variable.on()
@@ -78,13 +78,13 @@ def test_switches(variable: config.Variable, monkeypatch: pytest.MonkeyPatch) ->
         variable.on()
 
 
-def test_a_folder_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_an_unknown_user_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_CACHE_DIR", "~nobody_of_this_name/cache")
     with pytest.raises(VariableError, match=r"MGB_CACHE_DIR=.*a folder"):
         cache.folder()
 
 
-def test_the_import_names_the_variable() -> None:
+def test_import_error_names_the_variable() -> None:
     environment = {**os.environ, "MGB_JIT_AUTO": "maybe"}
     command = [sys.executable, "-c", "import mgb"]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -54,7 +54,7 @@ class TestMaking:
             assert t.device == "gpu1:0" and t._data.device.id == 1
         assert Tensor(X, device="cpux").device == "cpux:0"
 
-    def test_of_an_array_of_a_gpu_it_is_a_copy_there(self, cupy: Any) -> None:
+    def test_tensor_of_a_gpu_array_is_a_copy_on_that_gpu(self, cupy: Any) -> None:
         with cupy.cuda.Device(1):
             array = cupy.asarray(X)
         t = Tensor(array)
@@ -64,14 +64,14 @@ class TestMaking:
         with cupy.cuda.Device(1):
             assert Tensor(array.astype(np.float64)).dtype == Tensor(X.astype(np.float64)).dtype
 
-    def test_scalars_of_every_kind_come_out(self) -> None:
+    def test_scalar_conversions(self) -> None:
         t = Tensor(X, device="gpu0")
         assert (t[2, 3].item(), float(t[1, 0]), int(t[1, 0]), bool(t[0, 0])) == (11.0, 4.0, 4, False)
         assert t.tolist() == X.tolist() and t.item(5) == 5.0 and f"{t[0, 1]:.2f}" == "1.00"
         assert "gpu0:0" in repr(t) and [row.tolist() for row in t] == X.tolist()
         assert list(range(5))[Tensor(3, dtype="int32", device="gpu0")] == 3
 
-    def test_copies_stay_and_pickles_come_back(self, cupy: Any) -> None:
+    def test_copies_and_pickles_stay_on_the_device(self, cupy: Any) -> None:
         t = Tensor(X, device="gpu1")
         for other in (copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
             assert other.device == "gpu1:0" and other._data.data.ptr != t._data.data.ptr
@@ -86,7 +86,7 @@ class TestTensorsOfTheHost:
     """They stay what they are, whatever the default device becomes."""
 
     @pytest.mark.parametrize("default", ["cpux", "cpu0", "xpux"])
-    def test_the_host_is_one_place(self, default: str) -> None:
+    def test_host_devices_are_interchangeable(self, default: str) -> None:
         before = Tensor(X)
         mgb.set_default_device(default)
         after = [Tensor(X), Tensor(X, device="cpux"), Tensor(X, device="cpu0"), Tensor(X, device="xpux")]
@@ -99,7 +99,7 @@ class TestTensorsOfTheHost:
         }
 
     @pytest.mark.parametrize("default", ["cpux", "gpu0"])
-    def test_a_trace_goes_on(self, default: str) -> None:
+    def test_trace_of_host_tensors_ignores_the_default_device(self, default: str) -> None:
         x, function = Tensor(X), trace(exponential)
         want = function(x).numpy()
         mgb.set_default_device(default)
@@ -108,7 +108,7 @@ class TestTensorsOfTheHost:
             assert found.device == "xpux:0" and isinstance(found._data, np.ndarray)
             np.testing.assert_allclose(found.numpy(), want, rtol=1e-6)
 
-    def test_a_step_of_training_goes_on(self) -> None:
+    def test_training_step_ignores_the_default_device(self) -> None:
         from mgb.autodiff import GradManager
         from mgb.module import Linear
         from mgb.optimizer import SGD
@@ -127,7 +127,7 @@ class TestTensorsOfTheHost:
             layer.weight.grad = layer.bias.grad = None
 
     @pytest.mark.parametrize("device", ["xpux", "cpux"])
-    def test_ops_run_there_though_the_default_is_a_gpu(self, device: str) -> None:
+    def test_ops_run_on_the_host_when_the_default_is_a_gpu(self, device: str) -> None:
         x = Tensor(X, device=device)
         mgb.set_default_device("gpu0")
         half = x.astype("float16")
@@ -148,7 +148,7 @@ class TestTensorsOfTheHost:
 
 
 class TestMoving:
-    def test_every_way(self) -> None:
+    def test_move_between_all_devices(self) -> None:
         t = Tensor(X)
         for name in ("gpu0", "gpu1", "cpux", "gpu1", "xpux"):
             t = t.to(name)
@@ -156,7 +156,7 @@ class TestMoving:
             np.testing.assert_array_equal(t.numpy(), X)
         assert isinstance(t._data, np.ndarray)
 
-    def test_gradients_come_back_over_the_way(self) -> None:
+    def test_gradients_return_to_the_source_device(self) -> None:
         from mgb.autodiff import GradManager
 
         x = Tensor(X)
@@ -165,7 +165,7 @@ class TestMoving:
         assert x.grad is not None and x.grad.device == "xpux:0"
         np.testing.assert_array_equal(x.grad.numpy(), np.full_like(X, 3))
 
-    def test_in_a_trace(self) -> None:
+    def test_move_in_a_trace(self) -> None:
         half = trace(lambda x: (x.to("gpu1") * 2).to("cpu0") + 1)
         for _ in range(3):
             out = half(Tensor(X))
@@ -183,14 +183,14 @@ class TestMoving:
 
 
 class TestSharing:
-    def test_with_cupy_without_a_copy(self, cupy: Any) -> None:
+    def test_cupy_shares_memory_without_a_copy(self, cupy: Any) -> None:
         t = Tensor(X, device="gpu0")
         for array in (cupy.asarray(t), cupy.from_dlpack(t)):
             assert array.data.ptr == t._data.data.ptr
         back = mgb.from_dlpack(cupy.asarray(t))
         assert back.device == "gpu0:0" and back._data.data.ptr == t._data.data.ptr
 
-    def test_with_any_library_that_speaks_of_cuda_arrays(self, cupy: Any) -> None:
+    def test_cuda_array_interface_shares_memory(self, cupy: Any) -> None:
         array = cupy.asarray(X)
         foreign = SimpleNamespace(__cuda_array_interface__=array.__cuda_array_interface__)
         t = mgb.from_dlpack(foreign)
@@ -198,7 +198,7 @@ class TestSharing:
         assert Tensor(foreign)._data.data.ptr != array.data.ptr
 
     @pytest.mark.parametrize("default", ["xpux", "cpux", "gpu1"])
-    def test_on_the_cpu_too(self, default: str) -> None:
+    def test_dlpack_shares_memory_on_the_cpu(self, default: str) -> None:
         mgb.set_default_device(default)
         t = mgb.from_dlpack(X)
         assert t.device == "xpux:0" and np.shares_memory(t.numpy(), X)
@@ -206,30 +206,30 @@ class TestSharing:
         assert not hasattr(t, "__cuda_array_interface__")
         assert mgb.from_dlpack(np.ones(3, np.complex64)).dtype == "complex64"
 
-    def test_work_goes_to_the_current_stream(self, cupy: Any) -> None:
+    def test_cuda_array_interface_has_the_current_stream(self, cupy: Any) -> None:
         with cupy.cuda.Stream() as stream:
             assert Tensor(X, device="gpu0").__cuda_array_interface__["stream"] == stream.ptr
 
 
 class TestRefusals:
     @pytest.mark.parametrize("other", ["gpu1", "xpux"])
-    def test_two_devices_in_one_call(self, other: str) -> None:
+    def test_operands_on_two_devices_are_rejected(self, other: str) -> None:
         with pytest.raises(
             errors.DeviceMismatchError, match=rf"add: ambiguous device: gpu0:0 and {other}:0.*\.to"
         ):
             Tensor(X, device="gpu0") + Tensor(X, device=other)
 
-    def test_a_gpu_that_is_not_there(self) -> None:
+    def test_missing_gpu_is_reported(self) -> None:
         with pytest.raises(errors.DeviceUnavailableError, match=r"'gpu7:0' is not there: .*gpu0 to gpu1"):
             Tensor(X, device="gpu7")
 
-    def test_a_default_that_is_not_there(self) -> None:
+    def test_missing_default_device_is_rejected(self) -> None:
         mgb.set_default_device("gpu1")
         with pytest.raises(errors.DeviceUnavailableError, match=r"'gpu7:0' is not there"):
             mgb.set_default_device("gpu7")
         assert mgb.get_default_device() == "gpu1"
 
-    def test_no_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_out_of_memory_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         t = Tensor(X, device="gpu0")
         monkeypatch.setattr(standin.State, "largest", X.nbytes - 1)
         with pytest.raises(
@@ -243,7 +243,7 @@ class TestRefusals:
         monkeypatch.setattr(standin.State, "largest", None)
         np.testing.assert_array_equal((t * 2).numpy(), X * 2)
 
-    def test_what_was_kept_is_given_up_before_memory_is_said_to_be_missing(
+    def test_caches_are_emptied_before_out_of_memory_is_reported(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         t, given_up = Tensor(X, device="gpu0"), []
@@ -257,7 +257,7 @@ class TestRefusals:
         np.testing.assert_array_equal((t * 2).numpy(), X * 2)
         assert given_up == [1]
 
-    def test_no_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_driver_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         standin.install(0)
         monkeypatch.setattr(device, "gpu_module", None)
         with pytest.raises(errors.DeviceUnavailableError, match=r"finds no GPU.*nvidia\.com/drivers"):
@@ -266,7 +266,7 @@ class TestRefusals:
 
 
 @pytest.mark.parametrize("device", ["gpu0", "gpux"])
-def test_without_cupy_the_message_has_the_command(device: str) -> None:
+def test_missing_cupy_is_reported_with_install_command(device: str) -> None:
     script = (
         "import sys; sys.modules['cupy'] = None; import mgb\n"
         f"try: mgb.Tensor([1.0], device={device!r})\n"

@@ -39,7 +39,7 @@ def used(found: Any) -> int:
 
 
 @pytest.mark.parametrize("device", ["gpu0:0", "gpu1:0"])
-def test_each_stream_has_its_own(device: str, cupy: Any) -> None:
+def test_each_stream_has_its_own_arena(device: str, cupy: Any) -> None:
     found = arenas(device)
     with cupy.cuda.Device(int(device[3])):
         first = used(found)
@@ -52,7 +52,7 @@ def test_each_stream_has_its_own(device: str, cupy: Any) -> None:
     assert found.idle_bytes() == 0
 
 
-def test_the_stream_is_that_of_the_gpu_of_the_program(cupy: Any) -> None:
+def test_arena_uses_the_stream_of_its_own_gpu(cupy: Any) -> None:
     """Whichever GPU is the current one when a call begins."""
     found = arenas("gpu1:0")
     first = used(found)
@@ -62,7 +62,7 @@ def test_the_stream_is_that_of_the_gpu_of_the_program(cupy: Any) -> None:
         assert used(found) != first
 
 
-def test_threads_with_default_streams_of_their_own_share_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_with_per_thread_default_streams_share_no_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """All these streams have one handle; what one thread has started may go on when another one begins."""
     monkeypatch.setattr(standin.State, "per_thread", True)
     found, places = arenas("gpu0:0"), []
@@ -83,7 +83,7 @@ def test_threads_with_default_streams_of_their_own_share_none(monkeypatch: pytes
         assert used(found) == used(found)
 
 
-def test_calls_at_the_same_time_share_none() -> None:
+def test_concurrent_calls_share_no_arena() -> None:
     found, places, ready = arenas("gpu0:0"), [], threading.Barrier(4)
 
     def call() -> None:

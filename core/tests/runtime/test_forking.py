@@ -86,7 +86,7 @@ def holding(context) -> Callable[[threading.Event, threading.Event], None]:
 # the mechanism
 
 
-def test_a_lock_of_another_thread_is_free() -> None:
+def test_lock_of_another_thread_is_free_in_the_child() -> None:
     lock = forking.lock()
 
     def check() -> None:
@@ -100,7 +100,7 @@ def test_a_lock_of_another_thread_is_free() -> None:
     in_child(check)
 
 
-def test_a_lock_of_the_thread_that_forks_stays_its_own() -> None:
+def test_lock_of_the_forking_thread_stays_locked_in_the_child() -> None:
     lock = forking.lock()
 
     def check() -> None:
@@ -115,7 +115,7 @@ def test_a_lock_of_the_thread_that_forks_stays_its_own() -> None:
         in_child(check)
 
 
-def test_a_fork_waits_for_what_is_not_to_be_divided() -> None:
+def test_fork_waits_for_undivided_sections() -> None:
     done: list[str] = []
 
     def work(there: threading.Event, go_on: threading.Event) -> None:
@@ -135,7 +135,7 @@ def test_a_fork_waits_for_what_is_not_to_be_divided() -> None:
         in_child(check)
 
 
-def test_a_fork_waits_for_short_calls() -> None:
+def test_fork_waits_for_short_calls() -> None:
     there, go_on, done = threading.Event(), threading.Event(), []
 
     @forking.short_call
@@ -152,7 +152,7 @@ def test_a_fork_waits_for_short_calls() -> None:
     thread.join()
 
 
-def test_a_child_is_told_what_a_fork_did_not_wait_for(monkeypatch) -> None:
+def test_child_raises_for_sections_interrupted_by_the_fork(monkeypatch) -> None:
     monkeypatch.setattr(forking, "PATIENCE", 0.05)
 
     def check() -> None:
@@ -169,7 +169,7 @@ def test_a_child_is_told_what_a_fork_did_not_wait_for(monkeypatch) -> None:
     in_child(lambda: holding(forking.undivided("another")))
 
 
-def test_many_fork_at_once() -> None:
+def test_threads_fork_concurrently() -> None:
     children: list[int] = []
 
     def work() -> None:
@@ -186,7 +186,7 @@ def test_many_fork_at_once() -> None:
     assert [end_of(child) for child in children] == [0] * 12
 
 
-def test_a_resource_is_refused_once_it_was_used() -> None:
+def test_resource_used_before_the_fork_raises_in_the_child() -> None:
     used: list[int] = []
     resource = forking.Resource("a test", lambda: bool(used))
     try:
@@ -204,7 +204,7 @@ def test_a_resource_is_refused_once_it_was_used() -> None:
         forking._resources.remove(resource)
 
 
-def test_a_value_that_another_thread_computes_is_computed() -> None:
+def test_child_computes_a_cached_property_of_another_thread() -> None:
     there, go_on = threading.Event(), threading.Event()
 
     class Slow:
@@ -228,7 +228,7 @@ def test_a_value_that_another_thread_computes_is_computed() -> None:
 # what uses it
 
 
-def test_the_garbage_collector_works_again() -> None:
+def test_garbage_collector_works_in_the_child() -> None:
     def check() -> None:
         assert gc.isenabled()
         with resting():
@@ -247,7 +247,7 @@ def test_the_garbage_collector_works_again() -> None:
     assert gc.isenabled()
 
 
-def test_a_child_does_not_go_on_holding_a_lock_file(tmp_path, monkeypatch) -> None:
+def test_child_does_not_inherit_lock_files(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MGB_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("MGB_CACHE", "1")
     held = cache.lock("b", "ab" * 32)
@@ -267,7 +267,7 @@ def test_a_child_does_not_go_on_holding_a_lock_file(tmp_path, monkeypatch) -> No
 
 
 @pytest.mark.parametrize("decorate", [trace, trace(without_host=True), partial_trace])
-def test_a_function_that_another_thread_records(decorate, monkeypatch) -> None:
+def test_fork_while_another_thread_records_a_function(decorate, monkeypatch) -> None:
     recording, go_on = threading.Event(), threading.Event()
 
     def wait(phase, info) -> None:
@@ -305,7 +305,7 @@ def test_a_function_that_another_thread_records(decorate, monkeypatch) -> None:
     check()
 
 
-def test_a_fork_in_a_body_that_is_recorded() -> None:
+def test_fork_in_a_body_that_is_being_recorded() -> None:
     children: list[int] = []
 
     @trace
@@ -337,14 +337,14 @@ def products() -> None:
     np.testing.assert_allclose(F.scaled_dot_product_attention(q, q, q).numpy(), 1, rtol=1e-6)
 
 
-def test_products_and_convolutions_after_those_of_the_parent() -> None:
+def test_child_runs_products_and_convolutions_after_the_parent() -> None:
     products()
     for _ in range(2):
         in_child(products)
         products()  # the parent's threads are there again
 
 
-def test_products_while_other_threads_multiply() -> None:
+def test_child_runs_products_while_other_threads_multiply() -> None:
     stop = threading.Event()
 
     def work() -> None:
@@ -363,7 +363,7 @@ def test_products_while_other_threads_multiply() -> None:
             thread.join()
 
 
-def test_every_lock_is_made_where_forks_are_known() -> None:
+def test_all_locks_are_created_by_the_forking_module() -> None:
     package = Path(forking.__file__).parent
     plugins = (package.parent.parent / "plugins").glob("*/mgb_*/*.py")
     sources = {path: path.read_text() for path in (*package.rglob("*.py"), *plugins)}

@@ -132,7 +132,7 @@ def doubled() -> Any:
 # reading
 
 
-def test_the_ending_tells_the_format_and_only_its_plugin_is_imported(
+def test_extension_selects_the_format_and_imports_only_its_plugin(
     distribution: Callable[..., str],
 ) -> None:
     first, second = distribution("first"), distribution("second")
@@ -142,7 +142,7 @@ def test_the_ending_tells_the_format_and_only_its_plugin_is_imported(
 
 
 @pytest.mark.parametrize("given", [Path, Path.read_bytes, lambda path: io.BytesIO(path.read_bytes())])
-def test_without_an_ending_the_bytes_tell(
+def test_content_selects_the_format_without_a_known_extension(
     given: Callable[[Path], Any], distribution: Callable[..., str]
 ) -> None:
     distribution("first")
@@ -157,7 +157,7 @@ def test_without_an_ending_the_bytes_tell(
         np.testing.assert_array_equal(GraphInference(given(path)).run(X)["y"], 5 * X)
 
 
-def test_a_damaged_file_is_refused_by_its_name(distribution: Callable[..., str]) -> None:
+def test_damaged_file_is_rejected_with_its_name(distribution: Callable[..., str]) -> None:
     distribution("first")
     Path("torn.first").write_text("first ?")
     with pytest.raises(ModelFileError, match=r"^torn\.first: the factor: "):
@@ -165,7 +165,7 @@ def test_a_damaged_file_is_refused_by_its_name(distribution: Callable[..., str])
 
 
 @pytest.mark.parametrize("name", ["photo.jpg", "photo"])
-def test_a_file_of_no_format_is_refused_with_those_that_are_known(
+def test_unknown_format_is_rejected_with_the_known_ones_listed(
     name: str, distribution: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distribution("first")
@@ -177,12 +177,12 @@ def test_a_file_of_no_format_is_refused_with_those_that_are_known(
         load(name)
 
 
-def test_nothing_is_no_model() -> None:
+def test_empty_bytes_are_rejected() -> None:
     with pytest.raises(UnknownFormatError, match=r"^the model: neither"):
         load(b"")
 
 
-def test_a_model_may_call_whatever_package_it_likes(distribution: Callable[..., str]) -> None:
+def test_package_calls_of_a_model_do_not_rerun_the_body(distribution: Callable[..., str]) -> None:
     """What interprets a file is no code of the user's: nothing of it makes the body run again."""
     distribution("first")
     model = load(b"first 7")
@@ -199,7 +199,7 @@ def test_a_model_may_call_whatever_package_it_likes(distribution: Callable[..., 
 # writing
 
 
-def test_what_is_dumped_comes_back(
+def test_dump_and_load_round_trip(
     distribution: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = distribution("first")
@@ -219,7 +219,7 @@ def test_what_is_dumped_comes_back(
     assert "has no test cases" in capsys.readouterr().err
 
 
-def test_the_format_written_is_that_of_the_option_then_of_the_ending_then_the_first(
+def test_dump_format_follows_option_then_extension_then_default(
     distribution: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distribution("first")
@@ -235,7 +235,7 @@ def test_the_format_written_is_that_of_the_option_then_of_the_ending_then_the_fi
     assert not Path("g").exists()
 
 
-def test_what_a_format_cannot_say_leaves_the_file(distribution: Callable[..., str]) -> None:
+def test_unsupported_dump_leaves_the_file_unchanged(distribution: Callable[..., str]) -> None:
     distribution("first")
     doubled().dump("f.first")
     made = trace(lambda x: mgb.functional.exp(x * 2.0), capture_as_const=True)
@@ -248,7 +248,7 @@ def test_what_a_format_cannot_say_leaves_the_file(distribution: Callable[..., st
 # plugins
 
 
-def test_a_format_that_is_not_installed_has_its_command(
+def test_missing_format_is_reported_with_install_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(plugins, "entry_points", lambda group: ())
@@ -270,7 +270,7 @@ def test_a_format_that_is_not_installed_has_its_command(
         doubled().dump(io.BytesIO())
 
 
-def test_a_plugin_that_fails_at_import_is_named_and_disturbs_no_other(
+def test_plugin_failing_at_import_is_reported_and_isolated(
     distribution: Callable[..., str],
 ) -> None:
     distribution("broken", "raise OSError('no libbroken.so')")
@@ -290,7 +290,7 @@ def test_a_plugin_that_fails_at_import_is_named_and_disturbs_no_other(
         load("a.bin")
 
 
-def test_a_plugin_that_fails_at_a_question_is_named_and_disturbs_no_other(
+def test_plugin_failing_at_a_query_is_reported_and_isolated(
     distribution: Callable[..., str],
 ) -> None:
     distribution("broken", PLUGIN.replace("return data.startswith", "return data.begins"))
@@ -301,19 +301,19 @@ def test_a_plugin_that_fails_at_a_question_is_named_and_disturbs_no_other(
 
 
 @pytest.mark.parametrize("gives", ["None", "Mine", "object()", "1 / 0"])
-def test_a_plugin_that_gives_no_format_is_refused(gives: str, distribution: Callable[..., str]) -> None:
+def test_plugin_without_a_valid_format_is_rejected(gives: str, distribution: Callable[..., str]) -> None:
     distribution("mine", gives=gives)
     with pytest.raises(FormatImportError, match=r"f\.mine: .*made-up-mine"):
         formats.load_format("mine", "f.mine")
 
 
-def test_a_hook_that_is_none_is_named(distribution: Callable[..., str]) -> None:
+def test_unknown_hook_is_reported(distribution: Callable[..., str]) -> None:
     distribution("mine", PLUGIN.replace("def mgb_format", "def mgb_formed"))
     with pytest.raises(FormatImportError, match="no hook called mgb_formed"):
         formats.load_format("mine", "f.mine")
 
 
-def test_of_two_distributions_one_has_to_go(distribution: Callable[..., str]) -> None:
+def test_two_distributions_of_one_format_conflict(distribution: Callable[..., str]) -> None:
     distribution("mine")
     distribution("mine", dist="made-up-other")
     with pytest.raises(
@@ -322,7 +322,7 @@ def test_of_two_distributions_one_has_to_go(distribution: Callable[..., str]) ->
         formats.load_format("mine", "f.mine")
 
 
-def test_a_plugin_may_be_registered_by_hand(distribution: Callable[..., str]) -> None:
+def test_plugin_may_be_registered_manually(distribution: Callable[..., str]) -> None:
     module = __import__(distribution("mine"))
     for found in Path().glob("*.dist-info"):
         (found / "entry_points.txt").unlink()

@@ -156,7 +156,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(name: str) -> None:
+def test_functions_match_numpy(name: str) -> None:
     function = FUNCTIONS[name]
     same(function(double(X)), function(X))
     traced = trace(function, backend="eager")
@@ -164,7 +164,7 @@ def test_functions(name: str) -> None:
         same(traced(double(X)), function(X))
 
 
-def test_functions_of_our_own() -> None:
+def test_mgb_functions_match_numpy() -> None:
     x = double(X)
     same(F.full((2,), np.float64(0.1), dtype="float64"), np.full(2, 0.1))
     same(F.linspace(0, 1 / 3, 4, dtype="float64"), np.linspace(0, 1 / 3, 4))
@@ -175,7 +175,7 @@ def test_functions_of_our_own() -> None:
     same(Tensor([2**40 + 1], dtype="int64") + np.array([2**41]), np.array([2**40 + 1 + 2**41]))
 
 
-def test_a_number_that_changes() -> None:
+def test_changing_number_in_auto() -> None:
     with jit.auto(backend="eager", after=1):
         for k in (0.1, 0.1, 0.2, 0.3, 0.3):
             same(double(X) * np.float64(k) + 1, X * k + 1)
@@ -234,7 +234,7 @@ def test_optimizers(mode: str | None, made: Callable[..., Any], rule: Callable[.
     same(parameter, rule(V, X[0], 4))
 
 
-def test_bfloat16_of_longer_numbers_is_rounded_once():
+def test_bfloat16_from_wider_types_is_rounded_once():
     bits = np.array([0x3F80, 0x4049, 0x0080, 0x7F00, 0xC2C8], np.uint16)  # of some bfloat16
     value = (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     above = ((bits.astype(np.uint32) + 1) << 16).view(np.float32).astype(np.float64)
@@ -247,7 +247,7 @@ def test_bfloat16_of_longer_numbers_is_rounded_once():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_an_integer_beyond_every_float_is_an_error(dtype: str) -> None:
+def test_comparison_with_an_integer_beyond_every_float_raises(dtype: str) -> None:
     for number in (10**400, -(10**400)):
         for compare in (np.less, np.equal, np.greater_equal):
             with pytest.raises(ConversionError, match=f"does not fit in {dtype}"):

@@ -76,7 +76,7 @@ def machine(
         del sys.modules["cupy"]
 
 
-def test_nothing_is_wrong(machine: Machine, tmp_path: Path) -> None:
+def test_healthy_machine_reports_no_problem(machine: Machine, tmp_path: Path) -> None:
     status, text = machine()
     assert status == 0 and "wrong:" not in text
     for line in (r"device cpu", "mine: priority 9, the highest here", f"{tmp_path / 'cache'}: 0 kernels"):
@@ -84,7 +84,7 @@ def test_nothing_is_wrong(machine: Machine, tmp_path: Path) -> None:
     assert f"of {os.cpu_count()} processors" in text and "MGB_OP_LIBRARIES" in text
 
 
-def test_no_backend(machine: Machine) -> None:
+def test_missing_backend_is_reported(machine: Machine) -> None:
     status, text = machine(plugin=False)
     assert status == 1
     assert (
@@ -96,13 +96,13 @@ def test_no_backend(machine: Machine) -> None:
     ("version", "remedy"),
     [(API_VERSION + 1, "pip install --upgrade mgb"), (0, "pip install --upgrade mgb-mine")],
 )
-def test_a_plugin_of_another_version_of_the_api(machine: Machine, version: int, remedy: str) -> None:
+def test_plugin_of_another_api_version_is_reported(machine: Machine, version: int, remedy: str) -> None:
     status, text = machine(version=version)
     assert status == 1
     assert f"written for version {version} of the backend API" in text and f"{remedy}\n" in text
 
 
-def test_a_cache_that_cannot_be_written(
+def test_unwritable_cache_is_reported(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -112,13 +112,13 @@ def test_a_cache_that_cannot_be_written(
     assert "wrong: cache: " in text and "set MGB_CACHE_DIR to a folder of your own, or MGB_CACHE=0" in text
 
 
-def test_a_cache_of_another_user(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_another_user_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: os.stat("/").st_uid + 54321)
     status, text = machine()
     assert status == 1 and "belongs to another user; set MGB_CACHE_DIR" in text
 
 
-def test_a_damaged_cache(machine: Machine, tmp_path: Path) -> None:
+def test_damaged_cache_is_reported(machine: Machine, tmp_path: Path) -> None:
     for key in ("aa11", "bb22"):
         cache.store("mine", key, b"code")
     path = tmp_path / "cache" / cache.SCHEMA / "mine" / "aa" / "aa11"
@@ -128,12 +128,12 @@ def test_a_damaged_cache(machine: Machine, tmp_path: Path) -> None:
     assert cache.clear() == 2 and cache.damaged() == 0
 
 
-def test_a_backend_without_its_driver(machine: Machine) -> None:
+def test_backend_without_its_driver_is_reported(machine: Machine) -> None:
     status, text = machine(problem="there is no driver: apt install driver")
     assert status == 1 and "wrong: backend mine: there is no driver: apt install driver\n" in text
 
 
-def test_a_gpu_without_its_driver(machine: Machine, tmp_path: Path) -> None:
+def test_gpu_without_its_driver_is_reported(machine: Machine, tmp_path: Path) -> None:
     if "cupy" in sys.modules:
         pytest.skip("CuPy is imported, and cannot be played")
     (tmp_path / "cupy.py").write_text('"""made_up"""\nclass cuda:\n    is_available = staticmethod(bool)\n')

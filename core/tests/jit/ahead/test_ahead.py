@@ -38,7 +38,7 @@ def array(*shape: int) -> np.ndarray[Any, Any]:
         ("bool[2]", (2,), "bool"),
     ],
 )
-def test_a_text_is_a_type(text: str, shape: tuple[int, ...], dtype: str) -> None:
+def test_string_is_parsed_as_an_argument_spec(text: str, shape: tuple[int, ...], dtype: str) -> None:
     spec = spec_of(text)
     assert (spec.shape, spec.dtype.name) == (shape, dtype)
 
@@ -50,12 +50,12 @@ NO_TYPES = [
 
 
 @pytest.mark.parametrize("text", NO_TYPES, ids=lambda t: t[:30])
-def test_a_text_that_is_no_type_is_named(text: str) -> None:
+def test_unknown_dtype_string_is_reported(text: str) -> None:
     with pytest.raises(errors.ArgumentSpecError, match="write it as"):
         trace(lambda x: x).compile(text)
 
 
-def test_a_type_that_no_memory_holds_is_named() -> None:
+def test_spec_too_large_for_memory_is_reported() -> None:
     with pytest.raises(errors.ArgumentSpecError, match="cannot be made here"):
         trace(lambda x: x).compile(f"f32[{1 << 58}]")
 
@@ -67,7 +67,7 @@ def test_a_type_that_no_memory_holds_is_named() -> None:
     "options",
     [{}, {"without_host": True}, {"symbolic": True}, {"capture_as_const": True}, {"run_body": True}],
 )
-def test_the_call_after_compile_compiles_nothing(options: dict[str, Any]) -> None:
+def test_call_after_compile_does_not_compile(options: dict[str, Any]) -> None:
     w = mgb.Parameter(array(3, 4))
 
     @trace(**options)
@@ -86,7 +86,7 @@ def test_the_call_after_compile_compiles_nothing(options: dict[str, Any]) -> Non
     assert after["body_runs"] - before["body_runs"] == (1 if options == {"run_body": True} else 0)
 
 
-def test_compile_takes_a_second_set_of_shapes_and_values_beside_them() -> None:
+def test_compile_takes_several_shapes_and_python_values() -> None:
     @trace(without_host=True)
     def f(pair: Any, power: int, mode: str) -> Any:
         return (pair[0] ** power + pair[1]) if mode == "sum" else pair[0]
@@ -101,7 +101,7 @@ def test_compile_takes_a_second_set_of_shapes_and_values_beside_them() -> None:
 
 
 @pytest.mark.parametrize("without_host", [False, True])
-def test_compile_of_a_training_step_changes_nothing_and_the_steps_are_right(without_host: bool) -> None:
+def test_compile_of_a_training_step_has_no_side_effects(without_host: bool) -> None:
     start, x = array(4, 2), array(8, 4)
 
     def train(compiled: bool) -> tuple[Any, Any]:
@@ -128,7 +128,7 @@ def test_compile_of_a_training_step_changes_nothing_and_the_steps_are_right(with
     np.testing.assert_allclose(w_compiled, w_eager, rtol=1e-5)
 
 
-def test_a_body_that_looks_at_values_cannot_be_compiled_ahead() -> None:
+def test_compile_rejects_a_body_that_reads_values() -> None:
     @trace
     def f(x: Any) -> Any:
         return x + 1 if float(x.sum()) > 0 else x
@@ -138,7 +138,7 @@ def test_a_body_that_looks_at_values_cannot_be_compiled_ahead() -> None:
     np.testing.assert_array_equal(f(mgb.tensor([1.0, 2.0])).numpy(), [2.0, 3.0])
 
 
-def test_compile_has_no_meaning_where_nothing_runs() -> None:
+def test_compile_rejects_record_only_and_nested_traces() -> None:
     with pytest.raises(errors.ExportError, match="record_only"):
         trace(lambda x: x, record_only=True).compile("f32[2]")
     inner = trace(lambda x: x + 1)
@@ -157,7 +157,7 @@ def exported(function: Any, path: Path, *args: Any, **kwargs: Any) -> Any:
 @pytest.mark.parametrize(
     "arrange", [lambda a, b: a, lambda a, b: (a, b), lambda a, b: [b, a], lambda a, b: {"p": a, "q": b}]
 )
-def test_results_come_back_as_the_function_arranged_them(arrange: Any, tmp_path: Path) -> None:
+def test_exported_function_preserves_the_result_structure(arrange: Any, tmp_path: Path) -> None:
     def f(x: Any, y: Any) -> Any:
         return arrange(x + y, F.exp(x))
 
@@ -176,7 +176,7 @@ def test_results_come_back_as_the_function_arranged_them(arrange: Any, tmp_path:
     assert len(g.run(x, y)) == len(g.outputs) == len(pairs)
 
 
-def test_parameters_are_frozen_as_they_are_at_export(tmp_path: Path) -> None:
+def test_parameters_are_frozen_at_export(tmp_path: Path) -> None:
     w = mgb.Parameter(array(4, 300))
     old = w.numpy().copy()
     g = exported(lambda x: F.matmul(x, w), tmp_path / "f.mgb", "f32[2,4]")
@@ -185,7 +185,7 @@ def test_parameters_are_frozen_as_they_are_at_export(tmp_path: Path) -> None:
     np.testing.assert_allclose(g(x).numpy(), x @ old, rtol=1e-4, atol=1e-5)
 
 
-def test_constants_are_mapped_from_the_file(tmp_path: Path) -> None:
+def test_constants_are_memory_mapped_from_the_file(tmp_path: Path) -> None:
     w = mgb.Parameter(array(64, 64))
     g = exported(lambda x: F.matmul(x, w), tmp_path / "f.mgb", "f32[2,64]")
     (value,) = [n.params["value"] for n in g.graph.nodes if n.op.name == "const"]
@@ -197,7 +197,7 @@ def test_constants_are_mapped_from_the_file(tmp_path: Path) -> None:
     assert value.ctypes.data % 64 == 0
 
 
-def test_dtypes_and_parameters_of_ops_survive(tmp_path: Path) -> None:
+def test_export_preserves_dtypes_and_op_parameters(tmp_path: Path) -> None:
     half = mgb.tensor(array(3), dtype="bfloat16")
 
     def f(x: Any, mask: Any, k: Any) -> Any:
@@ -222,7 +222,7 @@ def test_dtypes_and_parameters_of_ops_survive(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
-def test_the_latest_call_says_the_types_where_tensors_are_captured(tmp_path: Path) -> None:
+def test_export_with_captured_tensors_uses_types_of_the_latest_call(tmp_path: Path) -> None:
     f = trace(lambda x: x * 2, capture_as_const=True, backend="eager")
     f(mgb.tensor(array(5)))
     f.export(tmp_path / "f.mgb")
@@ -231,12 +231,12 @@ def test_the_latest_call_says_the_types_where_tensors_are_captured(tmp_path: Pat
         trace(lambda x: x * 2).export(tmp_path / "f.mgb")
 
 
-def test_a_function_without_arguments(tmp_path: Path) -> None:
+def test_export_of_a_function_without_arguments(tmp_path: Path) -> None:
     w = mgb.tensor([1.0, 2.0])
     np.testing.assert_array_equal(exported(lambda: w * 2, tmp_path / "f.mgb")().numpy(), [2.0, 4.0])
 
 
-def test_a_method_and_containers_name_their_inputs(tmp_path: Path) -> None:
+def test_exported_method_names_inputs_in_containers(tmp_path: Path) -> None:
     class Scale:
         def __init__(self) -> None:
             self.by = mgb.tensor([2.0, 3.0])
@@ -256,7 +256,7 @@ def test_a_method_and_containers_name_their_inputs(tmp_path: Path) -> None:
     np.testing.assert_allclose(g(*args[:4], last=args[4]).numpy(), wanted, rtol=1e-5)
 
 
-def test_the_command_line_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_command_runs_an_exported_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exported(lambda x: x * 2, tmp_path / "f.mgb", "f32[3]")
     np.save(tmp_path / "x.npy", np.ones(3, np.float32))
     given = ["--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path)]
@@ -266,7 +266,7 @@ def test_the_command_line_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), [2, 2, 2])
 
 
-def test_what_a_file_cannot_do_is_refused_and_leaves_the_file(tmp_path: Path) -> None:
+def test_unsupported_export_raises_and_leaves_the_file_unchanged(tmp_path: Path) -> None:
     path, w = tmp_path / "f.mgb", mgb.Parameter(array(3))
     path.write_bytes(b"mine")
     drop = mgb.module.Dropout(0.5)
@@ -300,7 +300,7 @@ def test_what_a_file_cannot_do_is_refused_and_leaves_the_file(tmp_path: Path) ->
         (("text", np.ones(3, np.float32)), {}, "input x"),
     ],
 )
-def test_wrong_arguments_have_an_error_of_their_own(
+def test_loaded_function_rejects_wrong_arguments(
     args: Any, kwargs: Any, message: str, tmp_path: Path
 ) -> None:
     g = exported(lambda x, y: x + y, tmp_path / "f.mgb", "f32[3]", "f32[3]")
@@ -309,7 +309,7 @@ def test_wrong_arguments_have_an_error_of_their_own(
     np.testing.assert_array_equal(g([1, 2, 3], y=[1, 1, 1]).numpy(), [2, 3, 4])
 
 
-def test_a_loaded_function_inside_a_trace_and_under_a_grad_manager(tmp_path: Path) -> None:
+def test_loaded_function_inside_a_trace_and_under_a_grad_manager(tmp_path: Path) -> None:
     w = mgb.tensor(array(4))
     g = exported(lambda x: (F.exp(x) * w).sum(), tmp_path / "f.mgb", "f32[4]")
     x = mgb.tensor(array(4))
@@ -343,7 +343,9 @@ def test_threads_share_a_loaded_function(tmp_path: Path) -> None:
     assert not wrong
 
 
-def test_a_backend_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_for_a_missing_backend_raises_or_loads_eagerly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error says what to install, and that eager evaluation does without."""
     path = tmp_path / "f.mgb"
     exported(lambda x: F.exp(x) + 1, path, "f32[4]")
@@ -402,7 +404,7 @@ def test_loops_are_exported(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(traced(*given).numpy(), wanted * 2, rtol=1e-4, atol=1e-5)
 
 
-def test_a_loop_names_the_backend_of_its_steps() -> None:
+def test_loop_reports_the_backend_of_its_steps() -> None:
     loop = trace(lambda x: jit.fori_loop(0, 20, lambda i, v: np.sin(v) + x, x), backend="CPU_LLVM")
     for _ in range(2):
         loop(mgb.tensor(array(3))).numpy()
@@ -410,7 +412,7 @@ def test_a_loop_names_the_backend_of_its_steps() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 3])
-def test_a_loop_over_constants_runs_eagerly(level: int) -> None:
+def test_loop_over_constants_runs_eagerly(level: int) -> None:
     """Large constants stand in the step of a loop where nothing else makes them."""
     places = np.arange(3, dtype=np.float32)
     loop = trace(

@@ -50,18 +50,18 @@ def attempt(path: Path, content: bytes) -> str:
     return ""
 
 
-def test_a_file_that_is_whole_loads(content: bytes, tmp_path: Path) -> None:
+def test_intact_file_loads(content: bytes, tmp_path: Path) -> None:
     assert attempt(tmp_path / "f.mgb", content) == ""
 
 
-def test_every_truncation_is_found(content: bytes, tmp_path: Path) -> None:
+def test_every_truncation_is_detected(content: bytes, tmp_path: Path) -> None:
     for size in (*range(8, 64), *range(64, len(content), 37), len(content) - 1):
         assert attempt(tmp_path / "f.mgb", content[:size])
     assert "bytes, and should have" in attempt(tmp_path / "f.mgb", content + b"\0")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_flipped_byte_is_found_or_harmless(content: bytes, seed: int, tmp_path: Path) -> None:
+def test_flipped_bits_are_detected_or_harmless(content: bytes, seed: int, tmp_path: Path) -> None:
     """Harmless are the bytes between blobs."""
     random_ = random.Random(seed)
     found = 0
@@ -113,7 +113,7 @@ LIES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("place", LIES)
-def test_a_text_that_lies_is_found(place: str, content: bytes, tmp_path: Path) -> None:
+def test_inconsistent_header_is_detected(place: str, content: bytes, tmp_path: Path) -> None:
     assert place in attempt(tmp_path / "f.mgb", rewrite(content, lie(LIES[place])))
 
 
@@ -125,7 +125,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("other", [None, -1, "", [], {}, 2**70, [[[]]], {"array": [0, "bool", [1]]}], ids=str)
-def test_any_part_of_the_text_may_be_anything(other: Any, content: bytes, tmp_path: Path) -> None:
+def test_arbitrary_header_values_raise_only_file_errors(other: Any, content: bytes, tmp_path: Path) -> None:
     """No lie makes another exception than that of damaged files, or of code that cannot run here."""
     size = struct.unpack_from("<8sIIQQ", content)[3]
     every = [p for p in paths(json.loads(content[32 : 32 + size])) if p]
@@ -144,7 +144,7 @@ def test_any_part_of_the_text_may_be_anything(other: Any, content: bytes, tmp_pa
             assert str(file) in str(error)
 
 
-def test_a_parameter_that_lies_is_found_when_it_is_used(tmp_path: Path) -> None:
+def test_wrong_op_parameter_is_detected_on_use(tmp_path: Path) -> None:
     """`argsort` does not look at its axis before it sorts."""
     file = tmp_path / "f.mgb"
     trace(lambda x: F.argsort(x)[1], backend="eager").export(file, "f32[3,4]")
@@ -162,7 +162,7 @@ def test_a_parameter_that_lies_is_found_when_it_is_used(tmp_path: Path) -> None:
         jit.load_compiled(file)(X)
 
 
-def test_an_index_out_of_range_is_not_the_fault_of_the_file(tmp_path: Path) -> None:
+def test_out_of_range_index_raises_a_plain_index_error(tmp_path: Path) -> None:
     trace(lambda x, i: x[i], backend="eager").export(tmp_path / "f.mgb", "f32[3]", "i32[2]")
     g = jit.load_compiled(tmp_path / "f.mgb")
     np.testing.assert_array_equal(g(X[0, :3], np.array([2, 0], np.int32)).numpy(), X[0, [2, 0]])
@@ -171,17 +171,17 @@ def test_an_index_out_of_range_is_not_the_fault_of_the_file(tmp_path: Path) -> N
     assert not isinstance(caught.value, errors.MgbError)
 
 
-def test_deep_nesting_and_bad_json_are_found(content: bytes, tmp_path: Path) -> None:
+def test_deep_nesting_and_bad_json_are_detected(content: bytes, tmp_path: Path) -> None:
     for text in (b"[" * 100_000, b"{", b"\xff\xfe", b'{"content": 1}', b"[]", b"9" * 6000):
         assert "the header" in attempt(tmp_path / "f.mgb", rewrite(content, lambda _, text=text: text))
 
 
-def test_a_newer_format_says_so(content: bytes, tmp_path: Path) -> None:
+def test_newer_format_version_is_reported(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "f.mgb").write_bytes(rewrite(content, lambda text: text, version=2))
     with pytest.raises(errors.GraphFileVersionError, match="pip install --upgrade mgb"):
         jit.load_compiled(tmp_path / "f.mgb")
 
 
-def test_a_file_that_is_not_there_is_the_systems_error(tmp_path: Path) -> None:
+def test_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         jit.load_compiled(tmp_path / "none.mgb")

@@ -84,7 +84,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.mgb", "model", "model.npz"])
 @pytest.mark.parametrize("how", READERS)
-def test_code_is_refused_whatever_the_file_is_called(
+def test_compiled_file_is_rejected_whatever_its_name(
     how: str, name: str, file: Path, witness: Witness
 ) -> None:
     renamed = file.rename(file.with_name(name))
@@ -93,7 +93,7 @@ def test_code_is_refused_whatever_the_file_is_called(
     assert isinstance(caught.value, FileFormatError) and not witness.loaded
 
 
-def test_other_readers_refuse_it_too(file: Path, witness: Witness) -> None:
+def test_other_readers_reject_compiled_files(file: Path, witness: Witness) -> None:
     with pytest.raises(MgbError):
         mgb.load(file)
     np.savez(file.with_name("x.npz"), X)
@@ -101,7 +101,7 @@ def test_other_readers_refuse_it_too(file: Path, witness: Witness) -> None:
     assert not witness.loaded
 
 
-def test_by_leave_it_runs_and_a_line_says_before_whose_it_is(
+def test_load_compiled_warns_before_loading_machine_code(
     file: Path, witness: Witness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
@@ -116,7 +116,7 @@ def test_by_leave_it_runs_and_a_line_says_before_whose_it_is(
     assert witness.loaded == [b"code of a witness"] and caplog.records[0].levelno == logging.WARNING
 
 
-def test_what_it_was_made_for_is_said_in_words(
+def test_load_warning_describes_the_target_readably(
     file: Path, witness: Witness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A target in JSON, with every instruction that the processor has."""
@@ -131,14 +131,16 @@ def test_what_it_was_made_for_is_said_in_words(
         assert not set(line) & set('{}["\n') and len(line) < 250 + len(str(file))
 
 
-def test_nothing_is_said_where_no_code_runs(
+def test_eager_load_of_a_compiled_file_logs_no_warning(
     file: Path, witness: Witness, caplog: pytest.LogCaptureFixture
 ) -> None:
     jit.load_compiled(file, backend="eager")
     assert not caplog.records and not witness.loaded
 
 
-def test_the_command_wants_a_flag(file: Path, witness: Witness, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_command_requires_allow_code(
+    file: Path, witness: Witness, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(file.with_name("x.npy"), X)
     arguments = ["run", str(file), "--input", f"x={file.with_name('x.npy')}"]
     for more in ([], ["--backend", "eager"], ["--check"]):
@@ -148,7 +150,7 @@ def test_the_command_wants_a_flag(file: Path, witness: Witness, capsys: pytest.C
     assert witness.loaded and "float32[8]" in capsys.readouterr().out
 
 
-def test_leave_makes_no_program_of_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_allow_code_does_not_treat_models_as_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mgb_onnx", reason="not installed: pip install ./plugins/onnx")
     function = trace(lambda x: x + x, capture_as_const=True)
     function(mgb.tensor(X))
@@ -162,14 +164,14 @@ def test_leave_makes_no_program_of_data(tmp_path: Path, capsys: pytest.CaptureFi
         jit.load_compiled(io.BytesIO(b""))  # type: ignore[arg-type]
 
 
-def test_explain_and_profile_run_python_files_only(tmp_path: Path) -> None:
+def test_explain_and_profile_accept_only_python_files(tmp_path: Path) -> None:
     for name in ("model.onnx", "model.so", "model.pyc", "model"):
         (tmp_path / name).write_bytes(b"\x7fELF")
         for command in ("explain", "profile"):
             assert main([command, f"{tmp_path / name}:f", "--shapes", "f32[2]"]) == 2
 
 
-def test_a_trap_renamed_to_onnx_does_not_kill_the_process(tmp_path: Path) -> None:
+def test_compiled_file_renamed_to_onnx_is_not_executed(tmp_path: Path) -> None:
     """Each byte of its code is a trap, and the checksums are right."""
     pytest.importorskip("mgb_cpu_llvm", reason="a backend that saves machine code")
     program = """if True:

@@ -46,7 +46,9 @@ written = pytest.mark.parametrize("write", [dumped, exported])
 @pytest.mark.parametrize(
     "options", [{}, {"symbolic": True}, {"without_host": True}, {"record_only": True}], ids=str
 )
-def test_after_load_state_dict(write: Callable[..., Any], options: dict[str, Any], tmp_path: Path) -> None:
+def test_file_has_the_values_after_load_state_dict(
+    write: Callable[..., Any], options: dict[str, Any], tmp_path: Path
+) -> None:
     mgb.random.seed(3)
     model, other = M.Linear(4, 2), M.Linear(4, 2)
     function = trace(lambda x: F.relu(model(x)), capture_as_const=True, **options)
@@ -61,9 +63,7 @@ def test_after_load_state_dict(write: Callable[..., Any], options: dict[str, Any
 
 
 @written
-def test_of_one_tensor_that_is_used_twice_and_one_that_is_gone(
-    write: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_file_with_a_tensor_used_twice_and_a_deleted_one(write: Callable[..., Any], tmp_path: Path) -> None:
     p, gone = tensor([2.0, 3.0, 4.0, 5.0]), [tensor([1.0])]
 
     def body(x: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ def test_of_one_tensor_that_is_used_twice_and_one_that_is_gone(
 
 
 @written
-def test_another_shape_is_refused_before_a_file_is_touched(write: Callable[..., Any], tmp_path: Path) -> None:
+def test_changed_shape_is_rejected_before_writing_the_file(write: Callable[..., Any], tmp_path: Path) -> None:
     p = tensor([2.0])
     function = trace(lambda x: x * p, capture_as_const=True)
     function(tensor(X))

@@ -349,11 +349,11 @@ def f(): return [*xs, *xs], (*xs,), {*xs}
 #-> xs[0] = 3
 """),
 )
-def test_no_way_around_is_stale(case: Case) -> None:
+def test_indirect_reads_are_never_stale(case: Case) -> None:
     is_never_stale(case)
 
 
-def test_functions_in_one_line_are_told_apart() -> None:
+def test_functions_on_one_line_are_distinguished() -> None:
     text = "pair = (lambda: 2.0), (lambda: a + (lambda: b)()), (lambda: lambda: c), (lambda: b)"
     module = module_of(f"a = b = c = 1\n{text}")
     for function, read in zip([*module.pair, module.pair[2]()], ["", "ab", "", "b", "c"], strict=True):

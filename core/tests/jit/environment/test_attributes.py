@@ -217,7 +217,7 @@ def f(): return arrays[0].base is None
 #-> arrays[0] = whole[:2]
 """),
 )
-def test_what_is_asked_is_guarded(case: Case) -> None:
+def test_reads_of_attributes_and_classes_are_guarded(case: Case) -> None:
     is_seen(case)
 
 
@@ -271,7 +271,7 @@ def f(): return math.nan in values
 #-> NaN
 """),
 )
-def test_what_is_written_or_cannot_be_known_is_told(case: Case) -> None:
+def test_writes_and_unguardable_reads_are_reported_as_side_effects(case: Case) -> None:
     is_told(case)
 
 
@@ -342,7 +342,7 @@ def f(): return float(np.divide(1.0, 0.0))
 #-> np.seterr(divide="raise")
 """),
 )
-def test_state_of_libraries_is_never_stale(case: Case) -> None:
+def test_library_state_is_never_stale(case: Case) -> None:
     import numpy as np
 
     errors, buffer = np.geterr(), np.getbufsize()
@@ -408,5 +408,5 @@ def f(): return list(map(str.upper, ["a"])), sorted(["b", "A"], key=str.lower)
 def f(): return None.__repr__()
 """),
 )
-def test_what_reaches_nothing_outside_is_pure(case: Case) -> None:
+def test_bodies_that_use_no_mutable_external_state_are_pure(case: Case) -> None:
     is_pure(case)

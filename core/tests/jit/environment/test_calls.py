@@ -397,5 +397,5 @@ def f(): return f"{c}"
 #-> c.xs.append(2)
 """),
 )
-def test_what_calls_read_is_seen(case: Case) -> None:
+def test_external_reads_by_calls_are_guarded(case: Case) -> None:
     is_seen(case)

@@ -423,5 +423,5 @@ def f(): return a == 3
 #-> a.n = 3
 """),
 )
-def test_contents_that_change_are_seen(case: Case) -> None:
+def test_changed_contents_are_detected(case: Case) -> None:
     is_seen(case)

@@ -89,7 +89,7 @@ LISTS = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_of_a_users_class(name: str, mode: str) -> None:
+def test_list_subclass_is_guarded(name: str, mode: str) -> None:
     values = Own([1.0, 2.0])
     check(
         lambda x: x * LISTS[name](values),
@@ -112,7 +112,7 @@ DICTS = {
 
 
 @pytest.mark.parametrize("name", DICTS)
-def test_a_dict_of_a_users_class(name: str) -> None:
+def test_dict_subclass_is_guarded(name: str) -> None:
     values = OwnDict(a=1.0, b=2.0)
     check(
         lambda x: x * DICTS[name](values),
@@ -122,7 +122,7 @@ def test_a_dict_of_a_users_class(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", [OrderedDict, lambda pairs: defaultdict(float, pairs), OwnDict])
-def test_as_an_argument(make: Any) -> None:
+def test_dict_subclass_as_an_argument(make: Any) -> None:
     traced = trace(lambda x, d: x * d["a"] + d["b"])
     for a in (1.0, 2.0, 3.0):
         given = make([("a", a), ("b", 2.0)])
@@ -140,7 +140,7 @@ class Attributes(dict[str, Any]):
         self[name] = value
 
 
-def test_a_dict_that_raises_key_errors_for_attributes() -> None:
+def test_dict_that_raises_key_errors_for_attributes() -> None:
     config = Attributes(scale=2.0, n=1)
     check(
         lambda x: x * config.scale + sum(config.values()),
@@ -170,13 +170,13 @@ class Shown(float):
         return "the same"
 
 
-def test_numbers_of_users_classes_are_told_apart_by_their_values() -> None:
+def test_number_subclasses_are_distinguished_by_value() -> None:
     traced = trace(lambda x, n: x * n)
     for number in (Equal(1), 5, 4, Equal(5), Equal(1), Equal(2), 3, Shown(4), Shown(4.5), 6.0, Shown(1)):
         assert traced(ONE, number).item() == tensor(1.0).item() * float(number)
 
 
-def test_lists_that_stand_in_a_tuple_from_outside_stay_themselves() -> None:
+def test_list_in_an_external_tuple_preserves_its_identity() -> None:
     history = [0.0]
     state = ("history", history)
     for traced in (trace(lambda x: (x * 2.0, state)), trace(lambda x: (x * 2.0, state), run_body=True)):
@@ -185,7 +185,7 @@ def test_lists_that_stand_in_a_tuple_from_outside_stay_themselves() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic": True}])
-def test_a_list_from_outside_beside_a_shape(options: dict[str, Any]) -> None:
+def test_external_list_returned_next_to_a_shape(options: dict[str, Any]) -> None:
     log: list[Any] = []
     traced = trace(lambda x: (x * 2.0, x.shape, log), **options)
     for _ in range(3):
@@ -194,7 +194,7 @@ def test_a_list_from_outside_beside_a_shape(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic": True}])
-def test_a_tuple_with_lengths_in_several_places_is_one(options: dict[str, Any]) -> None:
+def test_tuple_returned_in_several_positions_is_one_object(options: dict[str, Any]) -> None:
     def body(x: Any) -> Any:
         pair = (x.shape[0], 1)
         return x * 2.0, pair, [pair, {"again": pair}]
@@ -206,7 +206,7 @@ def test_a_tuple_with_lengths_in_several_places_is_one(options: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_classes_that_a_body_makes(mode: str) -> None:
+def test_classes_defined_in_the_body(mode: str) -> None:
     factor = [1.0]
 
     class Base:
@@ -233,7 +233,7 @@ def test_classes_that_a_body_makes(mode: str) -> None:
     )
 
 
-def test_no_gradient_is_lost_for_constants() -> None:
+def test_captured_constants_under_a_tape_raise() -> None:
     net = M.Linear(4, 2)
     manager = GradManager().attach(net.parameters())
     x = tensor(np.ones((3, 4), "float32"))
@@ -247,7 +247,7 @@ def test_no_gradient_is_lost_for_constants() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_tensor_that_a_cache_keeps(mode: str) -> None:
+def test_tensor_in_an_lru_cache_is_guarded(mode: str) -> None:
     factor = [2.0]
 
     @functools.lru_cache
@@ -271,7 +271,7 @@ def test_a_tensor_that_a_cache_keeps(mode: str) -> None:
 # exceptions
 
 
-def test_what_an_exception_from_outside_says() -> None:
+def test_message_of_an_external_exception_is_guarded() -> None:
     last = ValueError(0, "m")
     traced = trace(lambda x: (x * 1.0, str(last), repr(last), f"{last}"))
     for args in ((0, "m"), (1,), ("a", 2)):
@@ -280,7 +280,7 @@ def test_what_an_exception_from_outside_says() -> None:
             assert traced(ONE)[1:] == (str(last), repr(last), str(last))
 
 
-def test_notes_of_an_exception_from_outside() -> None:
+def test_note_added_to_an_external_exception_is_a_side_effect() -> None:
     error = ValueError("v")
 
     @trace
@@ -293,7 +293,7 @@ def test_notes_of_an_exception_from_outside() -> None:
     assert error.__notes__ == ["n"] * 4
 
 
-def test_an_exception_that_the_body_handles_is_its_own() -> None:
+def test_exception_handled_in_the_body_is_pure() -> None:
     def body(x: Any) -> Any:
         with contextlib.suppress(ZeroDivisionError), contextlib.ExitStack() as stack:
             stack.callback(lambda: None)
@@ -308,7 +308,7 @@ def test_an_exception_that_the_body_handles_is_its_own() -> None:
 # numbers that the library is given one after the other
 
 
-def test_lazy_numbers_for_the_library() -> None:
+def test_lazy_iterators_passed_to_the_library_are_guarded() -> None:
     rate = 1.5
 
     @trace

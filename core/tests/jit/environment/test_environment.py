@@ -232,11 +232,11 @@ def f(): return a.m()
 #-> A.m = staticmethod(lambda: 2)
 """),
 )
-def test_what_changes_outside_is_seen(case: Case) -> None:
+def test_changes_of_external_state_are_detected(case: Case) -> None:
     is_seen(case)
 
 
-def test_every_single_value_is_asked_for_by_its_identity() -> None:
+def test_singletons_are_guarded_by_identity() -> None:
     space = {"one": None, "two": True, "three": ..., "four": NotImplemented}
     guards = Guards([Guard(Global(Held(space), name), "same", value) for name, value in space.items()])
     check = guards.compile()

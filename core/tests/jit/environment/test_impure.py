@@ -415,5 +415,5 @@ def f(): return d / 3
 #-> Decimal
 """),
 )
-def test_what_is_done_outside_is_told_with_its_line(case: Case) -> None:
+def test_side_effects_are_reported_with_their_line(case: Case) -> None:
     is_told(case)

@@ -368,5 +368,5 @@ def f(): return Mine()(x).numpy().tolist()
 #-> k = 3.0
 """),
 )
-def test_no_way_through_the_library_is_stale(case: Case) -> None:
+def test_reads_through_libraries_are_never_stale(case: Case) -> None:
     is_never_stale(case)

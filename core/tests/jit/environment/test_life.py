@@ -27,7 +27,7 @@ from mgb.optimizer import SGD
 __all__ = ["everything_is_undone"]
 
 
-def test_interrupts_at_any_line_leave_nothing() -> None:
+def test_interrupt_at_any_line_removes_the_instrumentation() -> None:
     """An error at a line of what installs and removes, for many lines."""
     module = module_of("k = 3\ndef g(x): return x * k\ndef f(): return g(2)", "watched_interrupts")
     code = module.f.__code__
@@ -70,7 +70,7 @@ def test_interrupts_at_any_line_leave_nothing() -> None:
         assert sys.getprofile() is None, wanted
 
 
-def test_a_signal_in_the_body_leaves_nothing() -> None:
+def test_signal_in_the_body_removes_the_instrumentation() -> None:
     module = module_of("import signal\ndef f():\n    while True: pass\n", "watched_signal")
 
     def stop(*_: Any) -> None:
@@ -85,7 +85,7 @@ def test_a_signal_in_the_body_leaves_nothing() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_other_threads_see_nothing() -> None:
+def test_other_threads_are_not_observed() -> None:
     module = module_of(
         """
         k = [1]
@@ -113,7 +113,7 @@ def test_other_threads_see_nothing() -> None:
     assert seen == [(1, None)]
 
 
-def test_two_threads_watch_at_once() -> None:
+def test_several_threads_observe_at_once() -> None:
     module = module_of(
         "k = 3\ndef g(x): return x * k\ndef f(x): return sum(g(i) for i in range(x))", "watched_two"
     )
@@ -132,7 +132,7 @@ def test_two_threads_watch_at_once() -> None:
     assert set(results) == {(3 * 1225, 0)}
 
 
-def test_tensors_die_when_python_lets_them() -> None:
+def test_observation_does_not_extend_tensor_lifetimes() -> None:
     module = module_of(
         """
         def f(make, alive):
@@ -170,7 +170,7 @@ def test_tensors_die_when_python_lets_them() -> None:
     assert Observer([make, alive]).run(module.f, make, alive) == expected == [0, 0]
 
 
-def test_guards_keep_no_tensor_array_module_or_object_alive() -> None:
+def test_guards_do_not_extend_object_lifetimes() -> None:
     module = module_of(
         """
         def f():
@@ -228,7 +228,7 @@ def _step() -> tuple[Callable[..., Any], Any, list[Any]]:
     return step, net, arguments
 
 
-def test_a_training_step_is_pure() -> None:
+def test_training_step_is_pure() -> None:
     step, _, arguments = _step()
     observer = Observer(arguments)
     observer.run(step, *arguments)
@@ -249,7 +249,7 @@ def _patch_call(net: Any) -> Any:
 
 
 @pytest.mark.parametrize("patch", [_patch_forward, _patch_layer, _patch_call])
-def test_classes_of_modules_that_are_patched_are_seen(patch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_monkey_patched_module_classes_are_detected(patch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     step, net, arguments = _step()
     observer = Observer(arguments)
     observer.run(step, *arguments)
@@ -271,7 +271,7 @@ def test_classes_of_modules_that_are_patched_are_seen(patch: Any, monkeypatch: p
         lambda net: mgb.set_default_device("cpu0"),
     ],
 )
-def test_what_user_code_read_of_modules_is_seen(change: Any) -> None:
+def test_changes_of_modules_read_by_the_body_are_detected(change: Any) -> None:
     step, net, arguments = _step()
     observer = Observer(arguments)
     observer.run(step, *arguments)
@@ -284,7 +284,7 @@ def test_what_user_code_read_of_modules_is_seen(change: Any) -> None:
         mgb.set_default_device(device)
 
 
-def test_hooks_and_callbacks_that_mgb_calls_are_watched() -> None:
+def test_module_hooks_are_observed() -> None:
     module = module_of(
         """
         log, k = [], 2
@@ -309,7 +309,7 @@ def test_hooks_and_callbacks_that_mgb_calls_are_watched() -> None:
     assert not check([x])
 
 
-def test_arguments_are_no_surroundings() -> None:
+def test_arguments_are_guarded_by_value_not_identity() -> None:
     module = module_of("def f(xs, d, o): return xs[0] + d['a'] + len(xs) + o.x", "watched_arguments")
 
     class Thing:
@@ -327,7 +327,7 @@ def test_arguments_are_no_surroundings() -> None:
     assert check([1, 2, 3, other])  # read where it stands, whichever object it is
 
 
-def test_lines_stand_in_another_function() -> None:
+def test_guard_lines_can_be_inlined_into_another_function() -> None:
     module = module_of("k = 3\ndef f(x): return x * k", "watched_lines")
     x = mgb.tensor([1.0])
     observer = Observer([x])
@@ -340,7 +340,7 @@ def test_lines_stand_in_another_function() -> None:
     assert space["run"](x) == "miss"
 
 
-def test_where_things_are_found_is_said_in_the_users_words() -> None:
+def test_guard_failure_is_reported_as_a_source_expression() -> None:
     module = module_of(
         "cfg = {'layers': [1, [2]]}\ndef f(o): return cfg['layers'][1][0] + o.x[0]", "watched_words"
     )
@@ -357,7 +357,7 @@ def test_where_things_are_found_is_said_in_the_users_words() -> None:
     assert observer.guards.why([thing]) == "`cfg['layers'][1][0]` is 3, it was 2"
 
 
-def test_a_generator_that_ends_unused_is_not_called() -> None:
+def test_finalized_generator_does_not_trigger_the_call_hook() -> None:
     """The garbage collector may end it while any body runs."""
     told: list[str] = []
 
@@ -377,7 +377,7 @@ def test_a_generator_that_ends_unused_is_not_called() -> None:
     assert ended == [] and told[0] == "counting"
 
 
-def test_what_is_finalized_while_a_body_runs_is_no_part_of_it() -> None:
+def test_finalizers_run_during_the_body_are_not_side_effects() -> None:
     done: list[str] = []
 
     def inner(word: str) -> None:

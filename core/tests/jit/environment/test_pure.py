@@ -266,7 +266,7 @@ def f():
     except Exception as error: return type(error).__name__, len(error.args)
 """),
 )
-def test_what_stays_inside_is_pure(case: Case) -> None:
+def test_local_effects_are_pure(case: Case) -> None:
     is_pure(case)
 
 
@@ -292,7 +292,7 @@ def f():
     return k, d["a"], xs[0]
 """),
 )
-def test_what_is_written_again_is_pure(case: Case) -> None:
+def test_rewriting_the_same_value_is_pure(case: Case) -> None:
     is_pure(case)
 
 
@@ -327,7 +327,7 @@ def f():
 #-> d["a"] = 2
 """),
 )
-def test_what_is_written_and_put_back_is_guarded(case: Case) -> None:
+def test_restored_writes_are_guarded(case: Case) -> None:
     is_seen(case)
 
 
@@ -361,11 +361,11 @@ def f(): d["a"] = True
 #-> an element
 """),
 )
-def test_what_is_not_put_back_is_told(case: Case) -> None:
+def test_unrestored_writes_are_reported(case: Case) -> None:
     is_told(case)
 
 
-def test_no_call_finds_both_what_a_body_wrote_and_what_was_there() -> None:
+def test_toggled_state_fails_its_guard_for_every_value() -> None:
     module = module_of("state = {'on': True}\ndef f(): state['on'] = not state['on']")
     observer = Observer([])
     observer.run(module.f)

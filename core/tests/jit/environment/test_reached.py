@@ -82,7 +82,7 @@ REACHED = [_callback, _method_of_a_layer, _method_of_a_class, _note_of_a_tensor,
 
 
 @pytest.mark.parametrize("made", REACHED, ids=lambda made: made.__name__.strip("_"))
-def test_what_mgb_calls_of_a_users_is_seen_though_it_has_no_hooks(made: Any) -> None:
+def test_uninstrumented_user_callbacks_run_at_every_call(made: Any) -> None:
     seen: list[Any] = []
     step = made(seen)
     plainly = (step(), len(seen))[1]
@@ -110,18 +110,18 @@ def _is_told_apart(called: Any, *given: Any) -> None:
 
 
 @pytest.mark.parametrize("name", OF_MGB)
-def test_what_reaches_nothing_of_a_users_is_told_apart(name: str) -> None:
+def test_library_calls_without_user_code_are_recognized(name: str) -> None:
     layer = M.Sequential(M.Linear(3, 2), M.LayerNorm(2))
     _is_told_apart(*OF_MGB[name](layer, tensor(np.ones((1, 3), np.float32))))
 
 
-def test_a_way_back_reaches_nothing_of_a_users() -> None:
+def test_backward_without_user_code_is_recognized() -> None:
     layer, x = M.Sequential(M.Linear(3, 2), M.LayerNorm(2)), tensor(np.ones((1, 3), np.float32))
     with (manager := GradManager().attach(layer.parameters())):
         _is_told_apart(manager.backward, (F.softmax(layer(x)) * x[:, :2]).sum())
 
 
-def test_what_a_library_does_for_an_op_is_no_code_of_a_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_callbacks_are_not_user_code(monkeypatch: pytest.MonkeyPatch) -> None:
     class Array:
         """Of a device."""
 
@@ -133,13 +133,13 @@ def test_what_a_library_does_for_an_op_is_no_code_of_a_users(monkeypatch: pytest
         assert calls_no_user(manager.backward, (layer(tensor(np.ones((1, 3), np.float32))).sum(),), {}, {})
 
 
-def test_what_is_no_function_of_mgb_is_not_taken_for_one() -> None:
+def test_foreign_functions_are_treated_as_user_code() -> None:
     x = tensor([1.0])
     for called in (lambda x: x, len, print, SGD(Parameter([1.0]), lr=1.0).param_groups.append):
         assert not calls_no_user(called, (x,), {}, {})
 
 
-def test_a_number_of_an_optimizer_may_have_operators_of_a_users() -> None:
+def test_optimizer_setting_of_a_user_class_counts_as_user_code() -> None:
     optimizer = Adam(Parameter([1.0]), lr=1.0)
     optimizer.param_groups[0]["lr"] = type("Rate", (float,), {})(0.5)
     assert not calls_no_user(optimizer.step, (), {}, {})

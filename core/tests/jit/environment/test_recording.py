@@ -199,7 +199,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
 
 
 @pytest.mark.parametrize(("function", "args"), CALLS, ids=lambda v: getattr(v, "__name__", None))
-def test_results_are_those_of_python(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def test_observed_results_match_plain_python(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     observer = Observer(args)
     result = observer.run(function, *args)
     assert repr(result) == repr(function(*args))
@@ -207,7 +207,7 @@ def test_results_are_those_of_python(function: Callable[..., Any], args: tuple[A
 
 
 @pytest.mark.parametrize("name", ["raises", "error_in_error"])
-def test_errors_show_the_lines_of_the_user_and_no_other(name: str) -> None:
+def test_tracebacks_show_only_user_lines(name: str) -> None:
     function = getattr(SEMANTICS, name)
 
     def shown(call: Callable[[], Any]) -> str:
@@ -243,13 +243,13 @@ def _lines_run(function: Callable[[], Any]) -> list[int]:
     return lines
 
 
-def test_a_debugger_sees_the_same_lines() -> None:
+def test_debugger_sees_the_same_lines() -> None:
     before = _lines_run(lambda: SEMANTICS.flow(5))
     after = _lines_run(lambda: Observer([5]).run(SEMANTICS.flow, 5))
     assert dict.fromkeys(after) == dict.fromkeys(before)
 
 
-def test_a_debugger_and_a_profiler_are_still_there_afterwards() -> None:
+def test_debugger_and_profiler_stay_installed() -> None:
     def trace(frame: Any, event: str, arg: Any) -> None:
         return None
 
@@ -267,7 +267,7 @@ def test_a_debugger_and_a_profiler_are_still_there_afterwards() -> None:
     assert any(told) is not hasattr(sys, "monitoring")
 
 
-def test_a_profile_has_the_functions_of_the_user() -> None:
+def test_profile_contains_the_user_functions() -> None:
     profile = cProfile.Profile()
     profile.enable()
     Observer([]).run(SEMANTICS.order)
@@ -276,7 +276,7 @@ def test_a_profile_has_the_functions_of_the_user() -> None:
     assert {"order", "note"} <= names
 
 
-def test_warnings_name_the_line_that_a_level_says() -> None:
+def test_warnings_respect_stacklevel() -> None:
     module = module_of(
         """
         import warnings
@@ -292,7 +292,7 @@ def test_warnings_name_the_line_that_a_level_says() -> None:
     assert [(w.filename, w.lineno) for w in caught] == [("<watched_warning>", 5)]
 
 
-def test_frames_are_those_of_python() -> None:
+def test_frames_match_plain_python() -> None:
     module = module_of(
         """
         import sys
@@ -306,14 +306,14 @@ def test_frames_are_those_of_python() -> None:
     assert Observer([]).run(module.f) == ("f", ["x"])
 
 
-def test_nothing_stays_armed_after_an_error() -> None:
+def test_instrumentation_is_removed_after_an_error() -> None:
     code = SEMANTICS.raises.__code__
     with pytest.raises(KeyError):
         Observer([]).run(SEMANTICS.raises)
     assert SEMANTICS.raises.__code__ is code
 
 
-def test_the_source_of_a_function_is_proved_to_be_its_own() -> None:
+def test_changed_source_of_a_function_is_detected() -> None:
     module = module_of("def g(): return 1\ndef f(): return g()", "watched_source")
     text = "def g(): return 2\ndef f(): return g()"
     linecache.cache["<watched_source>"] = (
@@ -327,7 +327,7 @@ def test_the_source_of_a_function_is_proved_to_be_its_own() -> None:
     assert [i for i in observer.impurities if "not what was compiled" in i.reason]
 
 
-def test_instrumented_code_has_the_lines_and_names_of_its_own() -> None:
+def test_instrumented_code_preserves_lines_and_names() -> None:
     from mgb.jit.environment.instrument import instrumented
     from mgb.jit.environment.observer import HOOKS
 
@@ -364,7 +364,7 @@ def _checked(x: Any, n: int = 2) -> Any:
     return x + n
 
 
-def test_assertions_that_pytest_has_rewritten_are_watched() -> None:
+def test_assertions_rewritten_by_pytest_are_observed() -> None:
     x = mgb.tensor(np.ones(5, np.float32))
     observer = Observer([x])
     observer.run(_checked, x)

@@ -51,7 +51,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("mode", [m for m in MATCHED if "symbolic" not in m], ids=str)
-def test_an_array_that_the_body_fills_gets_its_own_remedy(mode):
+def test_array_filled_in_the_body_is_reported_with_a_remedy(mode):
     def filled(x, wrap=lambda array: array):
         rows = np.empty(2, np.float32)
         rows[:] = x.numpy()
@@ -71,7 +71,7 @@ def test_an_array_that_the_body_fills_gets_its_own_remedy(mode):
 
 @pytest.mark.parametrize("mode", MATCHED, ids=str)
 @pytest.mark.parametrize(("other", "reason"), DIFFERENT.values(), ids=DIFFERENT)
-def test_another_computation_is_a_mismatch(mode, other, reason):
+def test_different_computation_raises_a_mismatch(mode, other, reason):
     weight = Parameter([10.0])
     changed = False
 
@@ -97,7 +97,7 @@ def test_another_computation_is_a_mismatch(mode, other, reason):
     [(tensor([1]), "dtype mismatch: float32 vs int32"), (tensor([1.0], device="cpu0"), "comp_node mismatch")],
     ids=["dtype", "device"],
 )
-def test_another_kind_of_argument_is_a_mismatch(mode, other, reason):
+def test_other_dtype_or_device_of_an_argument_raises_a_mismatch(mode, other, reason):
     step = trace(lambda x: x + x, **mode)
     step(tensor([1.0]))
     with pytest.raises(errors.TraceMismatchError, match=reason) as caught:
@@ -107,7 +107,7 @@ def test_another_kind_of_argument_is_a_mismatch(mode, other, reason):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_shapes_that_do_not_broadcast_name_op_shapes_and_line(mode):
+def test_broadcast_error_reports_op_shapes_and_line(mode):
     weight = Parameter([10.0])
 
     @trace(**mode)
@@ -130,7 +130,7 @@ def test_shapes_that_do_not_broadcast_name_op_shapes_and_line(mode):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_what_was_done_before_a_refused_index_stands_and_nothing_after_it(mode, backend):
+def test_bad_index_does_not_apply_later_updates(mode, backend):
     first, second = Parameter([10.0, 10.0]), Parameter([10.0])
 
     @trace(backend=backend, **mode)
@@ -157,7 +157,7 @@ def test_what_was_done_before_a_refused_index_stands_and_nothing_after_it(mode, 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mode", [m for m in MATCHED if "symbolic" not in m], ids=str)
 @pytest.mark.parametrize("read", [False, True])
-def test_a_tensor_that_changes_before_and_after_a_refused_index(mode, backend, read):
+def test_tensor_updated_before_and_after_a_bad_index(mode, backend, read):
     weight = Parameter([10.0, 10.0])
 
     @trace(backend=backend, **mode)
@@ -179,7 +179,7 @@ def test_a_tensor_that_changes_before_and_after_a_refused_index(mode, backend, r
 
 
 @pytest.mark.parametrize("opt_level", [0, 3])
-def test_a_traceback_of_a_compiled_program_shows_the_users_line(opt_level):
+def test_traceback_of_a_compiled_program_shows_the_source_line(opt_level):
     pick = trace(lambda x, index: x[index], opt_level=opt_level)
     x = tensor([1.0, 2.0])
     pick(x, tensor([1]))
@@ -190,7 +190,7 @@ def test_a_traceback_of_a_compiled_program_shows_the_users_line(opt_level):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_training_step_survives_a_bad_batch(mode):
+def test_training_step_survives_a_bad_batch(mode):
     words, labels = np.array([0, 2, 2, 1], np.int32), np.array([0, 1, 1, 0], np.int32)
     table = np.random.default_rng(3).standard_normal((3, 2)).astype(np.float32)
 
@@ -221,7 +221,7 @@ def test_a_training_step_survives_a_bad_batch(mode):
 # a tensor of another trace, values that are not there, results that cannot be
 
 
-def test_a_tensor_of_an_unfinished_trace_is_refused():
+def test_tensor_of_an_unfinished_trace_is_rejected():
     inner = trace(lambda x: x + leaked[0])
     leaked, caught = [], []
 
@@ -246,7 +246,7 @@ def test_a_tensor_of_an_unfinished_trace_is_refused():
 
 @pytest.mark.parametrize("run_body", [None, True, False])
 @pytest.mark.parametrize("read", [lambda y: y.numpy(), lambda y: y.item(), bool, float, repr])
-def test_a_value_read_in_symbolic_mode_is_an_error(run_body, read):
+def test_value_read_in_symbolic_mode_raises(run_body, read):
     weight = Parameter([10.0])
     reading = True
 
@@ -270,7 +270,7 @@ def test_a_value_read_in_symbolic_mode_is_an_error(run_body, read):
 
 @pytest.mark.parametrize("mode", CONSTANT, ids=str)
 @pytest.mark.parametrize("result", [3, "text", np.zeros(2), object()], ids=["int", "str", "array", "object"])
-def test_a_result_that_is_no_tensor_is_refused(mode, result):
+def test_non_tensor_result_is_rejected(mode, result):
     returned = {"more": [None, result]}
 
     @trace(**mode)
@@ -289,7 +289,7 @@ def test_a_result_that_is_no_tensor_is_refused(mode, result):
 
 
 @pytest.mark.parametrize("mode", CONSTANT, ids=str)
-def test_a_refused_result_leaves_no_promise(mode):
+def test_updates_are_readable_after_a_rejected_result(mode):
     weight = Parameter([10.0])
     returned = 3
 
@@ -303,7 +303,7 @@ def test_a_refused_result_leaves_no_promise(mode):
     assert weight.item() == 9
 
 
-def test_options_and_arguments_of_trace_that_do_not_exist():
+def test_trace_rejects_unknown_options_and_bad_arguments():
     with pytest.raises(errors.TraceInputError, match="trace has no option 'fuse'"):
         trace(lambda x: x, fuse=True)
     for method in (classmethod, staticmethod):
@@ -323,7 +323,7 @@ def test_options_and_arguments_of_trace_that_do_not_exist():
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_an_exception_in_the_first_call_leaves_no_half_record(mode):
+def test_exception_in_the_first_call_leaves_no_partial_record(mode):
     weight = Parameter([10.0])
     fail = True
 
@@ -379,7 +379,7 @@ def failing():
 @pytest.mark.parametrize(
     "mode", [m for m in MODES if m.keys() <= {"symbolic", "without_host", "run_body"}], ids=str
 )
-def test_a_backend_that_cannot_compile(mode, failing):
+def test_compile_failure_raises_and_later_calls_work(mode, failing):
     weight = Parameter([10.0])
 
     @trace(backend="failing", **mode)
@@ -412,7 +412,7 @@ WITHOUT_BODY = [
 ]
 
 
-def test_numbers_that_numpy_draws_in_the_body_are_never_frozen() -> None:
+def test_numpy_random_numbers_in_the_body_are_never_frozen() -> None:
     x = tensor(np.ones(3, np.float32))
     for way in (
         lambda q, drawn: q + drawn.astype("float32"),
@@ -438,7 +438,7 @@ def test_numbers_that_numpy_draws_in_the_body_are_never_frozen() -> None:
         matched(x)
 
 
-def test_arrays_and_lists_in_the_body_are_operands_where_it_is_skipped() -> None:
+def test_arrays_and_lists_in_a_skipped_body_are_operands() -> None:
     table = np.arange(6.0).reshape(2, 3)
     x = tensor(np.ones(3, np.float32))
     for body in (lambda q: q + table, lambda q: q + table[1], lambda q: q * np.float32(2) + [1.0, 2.0, 3.0]):
@@ -497,7 +497,7 @@ class Causes:
         ("a_shorter_loop", r"a loop there has another length: .*mgb\.jit\.scan"),
     ],
 )
-def test_a_mismatch_says_what_changed_where_and_what_helps(name: str, wanted: str) -> None:
+def test_mismatch_reports_cause_lines_and_remedy(name: str, wanted: str) -> None:
     causes, x = Causes(), tensor([1.0, 2.0])
     step = trace(getattr(causes, name), run_body=True)
     step(x), step(x)

@@ -11,7 +11,7 @@ import pytest
 from mgb.data import batches, load_digits
 
 
-def test_shapes_and_ranges():
+def test_digits_shapes_and_ranges():
     train_images, train_labels, test_images, test_labels = load_digits()
     assert train_images.shape == (1437, 1, 8, 8)
     assert test_images.shape == (360, 1, 8, 8)
@@ -23,14 +23,14 @@ def test_shapes_and_ranges():
         assert set(labels.tolist()) == set(range(10))
 
 
-def test_the_counts_are_those_of_the_published_data_set():
+def test_class_counts_match_the_published_data_set():
     """The counts of the digits in the data set's own description (optdigits.names, testing)."""
     _, train, _, test = load_digits()
     counts = np.bincount(np.concatenate([train, test]))
     assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
-def test_the_split_never_changes_and_is_disjoint():
+def test_split_is_reproducible():
     first, second = load_digits(), load_digits()
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -38,7 +38,7 @@ def test_the_split_never_changes_and_is_disjoint():
     assert digest.startswith("ecf1b4ce0035d58b")
 
 
-def test_an_unlearnt_nearest_neighbour_recognises_the_digits():
+def test_nearest_neighbour_recognises_the_digits():
     """Images and labels belong together: the nearest training image has the right label nearly always."""
     train_images, train_labels, test_images, test_labels = load_digits()
     train, test = train_images.reshape(-1, 64), test_images.reshape(-1, 64)
@@ -46,14 +46,14 @@ def test_an_unlearnt_nearest_neighbour_recognises_the_digits():
     assert (train_labels[distance.argmin(1)] == test_labels).mean() > 0.97
 
 
-def test_the_licence_is_shipped():
+def test_licence_is_shipped():
     text = Path(mgb.data.__file__).with_name("DIGITS_LICENSE.md").read_text()
     assert "CC BY 4.0" in text
     assert "Alpaydin" in text
 
 
 @pytest.mark.parametrize("drop_last", [True, False])
-def test_batches_visit_everything_once(drop_last):
+def test_batches_visit_samples_once(drop_last):
     images, labels = np.arange(10.0)[:, None], np.arange(10)
     found = list(batches(images, labels, 4, seed=1, drop_last=drop_last))
     assert [len(y) for _, y in found] == ([4, 4] if drop_last else [4, 4, 2])
@@ -73,7 +73,7 @@ def test_batches_depend_on_the_seed_only():
     assert order(3) != labels.tolist()
 
 
-def test_batch_mistakes():
+def test_batches_rejects_bad_arguments():
     with pytest.raises(ValueError, match="3 images and 2 labels"):
         batches(np.zeros(3), np.zeros(2), 1, 0)
     with pytest.raises(ValueError, match="batch_size"):

@@ -38,7 +38,7 @@ def wait_for_workers(before: int) -> None:
     drop=st.booleans(),
     workers=st.integers(0, 3),
 )
-def test_every_sample_comes_once(length: int, size: int, shuffle: bool, drop: bool, workers: int) -> None:
+def test_every_sample_is_loaded_once(length: int, size: int, shuffle: bool, drop: bool, workers: int) -> None:
     loader = DataLoader(list(range(length)), size, shuffle, 7, drop, num_workers=workers)
     for _ in range(2):
         batches = [batch.tolist() for batch in loader]
@@ -50,7 +50,7 @@ def test_every_sample_comes_once(length: int, size: int, shuffle: bool, drop: bo
         assert shuffle or seen == list(range(kept))
 
 
-def test_an_epoch_has_an_order_of_its_own_that_comes_again() -> None:
+def test_shuffle_order_depends_on_seed_and_epoch() -> None:
     def orders(seed: int) -> list[list[int]]:
         loader = DataLoader(range(50), 50, shuffle=True, seed=seed)
         return [next(iter(loader)).tolist() for _ in range(3)]
@@ -63,7 +63,7 @@ def test_an_epoch_has_an_order_of_its_own_that_comes_again() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "processes": True}], ids=str)
-def test_batches_are_those_of_torch(options: dict[str, Any]) -> None:
+def test_batches_match_torch(options: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
     theirs = torch.utils.data.DataLoader(Squares(7), batch_size=3)
     ours = DataLoader(Squares(7), batch_size=3, **options)
@@ -76,7 +76,7 @@ def test_batches_are_those_of_torch(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "processes": True}], ids=str)
-def test_an_error_names_the_sample(options: dict[str, Any]) -> None:
+def test_error_reports_the_sample(options: dict[str, Any]) -> None:
     before = threading.active_count()
     loader, seen = DataLoader(Squares(20, wrong=11), 2, **options), []
     with pytest.raises(SampleError, match=r"sample 11 of the Squares: ValueError: no such image") as caught:
@@ -87,7 +87,7 @@ def test_an_error_names_the_sample(options: dict[str, Any]) -> None:
     wait_for_workers(before)
 
 
-def test_samples_that_make_no_batch() -> None:
+def test_ragged_samples_and_bad_arguments_are_rejected() -> None:
     ragged = [np.zeros(n) for n in (2, 3)]
     with pytest.raises(
         SampleError, match=r"samples 0, 1 do not make a batch: ValueError: .*; give collate_fn"
@@ -102,7 +102,7 @@ def test_samples_that_make_no_batch() -> None:
         DataLoader(i for i in range(3))
 
 
-def test_a_loop_that_is_left_asks_for_no_more() -> None:
+def test_abandoned_loop_stops_prefetching() -> None:
     asked, before = [], threading.active_count()
 
     class Noting(Squares):
@@ -116,7 +116,7 @@ def test_a_loop_that_is_left_asks_for_no_more() -> None:
     assert len(asked) <= 8
 
 
-def test_a_loader_is_ahead_of_its_loop() -> None:
+def test_loader_prefetches_the_next_batch() -> None:
     arrived = threading.Event()
 
     class Waiting(Squares):
@@ -150,7 +150,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("processes", [False, True])
-def test_an_interrupt_ends_loop_and_workers(processes: bool, tmp_path: Path) -> None:
+def test_interrupt_ends_loop_and_workers(processes: bool, tmp_path: Path) -> None:
     script = tmp_path / "slow.py"
     script.write_text(SLOW.format(processes=processes))
     child = subprocess.Popen(
@@ -163,14 +163,14 @@ def test_an_interrupt_ends_loop_and_workers(processes: bool, tmp_path: Path) -> 
     assert errors.count("Traceback") == 1
 
 
-def test_progress_and_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_and_repr(capsys: pytest.CaptureFixture[str]) -> None:
     loader = DataLoader(range(6), 2, shuffle=True, seed=3, progress="digits")
     assert len(list(loader)) == 3
     assert "digits" in capsys.readouterr().out
     assert repr(loader) == "DataLoader(range of 6, batch_size=2, shuffle=True, seed=3, 3 batches)"
 
 
-def test_a_traced_step_takes_its_batches() -> None:
+def test_traced_step_accepts_loader_batches() -> None:
     images, labels, *_ = load_digits()
     samples = [(image.reshape(-1), int(label)) for image, label in zip(images[:256], labels)]
     mgb.random.seed(0)

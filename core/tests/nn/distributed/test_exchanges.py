@@ -80,7 +80,7 @@ def begun(world: World, name: str, what: Collective = SUM) -> Exchange:
 
 
 @pytest.mark.parametrize("checks", [True, False])
-def test_they_start_in_their_order(checks: bool) -> None:
+def test_exchanges_start_in_order(checks: bool) -> None:
     world, line = made(checks=checks)
     one, two = begun(world, "one"), begun(world, "two")
     if checks:
@@ -102,7 +102,7 @@ def test_they_start_in_their_order(checks: bool) -> None:
     assert world.flying == []
 
 
-def test_a_quarrel_over_a_later_one_is_found_while_an_earlier_one_is_awaited() -> None:
+def test_mismatch_of_a_later_exchange_is_found_while_waiting() -> None:
     world, line = made(b"at two of float64[3] at y.py:2")
     one, two = begun(world, "one"), begun(world, "two")
     first, second = line.words.started
@@ -119,7 +119,7 @@ def test_a_quarrel_over_a_later_one_is_found_while_an_earlier_one_is_awaited() -
     assert world.flying == [one, two]  # their memory is nobody else's
 
 
-def test_who_waits_for_others_tests_little_and_who_exchanges_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_polls_rarely_before_and_often_during_an_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     world, line = made()
     one = begun(world, "one")
     (word,), tests, sleeps, now = line.words.started, [0], list[tuple[int, float]](), [0.0]

@@ -22,7 +22,7 @@ SHAPES = st.lists(st.lists(st.integers(0, 3), max_size=3).map(tuple), min_size=1
 
 
 @given(SHAPES, st.lists(st.integers(0, 2), min_size=6, max_size=6))
-def test_what_is_packed_is_split_again(shapes: list[tuple[int, ...]], gaps: list[int]) -> None:
+def test_param_pack_round_trip(shapes: list[tuple[int, ...]], gaps: list[int]) -> None:
     arrays = [np.random.default_rng(k).integers(0, 99, s).astype("int32") for k, s in enumerate(shapes)]
     offsets, wanted = [], np.zeros(0, "int32")
     for array, gap in zip(arrays, gaps, strict=False):
@@ -35,7 +35,7 @@ def test_what_is_packed_is_split_again(shapes: list[tuple[int, ...]], gaps: list
     assert dist.get_offsets(shapes)[1::2] == np.cumsum([a.size for a in arrays]).tolist()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_param_pack_rejects_mismatched_offsets_and_shapes() -> None:
     x = mgb.tensor(np.ones(4, "float32"))
     with pytest.raises(ShapeError, match="does not fit from 0 to 3"):
         dist.param_pack_concat([x], None, [0, 3])
@@ -43,7 +43,7 @@ def test_what_does_not_fit_is_refused() -> None:
         dist.param_pack_split(x, [0, 4], [(3,)])
 
 
-def test_one_process_has_the_whole_batch_and_its_own_files(tmp_path: Path) -> None:
+def test_shard_save_and_load_in_one_process(tmp_path: Path) -> None:
     rows = np.arange(6)
     assert dist.shard(rows) is not rows and dist.shard(rows).tolist() == rows.tolist()
     data, labels = dist.shard(mgb.tensor(rows), rows)
@@ -56,7 +56,7 @@ def test_one_process_has_the_whole_batch_and_its_own_files(tmp_path: Path) -> No
         dist.load(tmp_path / "none")
 
 
-def test_a_launcher_says_what_it_cannot_start() -> None:
+def test_launcher_rejects_unsupported_jobs() -> None:
     with pytest.raises(LaunchError, match=r"several machines by `mpiexec -n 8"):
         launcher(print, n_gpus=2, world_size=8)
     with pytest.raises(LaunchError, match="at least one process"):
@@ -97,7 +97,7 @@ class Named(Communicator):
         ([Named("gloo")], True, None),
     ],
 )
-def test_what_extends_another_one_goes_before_it_where_it_can_run(
+def test_extending_communicator_is_preferred_when_it_can_run(
     monkeypatch: pytest.MonkeyPatch, others: list[Named], joins: bool, wanted: str | None
 ) -> None:
     points = {

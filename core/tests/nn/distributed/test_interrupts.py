@@ -76,7 +76,7 @@ class Late:
 
 
 @pytest.mark.parametrize("made", [1000, 1001])
-def test_who_has_ended_its_program_after_an_exchange_was_there(
+def test_rank_that_exited_after_an_exchange_took_part_in_it(
     made: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = [(1, f'left [{{"world": {made}}}, "has ended its program"]'.encode())]
@@ -92,7 +92,7 @@ def test_who_has_ended_its_program_after_an_exchange_was_there(
 
 
 @pytest.mark.parametrize("checks", [True, False], ids=["announced", "at once"])
-def test_an_interrupted_exchange_ends_the_common_work(checks: bool) -> None:
+def test_interrupted_exchange_makes_later_exchanges_fail(checks: bool) -> None:
     world = World(Silence(), 0, 2, {"world": Line(Nobody(), Nobody(), (0, 1), count=1000)}, checks=checks)
     source, target = np.ones(4, np.float32), np.zeros(4, np.float32)
     arrays = list(map(weakref.ref, (source, target)))
